@@ -13,7 +13,7 @@ from minitransformer.cli.errors import ERROR, complain
 
 from . import grading
 from .learner import reset, standing
-from .sources import number_of, sources
+from .sources import checked, number_of, sources
 
 
 def build_parser() -> Parser:
@@ -42,6 +42,14 @@ def build_parser() -> Parser:
         default=[],
         help="grade these lessons (default: all)",
     )
+    marks.add_argument(
+        "--exercise",
+        metavar="NAME",
+        nargs="+",
+        action="extend",
+        default=[],
+        help="mark these exercises (default: all)",
+    )
     marks.add_argument("--json", metavar="FILE", type=path_name, help="write the marks there, too")
     limit = f"what one answer may take (default: {grading.SECONDS:g})"
     marks.add_argument("--seconds", metavar="S", type=number(0.1, 3600), default=grading.SECONDS, help=limit)
@@ -51,7 +59,7 @@ def build_parser() -> Parser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command, by default that of `sys.argv`; returns the exit status, as `minitransformer.cli` has it."""
-    return run_command(argv, build_parser, "course", ("course",))
+    return run_command(argv, build_parser, "course", ("course", "__main__"))  # under `python -m` it is the latter
 
 
 def _number(text: str) -> str:
@@ -75,12 +83,15 @@ def _grade(args: argparse.Namespace) -> int:
     folder, lessons = Path(args.folder), sorted(set(args.lesson))
     if unknown := [each for each in lessons if each not in map(number_of, sources())]:
         raise ValueError(f"there is no lesson {', '.join(unknown)}")
+    known = {name for each in sources() if not lessons or number_of(each) in lessons for name in checked(each)}
+    if unknown := [name for name in args.exercise if name not in known]:
+        raise ValueError(f"no lesson{' of these' if lessons else ''} has an exercise {', '.join(unknown)}")
     found = grading.find(folder)
     if not found.submissions:
         raise ValueError(f"{folder} has no notebook in it")
     if args.json:
         grading.check_place(Path(args.json), found)
-    marks = grading.Marks(found.learners)
+    marks = grading.Marks(found.learners, chosen=args.exercise)
     try:
         with tqdm(total=2 * len(found.submissions), disable=not progress_wanted(), leave=False) as bar:
 
@@ -90,8 +101,9 @@ def _grade(args: argparse.Namespace) -> int:
 
             grading.grade(folder, found, marks, lessons, args.seconds, step)
     except KeyboardInterrupt:
-        unwritten = f", and {args.json} is not written" if args.json else ""
-        say(*grading.report(marks), f"interrupted: these marks are not all{unwritten}")
+        say(*grading.report(marks), "interrupted: these marks are not all")
+        if args.json:
+            grading.write(Path(args.json), folder, marks)
         raise
     say(*grading.report(marks))
     if args.json:

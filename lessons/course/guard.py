@@ -68,16 +68,20 @@ MAY_WRITE, MAY_CHANGE = 1 << 1, 0b1_1111_1111 << 4 | 1 << 1  # to remove and to 
 MAY_MOVE, MAY_CUT = 1 << 13, 1 << 14  # known to later versions
 
 
-def guard(folder: Path) -> None:
-    """From now on this process writes only into `folder`.
+def guard(folder: Path) -> list[str]:
+    """From now on this process writes only into `folder`. What it tries to do to files outside is put into the list.
 
     `beside` may start its process all the same, which guards itself.
     """
-    inside, changes = os.path.realpath(folder), 0
+    inside, changes, tried = os.path.realpath(folder), 0, list[str]()
     os.environ[FOLDER] = inside
 
     def refuse(what: str) -> None:
         raise PermissionError(f"what is graded may not {what}")
+
+    def outside(what: str) -> None:
+        tried.append(what)
+        refuse(what)
 
     def count() -> None:
         nonlocal changes
@@ -92,12 +96,12 @@ def guard(folder: Path) -> None:
                 return
             # os.open may mean a path that is relative to another folder, and does not say so
             if (mode is None and not os.path.isabs(os.fsdecode(path))) or not _within(path, inside):
-                refuse("write outside its own folder")
+                outside("write outside its own folder")
             count()
         elif event in CHANGES or event in NAMES:
             for place, at in CHANGES.get(event) or NAMES[event]:
                 if not _within(arguments[place], inside, -1 if at is None else arguments[at], event in CHANGES):
-                    refuse("change files outside its own folder")
+                    outside("change files outside its own folder")
             count()
         elif event in REFUSED:
             what = REFUSED[event]
@@ -119,6 +123,7 @@ def guard(folder: Path) -> None:
             setattr(module, function, refused(what, getattr(module, function)))
     _lock(inside)
     sys.addaudithook(hook)
+    return tried
 
 
 def _lock(folder: str) -> None:

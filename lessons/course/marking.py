@@ -3,6 +3,7 @@
 import ast
 import codeop
 import linecache
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,6 +25,7 @@ from .stand_in import StandIn
 STOPPED = "stopped"
 MARKS = CORRECT, WRONG, NOT_YET, MISSING, STOPPED, UNREADABLE
 LONGEST = 600  # characters of a reason
+NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 
 
 def mark(lesson: str, name: str, pieces: list[Piece], standing_in: list[str], seconds: float) -> tuple[str, str]:
@@ -45,7 +47,7 @@ def mark(lesson: str, name: str, pieces: list[Piece], standing_in: list[str], se
             stopped.append("it takes more memory than an answer may have")
             raise
 
-    state, why = WRONG, ""
+    state, why, problem = WRONG, "", ""
     try:
         with mock.patch.object(judged, "within", watched):
             stand_ins = {other: known[other] for other in standing_in}
@@ -56,8 +58,8 @@ def mark(lesson: str, name: str, pieces: list[Piece], standing_in: list[str], se
                 why = problem or f"no cell gives {name} a meaning at the top of a cell"
     except Endless:
         pass
-    except BaseException as problem:  # such as a KeyboardInterrupt of the learner's own
-        why = f"it raises {type(problem).__name__}" + (f": {text}" if (text := said(problem)) else "")
+    except BaseException as raised:  # such as a KeyboardInterrupt of the learner's own
+        why = f"it raises {type(raised).__name__}" + (f": {text}" if (text := said(raised)) else "")
     now = _tools()
     if state == CORRECT and (replaced := [name for name, tool in tools.items() if now.get(name) is not tool]):
         state, why = WRONG, f"it replaces {replaced[0]}, which its judge may use"
@@ -66,6 +68,8 @@ def mark(lesson: str, name: str, pieces: list[Piece], standing_in: list[str], se
         state, why = STOPPED, stopped[-1]
     elif state == WRONG and missing and missing in why:
         state, why = UNREADABLE, f"it cannot be judged on this machine: {missing}"
+    elif state == WRONG and (needs := NO_MODULE.search(f"{problem} {why}")):
+        state, why = UNREADABLE, f"it needs {needs[1]}, which lies outside the notebook and is not installed here"
     return state, _short(why)
 
 

@@ -62,13 +62,13 @@ class Nursery:
         """`reading.read`. Raises `Ended`."""
         return self._asked({"does": "read", "seconds": READING, "path": path, "named": named})
 
-    def mark(self, lesson: str, name: str, pieces: Any, standing_in: list[str], seconds: float) -> tuple[str, str]:
-        """`marking.mark`, all of which may take `seconds`. Raises `Ended`."""
+    def mark(self, lesson: str, name: str, pieces: Any, standing_in: list[str], seconds: float) -> tuple[str, str, str]:
+        """`marking.mark`, all of which may take `seconds`, and what it tried to do to files outside. Raises `Ended`."""
         given = {"lesson": lesson, "name": name, "pieces": pieces, "standing_in": standing_in}
         reply = self._asked({"does": "mark", "seconds": seconds, **given})
         match reply:
-            case [str(state), str(why)]:
-                return state, why
+            case [str(state), str(why), str(tried)]:
+                return state, why, tried
         raise Ended(FORGED)  # its process ran the learner's code, and so may say anything
 
     def close(self) -> None:
@@ -204,16 +204,16 @@ def _done(job: dict[str, Any]) -> Any:
             (folder / "weights").symlink_to(LESSONS / "weights")
         os.chdir(folder)
         limit(job["seconds"])
-        guard(folder)
+        tried = guard(folder)
         if job["does"] == "read":
             return read(job["path"], job["named"])
         pieces = [Piece(*piece) for piece in job["pieces"]]
-        return mark(job["lesson"], job["name"], pieces, job["standing_in"], job["seconds"])
+        return [*mark(job["lesson"], job["name"], pieces, job["standing_in"], job["seconds"]), "".join(tried[:1])]
     except BaseException as problem:
         why = f"{type(problem).__name__}: {said(problem)}".removesuffix(": ")
         if job["does"] == "read":
             return {"lesson": job["named"], "why": f"cannot be read here ({why})"}
-        return ["unreadable", f"it cannot be judged here ({why})"]
+        return ["unreadable", f"it cannot be judged here ({why})", ""]
 
 
 def _in_a_fork(job: dict[str, Any], pipes: tuple[int, ...]) -> dict[str, Any]:
@@ -227,7 +227,6 @@ def _in_a_fork(job: dict[str, Any], pipes: tuple[int, ...]) -> dict[str, Any]:
     if child == 0:
         with suppress(BaseException):
             os.setsid()
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             nothing = os.open(os.devnull, os.O_RDWR)
             for number in range(3):  # what the learner's code prints goes nowhere
                 os.dup2(nothing, number)
@@ -237,10 +236,12 @@ def _in_a_fork(job: dict[str, Any], pipes: tuple[int, ...]) -> dict[str, Any]:
             with os.fdopen(begin, "wb") as out:
                 out.write(word + reply)
         os._exit(0)
+    signal.signal(signal.SIGTERM, lambda *_: _end(child))
     os.close(begin)
     try:
         content, status = _waited(child, end, job["seconds"] + GRACE)
     finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.close(end)
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(child, signal.SIGKILL)  # and what it started
@@ -250,6 +251,21 @@ def _in_a_fork(job: dict[str, Any], pipes: tuple[int, ...]) -> dict[str, Any]:
         except (ValueError, RecursionError):
             return {"ended": FORGED}
     return {"ended": _late(job) if status is None else _how(os.waitstatus_to_exitcode(status))}
+
+
+def _end(child: int) -> None:
+    """End this process with what is under way."""
+    _killed(child)
+    os._exit(0)
+
+
+def _killed(child: int) -> None:
+    """Kill a child and what it started, and wait for its end, if it has not been waited for."""
+    for kill in (os.killpg, os.kill):  # it may not yet have a group of its own
+        with suppress(ProcessLookupError, PermissionError):
+            kill(child, signal.SIGKILL)
+    with suppress(ChildProcessError):
+        os.waitpid(child, 0)
 
 
 def _waited(child: int, pipe: int, seconds: float) -> tuple[bytes, int | None]:
@@ -272,11 +288,7 @@ def _waited(child: int, pipe: int, seconds: float) -> tuple[bytes, int | None]:
         return bytes(content), status
     finally:
         if status is None:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(child, signal.SIGKILL)
-            with suppress(ProcessLookupError):
-                os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
+            _killed(child)
 
 
 def main() -> None:
@@ -285,7 +297,6 @@ def main() -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1) if hasattr(os, "fork") else (0, 1, 2):
         os.dup2(nothing, number)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # so that what is under way is ended
     serve(jobs, replies)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,8 +20,9 @@ from course import grading
 from course.__main__ import main
 from course.exercise import exercises
 from course.marking import MARKS
+from course.minutes import minutes
 from course.nursery import Nursery
-from course.sources import LESSONS, number_of, solutions, sources
+from course.sources import LESSONS, cells_of, number_of, solutions, sources
 
 
 class Graded(NamedTuple):
@@ -83,7 +85,8 @@ def test_learners_are_sorted_and_whoever_handed_in_nothing_is_there(graded):
     rows = [line for line in graded.out.splitlines() if line.startswith("ada ")]
     assert len(rows) == 2
     assert rows[0].split()[1:] == ["correct"] * 5
-    assert rows[-1].split()[1:] == ["5/5", "0/4", "5/9"]
+    assert rows[-1].split()[1:] == ["4/4", "–", "4/8"]
+    assert "optional, and not in the totals: moved_by" in graded.out
     _, absent = [line for line in graded.out.splitlines() if line.startswith("no notebook: ")]
     assert {"bob", "Zoë Müller", "a folder"} <= set(absent.removeprefix("no notebook: ").split(", "))
 
@@ -97,6 +100,16 @@ def test_the_page_for_teachers_shows_what_is_printed(tmp_path, capsys):
     page = (LESSONS / "teaching.md").read_text(encoding="utf-8")
     assert page.split("```text\n")[1].split("\n```")[0] == printed
     assert all(f"| {mark} |" in page for mark in MARKS)
+
+
+def test_the_page_has_the_minutes_and_exercises_of_the_lessons_after_the_plan():
+    page = (LESSONS / "teaching.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d\d) \| (\d+) \| (`.+) \|$", page, re.MULTILINE)
+    assert [number for number, *_ in rows] == [str(number) for number in range(19, 27)]
+    for number, announced, graded in rows:
+        source = next(source for source in sources() if number_of(source) == number)
+        assert minutes({"cells": cells_of(source)}).core == int(announced), number
+        assert set(re.findall(r"`(\w+)`", graded)) <= {*exercises(number)} - grading.optional(source)
 
 
 @pytest.fixture
@@ -117,6 +130,44 @@ def test_a_folder_of_one_learner_has_its_name_and_lessons_can_be_chosen(one, cap
     assert "01" not in out
 
 
+def test_exercises_can_be_chosen_and_then_optional_ones_count(one, capsys):
+    (one / "01_softmax.ipynb").write_bytes(notebook(lesson="01"))
+    (one / "14_numpy_speed.ipynb").write_bytes(notebook(lesson="14"))
+    assert main(["grade", str(one), "--exercise", "moved_by", "causal_mask", "--exercise", "softmax"]) == 0
+    out = capsys.readouterr().out
+    assert "learner   causal_mask   moved_by\nada       correct       not yet" in out
+    assert out.endswith("learner   01    04    all\nada       0/1   1/2   1/3\n\n")
+
+
+def test_weeks_that_pass_for_learners_are_said_at_the_top(tmp_path, capsys):
+    for name in ("week1/ada/", "week1/ben/", "week2/ada_", "week2/ben_", "chen/", "chen/new/"):
+        path = tmp_path / f"{name}04_attention.ipynb"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(notebook())
+        os.utime(path, (1e9, 1e9))
+    assert main(["grade", str(tmp_path), "--lesson", "04"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == (
+        "these folders look like weeks or groups, and not like learners: week1 (ada, ben), week2 (ada, ben)"
+    )
+    assert "week1/ada/04_attention.ipynb is as old as week1/ben/04_attention.ipynb, which counts" in lines
+
+
+def test_what_no_notebook_came_in_is_named(tmp_path, capsys):
+    (tmp_path / "ada" / "04_attention.ipynb").mkdir(parents=True)
+    (tmp_path / "ben").mkdir()
+    for name in ("04_attention.ipynb.txt", "04.zip", "a.py", "b.py", ".DS_Store"):
+        (tmp_path / "ben" / name).touch()
+    (tmp_path / "chen").mkdir()
+    (tmp_path / "dora_04_attention.ipynb").write_bytes(notebook())
+    assert main(["grade", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.splitlines()[-3:] == [
+        "ada has no notebook, but 04_attention.ipynb/",
+        "ben has no notebook, but 04.zip, 04_attention.ipynb.txt, a.py and more",
+        "chen has no notebook: the folder is empty",
+    ]
+
+
 def test_what_is_wrong_with_the_command_is_said_before_anything_is_graded(one, capsys):
     empty = one / "empty"
     empty.mkdir()
@@ -128,6 +179,8 @@ def test_what_is_wrong_with_the_command_is_said_before_anything_is_graded(one, c
         ([theirs], "Not a directory"),
         ([empty], "has no notebook in it"),
         ([one, "--lesson", "99"], "there is no lesson 99"),
+        ([one, "--exercise", "softmax", "spam"], "no lesson has an exercise spam"),
+        ([one, "--lesson", "4", "--exercise", "softmax"], "no lesson of these has an exercise softmax"),
         ([one, "--json", theirs], "is a notebook, and would be overwritten"),
         ([one, "--json", one / "new.ipynb"], "is a notebook, and would be overwritten"),
         ([one, "--json", one / "list.json"], "holds something else than marks"),
@@ -139,6 +192,30 @@ def test_what_is_wrong_with_the_command_is_said_before_anything_is_graded(one, c
         assert not out
         assert said in err
     assert contents(one) == before
+    done = run("grade", one, "--lesson", "99")  # in a process, whose module has another name
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", "course: error: there is no lesson 99\n")
+
+
+def test_what_a_mark_does_not_say_is_said_beside_it(tmp_path, capsys):
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    hides = mask_after(f"try: os.rmdir({str(theirs)!r})\n    except OSError: pass", "import os")
+    for name, content in (
+        ("beside", notebook("from aid import aid", mask_after("aid()"))),
+        ("hides", notebook(hides)),
+        ("empty", b'{"cells": []}'),
+    ):
+        (tmp_path / "class" / name).mkdir(parents=True)
+        (tmp_path / "class" / name / "04_attention.ipynb").write_bytes(content)
+    assert main(["grade", str(tmp_path / "class")]) == 0
+    out = capsys.readouterr().out
+    needs = "it needs aid, which lies outside the notebook and is not installed here"
+    assert f"beside · causal_mask · unreadable: {needs}" in out
+    assert "  empty · missing: no cell defines it" in out
+    assert "hides     not yet     not yet              correct" in out
+    tried = "tried to change files outside its own folder, which was refused: causal_mask"
+    assert f"hides/04_attention.ipynb {tried}" in out
+    assert theirs.exists()
 
 
 def test_marks_are_written_again_over_marks_and_never_over_a_notebook(one, tmp_path):
@@ -173,7 +250,8 @@ def test_what_may_not_be_opened_is_said_and_names_that_are_no_text_are_shown(one
         patch.setattr(os, "scandir", denied)
         found = grading.find(one)
     assert found.learners == [r"\udcff", "ada", "deep" * 50, "locked", "secret"]
-    too_long, locked = found.notes
+    too_long, empty, locked = found.notes
+    assert empty == f"{'deep' * 7}dee… has no notebook, but {'deep' * 50}/"
     assert locked == "locked cannot be opened (Permission denied)"
     assert too_long.endswith("deep cannot be opened (File name too long)")
     assert len(too_long) < 400
@@ -222,9 +300,12 @@ def test_an_interrupt_prints_what_was_found(one, tmp_path, monkeypatch, capsys):
     assert main(["grade", str(one), "--json", str(tmp_path / "marks.json")]) == 130
     out, err = capsys.readouterr()
     assert "ada       correct   correct            correct" in out
-    assert "these marks are not all, and" in out
+    assert out.endswith("learner   01    04\nada       3/3   …\n\ninterrupted: these marks are not all\n")
     assert err == "\ncourse: interrupted\n"
-    assert not (tmp_path / "marks.json").exists()
+    written = json.loads((tmp_path / "marks.json").read_bytes())
+    assert not written["complete"]
+    assert "causal_mask" not in written["learners"]["ada"]["04"]["exercises"]
+    assert "softmax" in written["learners"]["ada"]["01"]["exercises"]
 
 
 @pytest.mark.slow
@@ -296,10 +377,27 @@ def test_an_interrupt_prints_what_was_found_and_ends_what_is_under_way(tmp_path)
     assert process.returncode == 130
     assert "ada       not yet     not yet              correct       not yet" in out
     assert "bob       not yet     not yet              correct" in out
-    assert f"these marks are not all, and {file} is not written" in out
+    assert "these marks are not all" in out
     assert err.strip() == "course: interrupted"
-    assert not file.exists()
+    assert not json.loads(file.read_bytes())["complete"]
     assert not list(scratch.iterdir()), "the folder of what was under way is removed, so its process has ended"
+
+
+def test_who_imports_ends_at_once_even_where_a_library_calls_back(tmp_path):
+    """What is raised in such a call is lost: Python prints it and goes on."""
+    prepare = "weakref.ref(type('Thing', (), {})(), lambda _: (open('begun', 'w').close(), time.sleep(60)))"
+    setting = f"import os, time, weakref\nfrom course import nursery\nos.chdir({str(tmp_path)!r})"
+    command = f"{setting}\nnursery._prepare = lambda job: {prepare}\nnursery.main()"
+    with subprocess.Popen(
+        [sys.executable, "-c", command], cwd=LESSONS, stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"{}\n")
+        process.stdin.flush()
+        wait_for((tmp_path / "begun").exists)
+        process.terminate()
+        assert process.communicate(timeout=10)[1] == b""
+    assert process.returncode == -signal.SIGTERM
 
 
 @pytest.mark.slow
@@ -340,9 +438,10 @@ def test_every_solution_of_the_course_is_correct_and_every_stub_is_not_yet(tmp_p
             (folder / name).mkdir(parents=True, exist_ok=True)
             (folder / name / f"{source.stem}.ipynb").write_bytes(content)
     assert run("grade", folder, "--json", tmp_path / "marks.json").returncode == 0
-    found = json.loads((tmp_path / "marks.json").read_bytes())["learners"]
+    found = json.loads((tmp_path / "marks.json").read_bytes())
+    assert not found["notes"]
     for name, mark in (("ada", "correct"), ("bob", "not yet")):
         assert {
             number: {each: marked["mark"] for each, marked in marks["exercises"].items()}
-            for number, marks in found[name].items()
+            for number, marks in found["learners"][name].items()
         } == {number_of(source): dict.fromkeys(exercises(number_of(source)), mark) for source in sources()}
