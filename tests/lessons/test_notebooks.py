@@ -3,8 +3,10 @@
 import ast
 import json
 import re
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import pytest
@@ -276,6 +278,7 @@ def test_the_readmes_say_how_many_exercises_and_functions_there_are_and_how_many
         said = re.search(
             r"(\d+) exercises,? (?:in which )?you write (\d+) functions[;.] (\d+) of these functions", text
         )
+        assert said, readme
         assert [int(count) for count in said.groups()] == [len(stubs), len(names), len(backwards)], readme
 
 
@@ -283,6 +286,7 @@ def test_the_readme_names_the_lessons_that_read_the_trained_model():
     named = re.search(
         r"en-de\.safetensors`\]\(weights\) is read by lessons ([\d, toand\s]+)\.", map.README.read_text("utf-8")
     )
+    assert named
     numbers = set()
     for first, last in re.findall(r"(\d+)(?: to (\d+))?", named[1]):
         numbers |= set(range(int(first), int(last or first) + 1))
@@ -340,7 +344,7 @@ def _numbers(step):
     return set(range(first, last + 1)) if word == "to" else {first, last}
 
 
-def _pieces(number):
+def _pieces(number) -> Iterator[tuple[str, Any]]:
     """The cells of a lesson, prose cut at sections and exercises, each with its section's heading."""
     section = ""
     for cell in read_source(next(source for source in sources() if number_of(source) == number)).cells:
