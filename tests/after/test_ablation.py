@@ -145,6 +145,9 @@ def test_it_runs_from_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert asked == {WITHIN: 64, LATE: 32, BEYOND: 192}
     assert found["differences"]["rotary"]["low"] < found["differences"]["rotary"]["high"]
 
+    rise = np.mean(np.subtract(base["losses"][BEYOND], base["losses"][LATE]))
+    assert found["stretched"][ablation.LEARNED]["value"] == pytest.approx(rise)
+
     first = trial(BY_NAME[BASE_NAME], 0, Texts(), 0.001)
     places, data = found["places"][ablation.LEARNED], runner.data(first.text)
     late = loss_of(runner.result(first).answers(BEYOND).likelihood)

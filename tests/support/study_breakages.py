@@ -10,7 +10,8 @@ rows of the model's longest text instead of the trial's | max_length=self.length
 [study/trials/runner.py: study/test_reading]
 a trial that does not wait for what it needs | if undone.isdisjoint(map(self.key, trial.needs)) → if True
 [study/trials/seeds.py: study/test_seeds]
-an interval of rows alone | half = math.hypot( → half = min(
+an interval of rows alone | half = math.hypot((of_seeds → half = min((of_seeds
+a rise with the interval of seeds alone | half = math.hypot(*halves) → half = halves[0]
 the variance of a seed for that of the mean
     / len(values) for values in (ours, theirs)] → for values in (ours, theirs)]
 [after/predictions.py: after/test_predictions]
@@ -20,14 +21,17 @@ right as soon as a part of the interval is in the range
 [after/experiments/decoding.py: after/test_decoding_cost]
 a state that is only read | passes = 2 if → passes = 1 if
 [after/experiments/ablation.py: after/test_ablation]
-perplexity beyond held against that of whole rows | for which in (LATE, BEYOND)] → for which in (WITHIN, BEYOND)]
+perplexity beyond held against that of whole rows | for which in (LATE, BEYOND)))) → for which in (WITHIN, BEYOND))))
+no difference wherever the interval holds zero | gap.low >= -EQUAL and gap.high <= EQUAL → not gap.excludes_zero
 rows that are asked one token early | length=LONGER, skip=LENGTH, → length=LONGER, skip=LENGTH - 1,
 a gated network as wide as the other | "gated": True, "d_ff": equal_width()} → "gated": True}
 [after/experiments/inside/looking.py: after/test_looking_inside]
 another head switched off | slice(head * width, (head + 1) * width) → slice(0, width)
+heads chosen by the text on which they are measured | = chosen_on.loss() → = seen.loss()
 heads that stay off | parameter.data[rows] = values → pass
 a token that is one away from itself | np.arange(time), np.arange(time))) → np.arange(time), np.arange(time) - 1))
 [after/experiments/distillation/__init__.py: after/test_distillation]
+differences of trainings without room for seeds | math.sqrt(2) * sd) → 0.0)
 what a student lacks still for what it made up for | 100 * (ours - low) / → 100 * (high - ours) /
 the other's gain less ours | return (a - b) - (c - d) → return (c - d) - (a - b)
 [after/experiments/distillation/taught.py: after/test_distillation]
