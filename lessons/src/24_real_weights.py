@@ -1278,6 +1278,6 @@ for name, narrow in (("rounded", widen(stranger.narrowed(numbers))), ("cut off",
 #
 # [Lesson 25](25_smaller_and_larger.ipynb) asks how large such a model should be, and how a small one learns from it.
 #
-# If you came here first, the path [from a GPT-2 down](README.md#four-paths) says what to read next, down to the proof
-# that a gradient is right. Models of six kinds from another library are read by
+# If you came here first, the path [from GPT-2's weights down](README.md#four-paths) says what to read next, down to the
+# proof that a gradient is right. Models of six kinds from another library are read by
 # [`pretrained`](../minitransformer/pretrained), whose tables say name by name what goes where.

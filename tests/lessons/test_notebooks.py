@@ -30,7 +30,7 @@ from minitransformer.cli import main as run_package
 
 each_lesson = pytest.mark.parametrize("source", sources(), ids=lambda source: source.stem)
 LARGEST = 1_000_000  # bytes
-WEEKEND, DOWN = "The paper in a weekend", "From a GPT-2 down"  # paths that the README lists step by step
+WEEKEND, DOWN = "The paper in a weekend", "From GPT-2's weights down"  # paths that the README lists step by step
 HEADER = ("**You will be able to**", "| you know |", "| runs in |", "| in the paper |", "| in the package |")
 SECTIONS = ("## Common mistakes", "## What changed since 2017", "## Where next")
 
