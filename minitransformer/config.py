@@ -12,6 +12,7 @@ import math
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, asdict, field, fields
+from functools import cache
 from typing import Any, Self, cast, get_args, get_type_hints
 
 SMALLEST, LARGEST = 1.2e-38, 3.4e38
@@ -23,10 +24,15 @@ class Config:
 
     def __post_init__(self) -> None:
         """Raises TypeError or ValueError, naming the field, its value and the values that it may hold."""
+        parts = _parts(type(self))
         for each in fields(cast(Any, self)):
             value = getattr(self, each.name)
-            if "check" in each.metadata and not (value is None and each.default is None):
+            if value is None and each.default is None:
+                continue
+            if "check" in each.metadata:
                 each.metadata["check"](each.name, value)
+            elif each.name in parts and not isinstance(value, parts[each.name]):
+                raise TypeError(f"{each.name} must be a {parts[each.name].__name__}, got {type(value).__name__}")
 
     def to_dict(self) -> dict[str, Any]:
         """All fields, for JSON."""
@@ -38,8 +44,12 @@ class Config:
         unknown = set(values) - {each.name for each in fields(cast(Any, cls))}
         if unknown:
             raise ValueError(f"unknown configuration fields: {', '.join(sorted(unknown))}")
-        types = get_type_hints(cls)
-        return cls(**{name: _restored(types[name], value) for name, value in values.items()})
+        parts = _parts(cls)
+        restored = {
+            name: parts[name].from_dict(value) if name in parts and isinstance(value, Mapping) else value
+            for name, value in values.items()
+        }
+        return cls(**restored)
 
 
 def whole(default: Any = MISSING, help: str = "", least: int = 1, most: int = sys.maxsize) -> Any:
@@ -119,12 +129,16 @@ def help_of(cls: Any) -> dict[str, str]:
     return {each.name: each.metadata["help"] for each in fields(cls) if "help" in each.metadata}
 
 
-def _restored(kind: Any, value: Any) -> Any:
-    """The value of a field; if the field holds a configuration, it is made from its dictionary again."""
-    for each in (kind, *get_args(kind)):  # `RotaryConfig | None` has two
-        if isinstance(each, type) and issubclass(each, Config) and isinstance(value, Mapping):
-            return each.from_dict(value)
-    return value
+@cache
+def _parts(cls: type[Config]) -> dict[str, type[Config]]:
+    """The fields of a configuration that hold another one, each with its type."""
+    hints = get_type_hints(cls)
+    return {
+        each.name: kind
+        for each in fields(cast(Any, cls))
+        for kind in (hints[each.name], *get_args(hints[each.name]))  # `RotaryConfig | None` has two
+        if isinstance(kind, type) and issubclass(kind, Config)
+    }
 
 
 def _field(default: Any, help: str, check: Callable[[str, Any], None]) -> Any:

@@ -82,6 +82,7 @@ def check_gradients(
     Raises GradientError, which names the argument, the worst coordinate and the likely mistake, and TypeError if an
     array or the output is floating-point but not float64: float32 is too coarse for differences.
     """
+    arrays = {name: np.asarray(a) if isinstance(a, float) else a for name, a in arrays.items()}
     rng = np.random.default_rng((seed, 1))  # not default_rng(seed): if that drew x too, dout = x would hide mistakes
     arguments = {name: a for name, a in arrays.items() if a is None or np.asarray(a).dtype.kind == "f"}
     for name, array in arguments.items():

@@ -57,6 +57,9 @@ def test_a_field_refuses_by_name_what_it_can_not_hold(config):
         hint = get_type_hints(type(config))[each.name]
         kind = str if get_origin(hint) is Literal else (get_args(hint) or [hint])[0]
         if issubclass(kind, Config):
+            for value in ("x", 5, {"theta": 1e4}, SETTINGS, *([None] if each.default is not None else [])):
+                with pytest.raises(TypeError, match=rf"^{each.name} must be a {kind.__name__}, got "):
+                    replace(config, **{each.name: value})
             continue
         edges = {int: [] if each.name in MAY_BE_0 else [0], float: [1.0 if each.name in RATES else 0.0]}.get(kind, [])
         for value in [*HOSTILE[kind], *edges, *([None] if each.default is not None else [])]:

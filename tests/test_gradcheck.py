@@ -50,6 +50,10 @@ def test_one_gradient_is_bare_and_a_scalar_is_an_output():
     assert check_gradients(lambda x: ((x * x).sum(), x), lambda dy, x: 2 * dy * x, {"x": X})["x"] <= 1e-9
 
 
+def test_a_number_has_a_gradient():
+    assert check_gradients(lambda x: (x * x, x), lambda dy, x: 2 * dy * x, {"x": 3.0})["x"] <= 1e-9
+
+
 def test_samples_limit_the_work():
     calls = []
 

@@ -35,6 +35,7 @@ from typing import Any
 
 from ..config import help_of
 from ..costs import least_training_bytes, most_gradients
+from ..data import BPETokenizer
 from ..data.preparation import (
     DATASETS,
     CorpusChoice,
@@ -75,7 +76,8 @@ from .errors import INTERRUPTED
 from .kinds import KINDS, example_of, kind_of, longest_line, material, model_options, sized, varied_options
 from .outputs import check_output
 
-CORPUS_OPTIONS = ("dataset", "data", "text", "source", "target", "vocab_size", "sentences")
+SOURCES = ("dataset", "data", "text")
+CORPUS_OPTIONS = (*SOURCES, "source", "target", "vocab_size", "sentences")
 
 MODEL_OPTIONS = model_options()
 """The class that declares each option of a model."""
@@ -386,24 +388,37 @@ def resumed_plan(args: argparse.Namespace, backend: Backend, processes: Processe
 def resumed_data(folder: Path, checkpoint: Checkpoint, named: dict[str, Any]) -> PreparedData:
     """The data of a resumed training; deleted parts of it are made again from the same text.
 
-    named: the fields of CorpusChoice that options give. They count if the data is not that of the checkpoint, or no
-    file is left that names its text. Raises FileNotFoundError if nothing names the text.
+    named: the fields of the choice that options give. They count if the data is not that of the checkpoint, or no file
+    is left that names its text. Raises FileNotFoundError if nothing names the text, and ValueError for a field that the
+    choice does not have.
     """
     with suppress(FileNotFoundError, NotADirectoryError):
         data = open_prepared(folder)
         if not named or data.train.checksum() == checkpoint.state.get("data", {}).get("crc32"):
             return data
-    kept = kept_choice(folder)
-    if kept is None and not named.keys() & {"dataset", "data"}:
+    kept, names_text = kept_choice(folder), any(named.get(name) for name in SOURCES)
+    if kept is None and not names_text:
         raise FileNotFoundError(
-            f"nothing in {folder} says which text this was: add --data or --dataset to --resume, and --sentences where "
-            "the training had it"
+            f"nothing in {folder} says which text this was: add --data, --dataset or --text to --resume, and "
+            "--sentences where the training had it"
         )
-    known: dict[str, Any] = dict(zip(("source", "target"), checkpoint.languages or (), strict=False))
-    known |= {name: checkpoint.config[name] for name in ("vocab_size", "max_length")}
-    known["seed"] = checkpoint.state["settings"].get("seed", CorpusChoice.seed)
+    kind, known = _lost_choice(checkpoint) if kept is None else (type(kept), vars(kept))
+    if names_text:
+        known = {name: value for name, value in known.items() if name not in SOURCES}
+    _refuse_changes(f"the data in {folder}", {}, {name: named[name] for name in named if not hasattr(kind, name)})
     say(f"making the data in {folder} again")
-    return prepare(folder, CorpusChoice(**(known if kept is None else vars(kept)) | named), progress_wanted())
+    return prepare(folder, kind(**known | named), progress_wanted())
+
+
+def _lost_choice(checkpoint: Checkpoint) -> tuple[type[CorpusChoice], dict[str, Any]]:
+    """The kind of choice that a training's data was made from, and its fields but for the text, by its checkpoint."""
+    config = checkpoint.model_config()
+    reads = "lines" if checkpoint.languages is None and "lines" in KINDS[kind_of(config)].reads else "pairs"
+    known: dict[str, Any] = dict(zip(("source", "target"), checkpoint.languages or (), strict=False))
+    known["vocab_size"] = BPETokenizer.from_json(checkpoint.tokenizer or "").vocab_size
+    known["max_length"] = longest_line(kind_of(config), reads, config)
+    known["seed"] = checkpoint.state["settings"].get("seed", CorpusChoice.seed)
+    return TextChoice if reads == "lines" else CorpusChoice, known
 
 
 def train(plan: Plan) -> TrainingOutcome:

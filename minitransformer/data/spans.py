@@ -1,9 +1,12 @@
 """Span corruption, T5's objective: gaps are cut into a text, and a model fills them (Raffel et al. 2020, §3.1.4).
 
 text    the dog barks at a cat that sleeps
-source  the <0> at a cat <1> sleeps </s>
-target  <0> dog barks <1> that </s>
+source  the <0> at a cat <1> </s>
+target  <0> dog barks <1> that sleeps </s>
 """
+
+# Paper: in figure 2 text follows the last gap, and one more mark ends the target. Here, as in the authors' code, a row
+# ends in a gap, and no further <n> ends the target.
 
 from typing import Any
 

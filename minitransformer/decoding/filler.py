@@ -10,7 +10,7 @@ from ..data.masked import MASK
 from ..models import BERT, BERTConfig, Model
 from .opened import FromCheckpoint
 from .sampling import softmax_of
-from .tokenizer import Tokenizer, check_vocabulary
+from .tokenizer import Tokenizer, check_vocabulary, without_text
 
 FIRST_PLACE = 0xE000
 """Private characters, which no text has, hold the gaps' places while our tokenizer cuts a text into tokens."""
@@ -46,7 +46,10 @@ class Filler(FromCheckpoint):
             raise ValueError(f"there is no {MASK} in the text {text!r}")
         logits, _ = self.model.forward(ids[None])
         probabilities = softmax_of(self.model.ops.to_numpy(logits)[0, gaps])  # (gaps, V)
-        best = np.argsort(-probabilities, axis=1, kind="stable")[:, :count]
+        forbidden = without_text(self.model.config, self.tokenizer)
+        known = probabilities.copy()
+        known[:, forbidden] = -1.0
+        best = np.argsort(-known, axis=1, kind="stable")[:, : min(count, known.shape[1] - len(forbidden))]
         return [
             [Guess(self.tokenizer.decode([int(token)]).strip(), float(row[token])) for token in tokens]
             for row, tokens in zip(probabilities, best, strict=True)

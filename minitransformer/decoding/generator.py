@@ -9,7 +9,7 @@ from ..models import GPT, IGNORED
 from .opened import FromCheckpoint
 from .sampling import Sampling
 from .search import Start, beam_search
-from .tokenizer import Tokenizer, check_vocabulary
+from .tokenizer import Tokenizer, check_vocabulary, without_text
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 BYTE = re.compile("<0x[0-9A-F]{2}>$")
@@ -29,6 +29,7 @@ class Generator(FromCheckpoint):
             raise ValueError(f"a model of kind {model.config.kind!r} does not continue texts")
         check_vocabulary(model.config, tokenizer)
         self.model, self.tokenizer = model, tokenizer
+        self.forbidden = without_text(model.config, tokenizer)
 
     def generate(
         self, prompts: str | Sequence[str], max_tokens: int = 100, sampling: Sampling = SAMPLED, beam: int | None = None
@@ -87,15 +88,19 @@ class Generator(FromCheckpoint):
     def _search(self, ids: list[int], max_tokens: int, beam: int) -> list[int]:
         """The most probable continuation that a beam search finds."""
         limit = min(max_tokens, self.model.config.max_length - len(ids))
-        start = Start(first=np.array([ids[-1]]), limits=np.array([limit]))
+        if limit < 1:
+            return []
+        start = Start(first=np.array([ids[-1]]), limits=np.array([limit]), forbidden=self.forbidden)
         return beam_search(self.model, np.array([ids[:-1]], np.int64), beam, 0.0, start=start)[0][0].ids
 
     def _tokens(
         self, prompts: Sequence[Sequence[int]], max_tokens: int, sampling: Sampling
     ) -> Iterator[list[tuple[int, int]]]:
         """Yields step by step the next token of each text that has not ended, with the text's number."""
+        if not prompts:
+            return
         config, to_numpy = self.model.config, self.model.ops.to_numpy
-        longest = max(map(len, prompts), default=0)
+        longest = max(map(len, prompts))
         padded = np.full((len(prompts), longest), IGNORED, np.int64)  # on the left
         for row, prompt in zip(padded, prompts, strict=True):
             row[longest - len(prompt) :] = prompt
@@ -104,6 +109,7 @@ class Generator(FromCheckpoint):
         ids = padded[:, -1:]
         for _ in range(min(max_tokens, config.max_length - longest)):
             logits = to_numpy(self.model.decode_step(ids, state))[:, 0]  # (B, V)
+            logits[:, self.forbidden] = -np.inf
             chosen = [sampling.choose(logits[i], np.array(texts[n]), int(n)) for i, n in enumerate(running)]
             goes_on = np.array([token != config.eos_id for token in chosen])
             yield [(int(n), token) for n, token in zip(running, chosen, strict=True) if token != config.eos_id]

@@ -19,6 +19,7 @@ Each sentence of a batch is searched as if it were alone, and leaves the batch a
 its own state of the prefixes (`Decoding`); the search keeps small arrays on the host.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -64,11 +65,12 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class Start:
-    """Where a search begins, for a model that continues texts: the last token of each prompt `(B,)`, and how many
-    tokens each may get `(B,)`. Every token may be written."""
+    """Where a search begins, for a model that continues texts: the last token of each prompt `(B,)`, how many tokens
+    each may get `(B,)`, and which tokens no text may get."""
 
     first: np.ndarray
     limits: np.ndarray
+    forbidden: Sequence[int] = ()
 
 
 def penalty(length: Any, alpha: float) -> Any:
@@ -132,7 +134,7 @@ def beam_search(
     A language model continues the prompts in source, which lack their last token: that is in `start`.
     """
     limits = _longest_outputs(model, source, max_extra) if start is None else start.limits
-    forbidden = () if start else (model.config.pad_id, model.config.bos_id)
+    forbidden = start.forbidden if start else (model.config.pad_id, model.config.bos_id)
     _check_length_penalty(length_penalty)
     if not 1 <= n_best <= num_beams:
         raise ValueError(f"n_best is {n_best}, expected 1 to num_beams, which is {num_beams}")
@@ -177,7 +179,7 @@ def beam_search(
 
 
 def _best_tokens(
-    model: Decodable, ids: np.ndarray, state: Any, k: int, forbidden: tuple[int, ...]
+    model: Decodable, ids: np.ndarray, state: Any, k: int, forbidden: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Log-probabilities and ids of the k best tokens after each prefix, `(B, K, min(k, V))` in host memory.
 
@@ -185,8 +187,8 @@ def _best_tokens(
     """
     ops = model.ops
     log_probs = ops.log_softmax(model.decode_step(ids, state))  # (B, K, V)
-    for token in forbidden:
-        log_probs[..., token] = -float("inf")
+    if forbidden:
+        log_probs[..., list(forbidden)] = -float("inf")
     values, tokens = (ops.to_numpy(best) for best in ops.topk(log_probs, min(k, log_probs.shape[-1])))
     if np.isnan(values).any():  # softmax spreads a NaN over its row, and topk takes NaN for the largest number
         raise FloatingPointError("the model's logits are NaN: its parameters are not finite or far too large")

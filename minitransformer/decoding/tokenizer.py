@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Protocol
 
+from ..data import BPETokenizer
 from ..models import TextConfig
 
 
@@ -25,6 +26,15 @@ class Tokenizer(Protocol):
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """Each id as a text for people; a word begins with ▁ or another mark."""
         ...
+
+
+def without_text(config: TextConfig, tokenizer: Tokenizer) -> list[int]:
+    """The ids of a model that are neither of our tokenizer nor the end mark: BERT's [MASK], rows that fill up a table.
+
+    Those of the package tokenizers decode such ids as nothing.
+    """
+    first = tokenizer.vocab_size if isinstance(tokenizer, BPETokenizer) else config.vocab_size
+    return [id for id in range(first, config.vocab_size) if id != getattr(config, "eos_id", None)]
 
 
 def check_vocabulary(config: TextConfig, tokenizer: Tokenizer, exactly: bool = False) -> None:

@@ -32,9 +32,10 @@ class SinusoidalPositions(Layer):
     def forward(self, x: Array, start: int = 0, padding: Array | None = None) -> tuple[Array, None]:
         """x `(B, T, C)` plus the encodings of positions start, …, start + T − 1, less `padding` `(B,)` of each row."""
         stop = start + x.shape[1]
-        if len(self.table) < stop <= self.max_length:
-            self.table = self._encodings(min(2 * stop, self.max_length))
-        rows = self.table[start:stop] if padding is None else rows_of(self.ops, self.table, start, stop, padding)
+        table = self.table
+        if len(table) < stop <= self.max_length:
+            self.table = table = self._encodings(min(2 * stop, self.max_length))
+        rows = table[start:stop] if padding is None else rows_of(self.ops, table, start, stop, padding)
         return x + rows, None
 
     def backward(self, dout: Array, cache: None) -> Array:
@@ -141,14 +142,15 @@ class Rotary(Layer):
         super().__init__(ops)
         self.frequencies, self.interleaved = config.frequencies(width), config.interleaved
         self.max_length, self.dtype = max_length, dtype
-        self.cos, self.sin = self._tables(min(max_length, FIRST_POSITIONS))
+        self.tables = self._tables(min(max_length, FIRST_POSITIONS))
 
     def forward(self, x: Array, start: int = 0) -> tuple[Array, tuple]:
         """x `(B, H, T, D)`, turned as its positions start, …, start + T − 1 say."""
         stop = start + x.shape[2]
-        if len(self.cos) < stop <= self.max_length:
-            self.cos, self.sin = self._tables(min(2 * stop, self.max_length))
-        return self.ops.rope.forward(x, self.cos[start:stop], self.sin[start:stop], self.interleaved)
+        cos, sin = self.tables
+        if len(cos) < stop <= self.max_length:
+            self.tables = cos, sin = self._tables(min(2 * stop, self.max_length))
+        return self.ops.rope.forward(x, cos[start:stop], sin[start:stop], self.interleaved)
 
     def backward(self, dy: Array, cache: tuple) -> Array:
         """Returns dx: dy, turned back."""
@@ -196,18 +198,20 @@ class RelativeBias(Layer):
         super().__init__(ops)
         self.config, self.num_heads, self.causal, self.dtype = config, num_heads, causal, dtype
         self.table = Parameter((config.buckets, num_heads), normal(std)) if config.kind == "t5" else None
-        self.reach, self.by_distance = -1, self.ops.zeros(0)
+        self.known = -1, self.ops.zeros(0)  # the farthest distance, and what belongs to each from −it to it
 
     def forward(self, num_queries: int, num_keys: int) -> tuple[Array, tuple | None]:
         """The bias `(1, H, Tq, Tk)` of queries that end where the keys end."""
-        if self.reach < num_keys:
-            self.reach = 2 * num_keys
-            distances = range(-self.reach, self.reach + 1)  # of a key from its query: before it is negative
-            self.by_distance = self._buckets(distances) if self.table else self._lines(distances)
+        reach, by_distance = self.known
+        if reach < num_keys:
+            reach = 2 * num_keys
+            distances = range(-reach, reach + 1)  # of a key from its query: before it is negative
+            by_distance = self._buckets(distances) if self.table else self._lines(distances)
+            self.known = reach, by_distance
         key = self.ops.asarray(range(num_keys), "int64")
         query = self.ops.asarray(range(num_keys - num_queries, num_keys), "int64")
-        places = (key - query[:, None] + self.reach).reshape(-1)
-        found = self.ops.take(self.by_distance, places)
+        places = (key - query[:, None] + reach).reshape(-1)
+        found = self.ops.take(by_distance, places)
         shape = num_queries, num_keys
         if self.table is None:
             return found.reshape(1, *shape, self.num_heads).swapaxes(2, 3).swapaxes(1, 2), None

@@ -199,6 +199,7 @@ class GPT(Model[GPTConfig]):
     ) -> tuple[Array, tuple]:
         """The mean cross-entropy of targets `(B, T)`, the tokens after each of ids `(B, T)`; −100 does not count."""
         ids = self._ids("ids", ids)
+        targets = self._shaped("targets", targets, ids)
         hidden, decoder_cache = self.decoder.forward(ids, Context(dropout=dropout))
         loss, loss_cache = next_token_loss(self.output, hidden, targets, label_smoothing, IGNORED, with_grad)
         return loss, (decoder_cache, loss_cache)
@@ -213,13 +214,17 @@ class GPT(Model[GPTConfig]):
     def start_decoding(self, source: Array, num_beams: int = 1) -> Decoding:
         """Reads prompts `(B, T)`; returns the state with which `decode_step` continues each prompt's K beams.
 
-        Shorter prompts are padded on the left with −100; T may be 0. Raises `ValueError` as `forward` does.
+        Shorter prompts are padded on the left with −100; T may be 0. Raises `ValueError` for −100 elsewhere, and as
+        `forward` does.
         """
         if num_beams < 1:
             raise ValueError(f"num_beams is {num_beams}, expected 1 or more")
         prompts = self._ids("prompts", source)
         is_padding = prompts == IGNORED
-        state = Decoding(Cache(self.ops, len(prompts), 1), padding=is_padding.sum(1) if is_padding.any() else None)
+        padded = bool(is_padding.any())
+        if padded and (is_padding[:, 1:] & ~is_padding[:, :-1]).any():
+            raise ValueError(f"prompts has {IGNORED} after a token: shorter prompts are padded on the left")
+        state = Decoding(Cache(self.ops, len(prompts), 1), padding=is_padding.sum(1) if padded else None)
         if prompts.shape[1]:
             self._read(prompts - prompts * is_padding, state)
         state.cache.spread(num_beams)

@@ -58,6 +58,14 @@ class Model(Layer, ABC, Generic[ConfigT]):
         twin.parameters = FlatParameters(dict(twin.named_parameters()), self.ops, self.dtype, self.parameters)
         return twin
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """A model with weights and gradients of its own; copied one by one, they would lose their flat arrays."""
+        twin = self.blank(self.config, self.ops, self.dtype)
+        twin.parameters.data[...], twin.parameters.grad[...] = self.parameters.data, self.parameters.grad
+        twin.parameters.refresh()
+        memo[id(self)] = twin
+        return twin
+
     @property
     def dropout_sites(self) -> list[int]:
         """The sites of all layers with dropout."""

@@ -143,7 +143,7 @@ def save(model: Model, folder: str | Path, tokenizer: Any = None) -> None:
 
     tokenizer: a `BPETokenizer`, or one that was loaded. A Transformer of the paper's becomes a Marian. Raises
     PretrainedError, naming the option, for what the other's files can't express, before anything is written, and
-    OSError for files that can't be.
+    OSError for files that can't be. The configuration is written last: without it no half of a model can be loaded.
     """
     kind = _kind_of(model.config)
     architecture, folder = ARCHITECTURES[kind], Path(folder)
@@ -156,13 +156,14 @@ def save(model: Model, folder: str | Path, tokenizer: Any = None) -> None:
     tensors = {}
     for row in architecture.table(model.config):
         tensors |= row.to_theirs(named[row.ours])
-    write_json(folder / CONFIG, {**values, "dtype": model.dtype})
+    (folder / CONFIG).unlink(missing_ok=True)
     if values.get("is_encoder_decoder"):
         names = ("pad_token_id", "decoder_start_token_id", "eos_token_id", "forced_eos_token_id")
         write_json(folder / "generation_config.json", {name: values[name] for name in names if name in values})
     write_tensors(folder / WEIGHTS, tensors)
     if tokenizer is not None:
         save_tokenizer(tokenizer, folder, model.config)
+    write_json(folder / CONFIG, {**values, "dtype": model.dtype})
 
 
 def _kind_of(config: ModelConfig) -> str:

@@ -30,7 +30,7 @@ train --resume {run} --steps 5
 train --resume {run} --steps 5
 ! delete {run}/data/corpus.json
 train --resume {run} --steps 5
-[nothing in … says which text this was: add --data or --dataset to --resume]
+[nothing in … says which text this was: add --data, --dataset or --text to --resume]
 ! delete {run}/data
 train --resume {run} --steps 5
 train --resume {run} --steps 5 --data {text}

@@ -1,6 +1,7 @@
 """The family at the command line: `train --kind`, `generate`, `fill`, `classify`, and `evaluate --text`."""
 
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,38 @@ def test_a_resumed_training_keeps_its_kind_and_its_text(tmp_path: Path, command:
     other.write_text("a\nb\n")
     refuse(command, "train", "--resume", folder, "--text", other, says="other.txt")
     assert command("train", "--resume", folder, "--text", text, "--steps", "3")[0] == 0
+
+
+@pytest.mark.parametrize("kind", ["gpt", "bert", "t5"])
+def test_data_that_was_deleted_is_made_again(tmp_path: Path, command: Command, text: Path, kind: str) -> None:
+    """A part of it from what the rest says, and all of it from the text that is named again."""
+    folder = tmp_path / "run"
+    command("train", "--kind", kind, "--text", text, *TEXT, *TINY, "--steps", "2", "--out", folder)
+    before = {path.relative_to(folder): path.read_bytes() for path in sorted((folder / "data").rglob("*.bin"))}
+    assert before
+    shutil.rmtree(folder / "data" / "train")
+    assert command("train", "--resume", folder, "--steps", "3")[0] == 0
+    shutil.rmtree(folder / "data")
+    refuse(command, "train", "--resume", folder, says="add --data, --dataset or --text to --resume")
+    assert command("train", "--resume", folder, "--steps", "4", "--text", text)[0] == 0
+    assert {path.relative_to(folder): path.read_bytes() for path in sorted((folder / "data").rglob("*.bin"))} == before
+
+
+def test_a_language_model_s_grammar_is_written_again(tmp_path: Path, command: Command) -> None:
+    folder = tmp_path / "run"
+    few = ["--sentences", "300"]
+    command("train", "--kind", "gpt", "--dataset", "grammar", *few, *TEXT, *TINY, "--steps", "2", "--out", folder)
+    shutil.rmtree(folder / "data")
+    assert command("train", "--resume", folder, "--steps", "3", "--dataset", "grammar", *few)[0] == 0
+
+
+def test_pairs_that_were_deleted_are_not_replaced_by_a_text(tmp_path: Path, command: Command, text: Path) -> None:
+    folder = tmp_path / "run"
+    size = [*("--sentences", "300", "--vocab-size", "400", "--max-length", "200")]
+    command("train", "--kind", "t5", "--dataset", "grammar", *size, *TINY, "--steps", "2", "--out", folder)
+    (folder / "data" / "tokenizer.json").unlink()
+    refuse(command, "train", "--resume", folder, "--text", text, says=f"has text None, not {text}")
+    assert command("train", "--resume", folder, "--steps", "3")[0] == 0
 
 
 SHAPE: dict[str, Any] = {"d_model": 16, "num_heads": 2, "d_ff": 16, "num_layers": 1}

@@ -18,7 +18,7 @@ from transformers.generation.logits_process import (
 )
 
 from minitransformer.data import BPETokenizer
-from minitransformer.decoding import Generator, Sampling
+from minitransformer.decoding import Filler, Generator, Sampling
 from minitransformer.layers import DropoutStream, SparseConfig
 from minitransformer.models import GPT, IGNORED, BERTConfig, GPTConfig, MarianConfig, T5Config, ViTConfig, build_model
 
@@ -153,6 +153,47 @@ def test_a_text_does_not_depend_on_the_others_and_streams_as_it_is_generated():
     assert greedy == generator.generate(prompts, 6, beam=1)
     with pytest.raises(ValueError, match="a prompt has 41 tokens, and the model's texts have at most 40"):
         generator.generate("c" * 39, 5)
+
+
+def test_no_work_is_no_text():
+    generator = Generator(*texts())
+    assert generator.generate([]) == []
+    assert generator.generate("ab", 0) == generator.generate("ab", 0, beam=4) == [""]
+
+
+@pytest.mark.parametrize("beam", [None, 3])
+def test_rows_that_fill_up_a_table_are_never_written(beam):
+    """nanoGPT's table of 50,257 tokens has 50,304 rows. Here such a row has the highest logit of all."""
+    small, tokenizer = texts()
+    config = replace(small.config, vocab_size=small.config.vocab_size + 7, tied=False)
+    model = perturbed(config)
+    model.parameters.named["output.table"].data[-7:] = 50 * np.sign(model.parameters.named["output.table"].data[-7:])
+    Generator(model, tokenizer).generate(["ab", "b"], 8, Sampling(temperature=2.0), beam=beam)  # else this would raise
+    logits = model.forward(np.array([tokenizer.encode("ab")]))[0][0, -1]
+    assert logits.argmax() >= tokenizer.vocab_size
+
+
+def test_a_gap_is_not_filled_with_the_mask_itself():
+    _, tokenizer = texts()
+    number = tokenizer.vocab_size
+    model = build_model(BERTConfig(number + 1, **SMALL, max_length=40, mask_id=number), dtype="float64")
+    model.parameters.named["head.bias"].data[number] = 30.0
+    (guesses,) = Filler(model, tokenizer).fill("ab [MASK]", 2 * number)
+    assert len(guesses) == number
+    assert sum(guess.probability for guess in guesses) < 1e-6
+
+
+def test_prompts_are_padded_on_the_left():
+    model = perturbed(GPTS["gpt2"])
+    model.start_decoding(np.array([[IGNORED, 5, 9], [5, 9, 7]]))
+    for rows in ([[5, 9, IGNORED], [5, 9, 7]], [[5, IGNORED, 9], [5, 9, 7]]):
+        with pytest.raises(ValueError, match="prompts has -100 after a token: shorter prompts are padded on the left"):
+            model.start_decoding(np.array(rows))
+
+
+def test_targets_of_another_shape_are_refused_by_their_name():
+    with pytest.raises(ValueError, match=r"^targets has shape \(2, 4\), expected \(2, 5\)"):
+        perturbed(GPTS["gpt2"]).loss(np.ones((2, 5), int), np.ones((2, 4), int))
 
 
 @pytest.mark.parametrize("seed", range(5))

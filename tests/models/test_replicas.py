@@ -1,5 +1,6 @@
 """Parts of a batch: replicas on threads, and gradient accumulation."""
 
+import copy
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -54,6 +55,20 @@ def test_parts_sum_to_the_whole_batch_on_threads_and_one_after_the_other(config)
     for rows in PARTS:
         add_gradient(model, rows)
     assert error(model.parameters.grad, expected) <= 1e-12
+
+
+@every_model
+def test_a_copy_can_be_trained_for_itself(config):
+    """Copied array by array, a layer's weights would no longer be those that the optimiser moves."""
+    model = moved(config)
+    expected = whole_gradient(model)
+    twin = copy.deepcopy(model)
+    np.testing.assert_array_equal(twin.parameters.data, model.parameters.data)
+    assert not np.shares_memory(twin.parameters.data, model.parameters.data)
+    np.testing.assert_array_equal(whole_gradient(twin), expected)
+    twin.parameters.data += 0.1
+    np.testing.assert_array_equal(whole_gradient(model), expected)
+    assert error(whole_gradient(twin), expected) > 1e-3
 
 
 @every_model

@@ -292,6 +292,15 @@ def test_padding_never_leaks(op, large):
         np.testing.assert_array_equal(of_large[..., 3, :], 0)
 
 
+def test_options_may_be_numbers_of_numpy():
+    """A number of NumPy's that meets a float32 array in an operation makes it float64."""
+    query = np.ones((1, 1, 3, 2), np.float32)
+    options = {"scale": np.float64(0.5), "softcap": np.float64(3.0)}
+    out, cache = numpy_ops.attention.forward(query, query, query, **options)
+    assert out.dtype == np.float32
+    assert {each.dtype for each in numpy_ops.attention.backward(out, cache)} == {np.dtype(np.float32)}
+
+
 def test_large_scores_do_not_overflow():
     arrays = {name: 1e4 * array for name, array in qkv(np.random.default_rng(0), 1, 1, tq=4, tk=4).items()}
     out, cache = attention_forward(*arrays.values())

@@ -5,6 +5,7 @@ import math
 import os
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ import torch
 from support.cli_runs import in_this_process, refuse
 from support.pretrained_cases import random_model, rewrite
 
+from minitransformer import pretrained
+from minitransformer.data import BPETokenizer
 from minitransformer.models import GPT, ConvolutionalConfig, GPTConfig, Transformer, TransformerConfig, build_model
 from minitransformer.pretrained import PretrainedError, load, save
 
@@ -222,6 +225,22 @@ def test_paths_are_not_names(tmp_path: Path) -> None:
     for path in (tmp_path / "none", str(tmp_path / "none"), "./none", "a/b/c"):
         with pytest.raises(FileNotFoundError):
             load(path)
+
+
+@pytest.mark.parametrize("stop", ["write_tensors", "save_tokenizer"])
+def test_a_killed_save_leaves_nothing_that_loads(stop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An old model of the same shapes, with other heads: half of each would be a third model."""
+    config = GPTConfig(11, d_model=8, num_heads=2, d_ff=8, num_layers=1, max_length=16)
+    save(GPT(config), tmp_path)
+
+    def killed(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pretrained, stop, killed)
+    with pytest.raises(KeyboardInterrupt):
+        save(GPT(replace(config, num_heads=4), seed=1), tmp_path, BPETokenizer(" ab", []))
+    with pytest.raises(FileNotFoundError):
+        load(tmp_path)
 
 
 def test_dtype_of_the_table_is_kept(tmp_path: Path) -> None:
