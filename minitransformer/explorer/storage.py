@@ -51,10 +51,10 @@ def measure_loss(model: Any, tokenizer: Tokenizer, sentences: Sequence[str]) -> 
     changed = stored_as_int8(model)
     differences, equal, count = list[float](), 0, 0
     for source in _encoded(model, tokenizer, sentences):
-        output = _greedy(model, source)
+        output = _greedy(model, tokenizer, source)
         before, after = (_log_probs(each, source, output) for each in (model, changed))
         differences += np.abs(before - after).tolist()
-        equal += _greedy(changed, source) == output
+        equal += _greedy(changed, tokenizer, source) == output
         count += 1
     if not differences:
         return StorageLoss(count, 0.0, 0.0, equal)
@@ -77,11 +77,12 @@ def _prompt(generator: Generator, tokenizer: Tokenizer, text: str, longest: int)
     return generator.encode(text)
 
 
-def _greedy(model: Any, source: list[int]) -> list[int]:
+def _greedy(model: Any, tokenizer: Tokenizer, source: list[int]) -> list[int]:
     """What the model writes, with the end mark where it ended."""
     if isinstance(model, GPT):
         limit = min(LONGEST_CONTINUATION, model.config.max_length - len(source))
-        start = Start(first=np.array([source[-1]]), limits=np.array([limit]))
+        forbidden = Generator(model, tokenizer).forbidden
+        start = Start(first=np.array([source[-1]]), limits=np.array([limit]), forbidden=forbidden)
         found = beam_search(model, np.array([source[:-1]], np.int64), 1, 0.0, start=start)[0][0]
     else:
         (found,) = greedy_search(model, np.array([source]))

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,9 @@ def continued(folder: Path) -> dict[str, Any]:
     )  # fmt: skip
     model = GPT(config)
     explore(model, tokenizer, folder / "gpt.html", name="gpt", examples=[PROMPT])
+    marked = GPT(replace(config, vocab_size=tokenizer.vocab_size + 4, bos_id=2, eos_id=2), seed=1)
+    marked.parameters.named["tokens.table"].data[-4:] *= 30  # tokens without a text, which would be the most probable
+    explore(marked, tokenizer, folder / "marked.html", name="marked", examples=[PROMPT])
     text = Generator(model, tokenizer).generate(PROMPT, max_tokens=40, beam=1)[0].strip()
     return {"prompt": PROMPT, "continuation": text}
 

@@ -159,7 +159,8 @@ def _forget(stack: Any, place: int) -> None:
     if positions is not None:
         positions.table.value[place] = 0
     if attention.rotary is not None:
-        attention.rotary.cos[place], attention.rotary.sin[place] = 1, 0
+        cos, sin = attention.rotary.tables
+        cos[place], sin[place] = 1, 0
     if attention.relative is not None:
         forward = attention.relative.forward
 

@@ -14,22 +14,43 @@ export class App {
     this.session = new Session(engine);
     const text = engine.payload.examples[0] ?? "";
     this.initial = initialState(engine.translates, engine.config.decoder.numLayers, text);
-    this.state = fromFragment(location.hash, this.initial);
+    this.state = this.fromAddress();
     /** @type {(() => void)[]} */
     this.listeners = [];
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    this.again = undefined;
   }
 
   /** @param {Partial<State>} changes */
   set(changes) {
     this.state = { ...this.state, ...changes };
-    const fragment = toFragment(this.state, this.initial);
-    history.replaceState(null, "", fragment ? `#${fragment}` : location.pathname + location.search);
+    this.toAddress();
     this.changed();
   }
 
-  /** Take the state from the address, which the visitor or the browser has changed. */
+  /** The state that the address names; a model without an encoder has one stack and one map. */
+  fromAddress() {
+    const state = fromFragment(location.hash, this.initial);
+    const { map, stack } = this.engine.translates ? state : this.initial;
+    return { ...state, map, stack };
+  }
+
+  /** Put the state into the address. Safari and Firefox refuse more than some changes in half a minute: then later. */
+  toAddress() {
+    clearTimeout(this.again);
+    const fragment = toFragment(this.state, this.initial);
+    try {
+      history.replaceState(null, "", fragment ? `#${fragment}` : location.pathname + location.search);
+    } catch {
+      this.again = setTimeout(() => this.toAddress(), 5000);
+    }
+  }
+
+  /** Show what the address names, which the visitor or the browser has changed. */
   reopen() {
-    this.state = fromFragment(location.hash, this.initial);
+    this.state = this.fromAddress();
+    this.session.read(this.state);
+    this.session.original?.finish();
     this.changed();
   }
 

@@ -77,7 +77,9 @@ function main() {
     if (open?.name !== app.state.view) {
       const { element, update } = MADE[app.state.view].make(app);
       open = { name: app.state.view, update };
+      const hasFocus = place.contains(document.activeElement);
       replace(place, element);
+      if (hasFocus) place.focus(); // of what is gone
       place.setAttribute("aria-labelledby", `tab-${open.name}`);
       tabs.forEach((tab, i) => {
         tab.setAttribute("aria-selected", String(VIEWS[i] === open?.name));

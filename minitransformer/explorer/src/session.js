@@ -196,7 +196,8 @@ export class Session {
   /** @param {string} prefix */
   prefixIds(prefix) {
     const { ids } = this.engine.encodeTarget(prefix);
-    return prefix.trim() ? ids.slice(this.engine.encodeTarget("").ids.length) : [];
+    const mark = this.engine.encodeTarget("").ids; // which some models have before an empty text alone
+    return prefix.trim() ? ids.slice(ids[0] === mark[0] ? mark.length : 0) : [];
   }
 
   /**

@@ -130,7 +130,7 @@ const READERS = {
   temperature: between(0, 9),
   seed: orAll(whole(0, 999999)),
   prefix: words,
-  edited: orAll(words),
+  edited: words,
   changed: flag,
 };
 

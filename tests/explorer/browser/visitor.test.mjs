@@ -287,6 +287,10 @@ test("everything can be reached with the keyboard", () =>
     assert.equal(await focused(), `key-${others - 1}`); // where it was
     await page.keyboard.press("Tab");
     assert.equal(await focused(), "thumb-0-0"); // no line is a stop
+    await page.keyboard.press("Tab");
+    await page.keyboard.press("Enter");
+    assert.equal(await focused(), "thumb-0-1");
+    await press(page, "Head", "All");
     for (const view of ["Stack", "Search", "What if", "Gradient"]) {
       await tab(page, view);
       if (view === "What if")
@@ -309,6 +313,27 @@ test("everything can be reached with the keyboard", () =>
     await page.keyboard.press("Escape");
     assert.equal(await page.evaluate(() => document.activeElement.dataset.key), "cell-0-1-1");
   }));
+
+test("a language model whose texts begin and end with one mark", () =>
+  visit(
+    "marked.html",
+    async (page) => {
+      assert.equal(await count(page, "#figure .nothing"), 0); // the link names an encoder, which it does not have
+      await page.fill("#sentence", expected.prompt);
+      const reads = await texts(page, '[aria-label="Tokens that the model reads"] bdi');
+      for (const row of [0, 1]) {
+        await page.locator('[aria-label="Token"] button').nth(row).click();
+        const [read, writes] = await texts(page, "#figure .caption bdi");
+        assert.deepEqual([read, writes], [reads[row], reads[row + 1]]);
+      }
+      await write(page, expected.prompt);
+      await tab(page, "What if");
+      await page.fill("#prefix", "the dog");
+      await page.waitForSelector("#figure table");
+      assert.match(await page.textContent("#figure .output:nth-child(2) bdi"), /the dog/);
+    },
+    { fragment: "#view=stack&stack=encoder&map=cross" },
+  ));
 
 test("a language model continues a prompt", () =>
   visit("gpt.html", async (page) => {

@@ -36,7 +36,7 @@ export function* sampleText(model, reader, inputs, options = {}) {
     const step = decodeStep(model, state, reads);
     state = step.state;
     const logProbs = logSoftmax(step.logits);
-    const shares = probabilities(step.logits, temperature, topK, forbiddenTokens(model));
+    const shares = probabilities(step.logits, temperature, topK, forbiddenTokens(model, reader));
     const isForced = ids.length < prefix.length;
     const token = isForced ? prefix[ids.length] : choose(shares, uniform(seed, ids.length));
     ids.push(token);

@@ -22,7 +22,9 @@ const MAX_CONTINUATION = 100;
 
 /**
  * What a search must know of a tokenizer.
- * @typedef {{ tokens: (ids: readonly number[]) => Token[], decode: (ids: readonly number[]) => string }} Reader
+ * @typedef {{
+ *   vocabSize: number, tokens: (ids: readonly number[]) => Token[], decode: (ids: readonly number[]) => string
+ * }} Reader
  */
 
 /**
@@ -57,12 +59,13 @@ export function* beamSearch(model, reader, inputs, options = {}) {
   ];
   let slots = beams;
   let toBeat = -Infinity;
+  const forbidden = forbiddenTokens(model, reader);
 
   for (let length = 1; length <= limit && running.length > 0; length++) {
     const isForced = length <= prefix.length;
     const extensions = isForced
       ? [forcedExtension(model, running[0], prefix[length - 1])]
-      : running.flatMap((each) => bestExtensions(model, each, beams));
+      : running.flatMap((each) => bestExtensions(model, each, beams, forbidden));
     extensions.sort((a, b) => b.logProb - a.logProb); // stable: of equals the better prefix, then the smaller id
     running = [];
     /** @type {SearchNode[]} */
@@ -110,11 +113,15 @@ export function longestOutput({ config }, { source, target }, maxTokens) {
 }
 
 /**
- * Tokens that are never written: padding and the mark that begins a target.
- * @param {Model} model @returns {number[]}
+ * Tokens that are never written: padding and the mark that begins a target; of a GPT those that are no text and no end.
+ * @param {Model} model @param {Reader} reader @returns {number[]}
  */
-export function forbiddenTokens({ config }) {
-  return config.kind === "gpt" ? [] : [config.padId, config.bosId].filter((id) => id !== null);
+export function forbiddenTokens({ config }, { vocabSize }) {
+  if (config.kind === "gpt")
+    return Array.from({ length: config.vocabSize - vocabSize }, (_, i) => vocabSize + i).filter(
+      (id) => id !== config.eosId,
+    );
+  return [config.padId, config.bosId].filter((id) => id !== null);
 }
 
 /**
@@ -130,11 +137,11 @@ function nextTokens(model, prefix) {
 
 /**
  * The best extensions of one prefix: a beam can't hold more than its width.
- * @param {Model} model @param {Prefix} before @param {number} count
+ * @param {Model} model @param {Prefix} before @param {number} count @param {number[]} forbidden
  */
-function bestExtensions(model, before, count) {
+function bestExtensions(model, before, count, forbidden) {
   const { logProbs, state } = nextTokens(model, before);
-  for (const token of forbiddenTokens(model)) logProbs[token] = -Infinity;
+  for (const token of forbidden) logProbs[token] = -Infinity;
   return largestPlaces(logProbs, count)
     .filter((token) => logProbs[token] > -Infinity)
     .map((token) => extension(before, state, token, logProbs[token]));

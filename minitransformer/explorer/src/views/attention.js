@@ -103,15 +103,19 @@ export function attentionView(app) {
     return app.state.head === null ? null : Math.min(app.state.head, numHeads() - 1);
   }
 
+  function nothing() {
+    replace(thumbs);
+    replace(figure, app.nothing());
+  }
+
   function update() {
     panel.show();
     const writing = app.session.shown(app.state);
-    replace(thumbs);
-    if (!writing) return replace(figure, app.nothing());
+    if (!writing) return nothing();
     const trace = app.session.trace(writing);
     const tokens = axes(engine, writing, app.state.map);
     const attention = attentionOf(trace, app.state.map, layerOf());
-    if (!attention) return replace(figure, app.nothing());
+    if (!attention) return nothing();
     const head = headOf();
     const shown = head === null ? attention.heads.map((_, i) => i) : [head];
     const drawn = shown.map((i) => mapOf(attention.heads[i], tokens, app.state));
@@ -124,12 +128,16 @@ export function attentionView(app) {
     function explain(map, head, q, k) {
       const each = /** @type {AttentionTrace} */ (attention).heads[head];
       const [query, key] = [map.queries[q], map.keys[k]];
-      const sum = key.indices.reduce(
-        (sum, i) => sum + query.indices.reduce((inner, j) => inner + each.weights.data[j * each.weights.cols + i], 0),
-        0,
-      );
-      const weight = sum / query.indices.length;
-      const size = key.indices.reduce((sum, i) => sum + each.projectedNorms[i], 0) / key.indices.length;
+      /** @type {(factor: (i: number) => number) => number} of the weights: summed over keys, averaged over queries */
+      const sumOf = (factor) =>
+        key.indices.reduce(
+          (sum, i) =>
+            sum +
+            query.indices.reduce((inner, j) => inner + each.weights.data[j * each.weights.cols + i], 0) * factor(i),
+          0,
+        ) / query.indices.length;
+      const weight = sumOf(() => 1);
+      const product = sumOf((i) => each.projectedNorms[i]);
       const one = query.indices.length === 1 && key.indices.length === 1;
       const at = query.indices[0] * each.scores.cols + key.indices[0];
       const score = !one
@@ -139,7 +147,9 @@ export function attentionView(app) {
           : ` Score ${fixed(each.scores.data[at])}.`;
       return (
         `Head ${head + 1}: “${query.label}” looks at “${key.label}” with weight ${fixed(weight, 3)}.${score}` +
-        ` Size of the value ${fixed(size)}, times the weight ${fixed(weight * size)}.`
+        (key.indices.length === 1
+          ? ` Size of the value ${fixed(each.projectedNorms[key.indices[0]])}, times the weight ${fixed(product)}.`
+          : ` Sizes of the values, each times its weight: ${fixed(product)}.`)
       );
     }
 

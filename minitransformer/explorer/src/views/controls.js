@@ -19,7 +19,7 @@ let numbers = 0;
 export function choice(label, options, get, set) {
   const element = h("div", { class: "choice", role: "group", "aria-label": label });
   const show = () => {
-    const focused = element.contains(document.activeElement) ? document.activeElement?.textContent : null;
+    const focused = [...element.querySelectorAll("button")].findIndex((each) => each === document.activeElement);
     element.replaceChildren(
       h("span", { class: "label", "aria-hidden": "true" }, label),
       h(
@@ -39,7 +39,7 @@ export function choice(label, options, get, set) {
         ),
       ),
     );
-    if (focused) [...element.querySelectorAll("button")].find((each) => each.textContent === focused)?.focus();
+    element.querySelectorAll("button")[focused]?.focus();
   };
   return { element, show };
 }

@@ -22,7 +22,8 @@ export const PARTS = {
 };
 
 /**
- * The tokens that look, and those that are looked at. A query of the decoder is named by the token that it writes.
+ * The tokens that look, and those that are looked at. A query of the decoder is named by the token that it writes; the
+ * last one by an ellipsis while that is not written yet.
  * @param {Engine} engine
  * @param {Writing} writing
  * @param {MapName} map
@@ -32,7 +33,8 @@ export function axes(engine, writing, map) {
   const { source, target } = writing.inputs;
   const written = [...writing.start.slice(1), ...writing.written].slice(0, target.length);
   const reads = engine.tokens(target);
-  const writes = written.length === target.length ? engine.tokens(written) : reads;
+  const writes = engine.tokens(written);
+  if (writes.length < target.length) writes.push({ id: -1, text: "…", piece: "…", word: -1, isSpecial: false });
   const sources = engine.tokens(source ?? []);
   return {
     queries: map === "encoder" ? sources : writes,

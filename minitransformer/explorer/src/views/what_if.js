@@ -71,6 +71,8 @@ export function whatIfView(app) {
     showWords();
     const original = app.session.original;
     if (!original) return replace(result, app.nothing());
+    if (isChanged(app.state) && !original.done)
+      return replace(result, h("p", { class: "nothing" }, "The comparison is made when the original is complete."));
     const changed = app.session.changed(app.state);
     if (!changed) {
       const why = isChanged(app.state)
@@ -78,8 +80,6 @@ export function whatIfView(app) {
         : "Nothing has been changed yet: switch a part off below, force a beginning, or edit a word.";
       return replace(result, pair("Original", original.text, original.text), h("p", { class: "nothing" }, why));
     }
-    if (!original.done)
-      return replace(result, h("p", { class: "nothing" }, "The comparison is made when the original is complete."));
     replace(
       result,
       pair("Original", original.text, changed.text),
@@ -312,7 +312,10 @@ export function whatIfView(app) {
         dir: "auto",
         style: `width:${Math.ceil(widthOf(part, 16)) + 26}px`,
         oninput: later(() => {
-          const text = inputs.map((each, j) => (j % 2 ? parts[j] : each.value)).join("");
+          const text = joined(
+            inputs.map(({ value }) => value),
+            parts,
+          );
           edited.dataset.text = text;
           app.set({ edited: text === app.state.text ? null : text });
         }),
@@ -321,6 +324,23 @@ export function whatIfView(app) {
     edited.replaceChildren(...inputs.filter((_, i) => i % 2 === 0));
   }
   return { element, update };
+}
+
+/**
+ * The text of edited words, `parts` being every word and what stood after it. A word that was removed takes the space
+ * before it along, and at the beginning the one after it: a model reads two spaces as something else than one.
+ * @param {string[]} values
+ * @param {string[]} parts
+ */
+function joined(values, parts) {
+  /** @type {(i: number) => boolean} */
+  const removed = (i) => values[i] === "" && parts[i] !== "";
+  let text = "";
+  values.forEach((value, i) => {
+    if (i % 2 === 0) text += value;
+    else if (!removed(i + 1) && !(text === "" && removed(0))) text += parts[i];
+  });
+  return text;
 }
 
 /**
