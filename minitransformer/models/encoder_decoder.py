@@ -125,13 +125,14 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
         `forward`. Evaluation passes `with_grad=False`.
         """
         source, target, mask = self._pair(source, target_in, source_mask)
-        targets, pad_id = self._shaped("target_out", target_out, target), self.config.pad_id
+        targets, pad_id = self.ops.asarray(target_out), self.config.pad_id
         targets = targets + (pad_id - IGNORED) * (targets == IGNORED)  # where it is −100: pad_id
         memory, encoder_cache = self.encoder.forward(source, Context(mask=mask, dropout=dropout))
         context = Context(memory=memory, memory_mask=mask, dropout=dropout)
         hidden, decoder_cache = self.decoder.forward(target, context)
         if self.logits_bias:
             logits, logits_cache = self._logits(hidden)
+            targets = self._shaped("target_out", targets, target)
             loss, cache = self.ops.cross_entropy.forward(logits, targets, label_smoothing, pad_id)
             return loss, (encoder_cache, decoder_cache, (logits_cache, cache))
         loss, loss_cache = next_token_loss(self.output, hidden, targets, label_smoothing, pad_id, with_grad)

@@ -199,7 +199,6 @@ class GPT(Model[GPTConfig]):
     ) -> tuple[Array, tuple]:
         """The mean cross-entropy of targets `(B, T)`, the tokens after each of ids `(B, T)`; −100 does not count."""
         ids = self._ids("ids", ids)
-        targets = self._shaped("targets", targets, ids)
         hidden, decoder_cache = self.decoder.forward(ids, Context(dropout=dropout))
         loss, loss_cache = next_token_loss(self.output, hidden, targets, label_smoothing, IGNORED, with_grad)
         return loss, (decoder_cache, loss_cache)

@@ -15,11 +15,16 @@ def next_token_loss(
     ignored: int | None = None,
     with_grad: bool = True,
 ) -> tuple[Array, tuple]:
-    """The mean cross-entropy of targets `(B, T)`, an array of the backend, under `hidden @ tableᵀ`, hidden `(B, T, C)`.
+    """The mean cross-entropy of targets `(B, T)` under the logits `hidden @ tableᵀ`, hidden `(B, T, C)`.
 
-    Targets equal to `ignored` do not count. The logits are not kept. Source: Vaswani 2017, §5.4 (label smoothing).
+    Targets equal to `ignored` do not count. The logits are not kept. Raises `ValueError` for targets of another shape.
+    Source: Vaswani 2017, §5.4 (label smoothing).
     """
-    rows, wanted = hidden.reshape(-1, hidden.shape[-1]), targets.reshape(-1)
+    batch, time, width = hidden.shape
+    targets = tokens.ops.asarray(targets)
+    if tuple(targets.shape) != (batch, time):
+        raise ValueError(f"the targets have shape {tuple(targets.shape)}, expected {(batch, time)}")
+    rows, wanted = hidden.reshape(batch * time, width), targets.reshape(-1)
     loss, cache = tokens.ops.linear_cross_entropy.forward(
         rows,
         tokens.table.value,

@@ -191,8 +191,8 @@ def test_prompts_are_padded_on_the_left():
             model.start_decoding(np.array(rows))
 
 
-def test_targets_of_another_shape_are_refused_by_their_name():
-    with pytest.raises(ValueError, match=r"^targets has shape \(2, 4\), expected \(2, 5\)"):
+def test_targets_of_another_shape_are_refused():
+    with pytest.raises(ValueError, match=r"^the targets have shape \(2, 4\), expected \(2, 5\)"):
         perturbed(GPTS["gpt2"]).loss(np.ones((2, 5), int), np.ones((2, 4), int))
 
 

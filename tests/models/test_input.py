@@ -99,7 +99,7 @@ def test_gradients_of_another_type_are_cast_at_the_boundary():
 @pytest.mark.parametrize("shape", [(5, 3), (15,), (3, 4)])
 def test_targets_of_another_shape_are_refused(shape):
     model, batch = model_of(), ragged([3, 4, 2], [5, 4, 2])
-    with pytest.raises(ValueError, match=r"target_out has shape .*, expected \(3, 5\)"):
+    with pytest.raises(ValueError, match=r"the targets have shape .*, expected \(3, 5\)"):
         model.loss(batch.source, batch.target_in, np.ones(shape, dtype=np.int64))
 
 
