@@ -176,6 +176,7 @@ GPU = "H200"
 
 LONG = (4096, 8192, 16_384)
 LEAST, MOST = "at least", "at most"
+ELSEWHERE = f"an {GPU}'s goal"
 TIMES, COPIED = "times as fast", "% of a copy"
 
 Target = tuple[str, list[float], str, str, float]
@@ -243,8 +244,8 @@ def targets_met(ledger: Ledger) -> list[str]:
         if values and not any(map(math.isnan, values)):
             worst = max(values) if limit == MOST else min(values)
             met = worst <= bound if limit == MOST else worst >= bound
-            verdict = ("met" if met else "not met") if GPU in ledger["gpu"] else f"an {GPU}'s target, for scale"
-            lines.append(f"{what}: {worst:,.3g} {unit}, {limit} {bound:g} ({verdict})")
+            whose, verdict = ("goal", "met" if met else "not met") if GPU in ledger["gpu"] else (ELSEWHERE, "for scale")
+            lines.append(f"{what}: {worst:,.3g} {unit} ({whose}: {limit} {bound:g}, {verdict})")
     return lines
 
 

@@ -16,11 +16,12 @@ HEAD = [
     paragraph("""
         What ideas since *Attention Is All You Need* are worth, as far as models that train in minutes on two cores can
         show it: mostly on the sentences of a grammar, distillation on Multi30k. Single parts are exchanged at equal
-        cost; what the other sections hold equal, they say. One thing is called better than another only where the
+        cost; each other section says what it holds equal. One thing is called better than another only where the
         interval of their difference leaves out zero. Where it does not, the report says that these trainings can't
-        tell. That does not show that the two are equal. What was expected was written down before an experiment first
-        ran (`predictions.json`, whose history shows when; one prediction says itself that it was written later), and
-        each section says which of it was wrong.
+        tell. That does not show that the two are equal. What was expected was written down before an experiment ran for
+        its results (`predictions.json`, whose history shows when; decoding and the look inside had been tried for a
+        moment, to see that the code works; one prediction says itself that it was written later). Each section says
+        which predictions were wrong.
     """),
     paragraph("""
         This file, its pictures and the JSON beside it are written by the commands that each section names; `make after`

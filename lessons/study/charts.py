@@ -31,7 +31,7 @@ def plain_logarithm(axis: Axis, subs: Sequence[float] = (1, 2, 5)) -> None:
 
 def draw_intervals(axes: Axes, intervals: Mapping[str, Interval], colours: Sequence[str], label: str) -> None:
     """Draws a dot and its interval for each name, from top to bottom."""
-    for row, ((_, found), colour) in enumerate(zip(intervals.items(), colours, strict=True)):
+    for row, (found, colour) in enumerate(zip(intervals.values(), colours, strict=True)):
         axes.plot([found.low, found.high], [row, row], color=colour, lw=2.2, solid_capstyle="round", alpha=0.55)
         axes.plot(found.value, row, "o", ms=5, color=colour)
     axes.set_yticks(range(len(intervals)), list(intervals))

@@ -14,6 +14,12 @@ def bullets(items: Iterable[str]) -> str:
     return "\n".join(f"- {item}" for item in items)
 
 
+def listed(items: Sequence[str]) -> str:
+    """Words in a sentence, as `one, two and three`."""
+    *first, last = items
+    return f"{', '.join(first)} and {last}" if first else last
+
+
 def verbatim(lines: Iterable[str]) -> str:
     """Lines as a code block."""
     return "\n".join(["```text", *lines, "```"])

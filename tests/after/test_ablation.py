@@ -83,6 +83,24 @@ def test_what_differs_and_what_does_not(tmp_path: Path, monkeypatch: pytest.Monk
     assert set(re.findall(r"pictures/(.+?)\.png", text)) == {path.stem for path in tmp_path.glob("*.png")}
 
 
+def test_sinusoids_are_held_against_no_positions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = found_for({"sinusoids": 1.7, "scaled sinusoids": 1.501}, tmp_path, monkeypatch)
+    text = "\n".join(ablation.report(found))
+    assert re.search(r"better: sinusoids minus no positions: \+0\.20\d* \([^;]*\)\. This", text)
+    assert "Even no positions" not in "\n".join(ablation.report(found_for({}, tmp_path, monkeypatch)))
+
+
+def test_what_is_not_counted_of_linear_attention_is_said() -> None:
+    """A row of 64 tokens is one chunk: 4 heads of width 16 multiply (64, 16) with (16, 64), and (64, 64) with (64, 17).
+
+    What is counted beside it, for a token: four layers of 2 · 64 · (4 · 64 + 2 · 256) and 4 heads' 2 · 2 · 16 · 17, and
+    the table of tokens.
+    """
+    uncounted = 4 * 4 * 2 * (64 * 16 * 64 + 64 * 64 * 17) / 64
+    counted = 4 * (2 * 64 * (4 * 64 + 2 * 256) + 4 * 2 * 2 * 16 * 17) + 2 * 64 * 1000
+    assert ablation.chunked_share() == pytest.approx(uncounted / counted)
+
+
 def test_longer_rows_are_held_against_the_second_half_of_short_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

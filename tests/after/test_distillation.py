@@ -179,12 +179,13 @@ def test_seeds_widen_each_side_of_an_interval() -> None:
     assert pytest.approx(0.4726, abs=1e-4) == distillation.SEED_SD
     found = distillation.widened(Interval(1.0, 0.7, 1.4), 0.2)
     assert found.value == 1
-    assert 1 - found.low == pytest.approx((0.3**2 + 0.392**2) ** 0.5)
-    assert found.high - 1 == pytest.approx((0.4**2 + 0.392**2) ** 0.5)
+    of_three = 4.302653  # Student's t, 2 degrees of freedom
+    assert 1 - found.low == pytest.approx((0.3**2 + (0.2 * of_three) ** 2) ** 0.5, rel=1e-5)
+    assert found.high - 1 == pytest.approx((0.4**2 + (0.2 * of_three) ** 2) ** 0.5, rel=1e-5)
     gap, one = distillation.between(narrow(1.0)), distillation.level(narrow(35.0))
-    seeds = 1.96 * distillation.SEED_SD
-    assert 1 - gap.low == pytest.approx((0.1**2 + 2 * seeds**2) ** 0.5)
-    assert one.high - 35 == pytest.approx((0.2**2 + seeds**2) ** 0.5)
+    seeds = of_three * distillation.SEED_SD
+    assert 1 - gap.low == pytest.approx((0.1**2 + 2 * seeds**2) ** 0.5, rel=1e-5)
+    assert one.high - 35 == pytest.approx((0.2**2 + seeds**2) ** 0.5, rel=1e-5)
 
 
 def test_the_share_made_up_for_varies_as_its_three_scores_do() -> None:
@@ -193,11 +194,11 @@ def test_the_share_made_up_for_varies_as_its_three_scores_do() -> None:
     shares = 100 * (moved[:, 1] - moved[:, 0]) / (moved[:, 2] - moved[:, 0])  # moved little, as if it were linear
     found = {"closed": {"value": 25.0, "low": 25.0, "high": 25.0}, "against": {TEACHER: {"beam": narrow(4.0)}}}
     share = distillation.closed_share(found)
-    assert share.high - share.value == pytest.approx(1.96 * 20 * shares.std(), rel=0.02)
+    assert share.high - share.value == pytest.approx(4.302653 * 20 * shares.std(), rel=0.02)
 
 
 def test_verdicts_on_two_trainings_leave_room_for_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Differences of 1 are shown by the sentences alone, but two seeds could make them; of 2, they could not."""
+    """Differences of 1 are shown by the sentences alone, but two seeds could make them; of 4, they could not."""
     found = found_for({}, monkeypatch)
     claims = found["predictions"]
     claims["word level"] |= {"low": 0.5, "high": 1.5}
@@ -213,16 +214,16 @@ def test_verdicts_on_two_trainings_leave_room_for_seeds(monkeypatch: pytest.Monk
     assert {name: judged[name] for name in names} == dict.fromkeys(names)
     text = "\n".join(distillation.report(found))
     assert "neither the teacher nor a student with a teacher is shown to be better or worse" in text
-    assert "word level minus student alone | greedy | +1.00 (−0.31 to +2.33) | no difference shown |" in text
+    assert "word level minus student alone | greedy | +1.00 (−1.88 to +3.88) | no difference shown |" in text
     assert "word level | beam 4 minus greedy | +1.00 (+0.90 to +1.20) | the first is better |" in text
-    found["against"][WORDS]["greedy"] = found["rest"][WORDS] = found["rest"][SEQUENCES] = narrow(2.0)
+    found["against"][WORDS]["greedy"] = found["rest"][WORDS] = found["rest"][SEQUENCES] = narrow(4.0)
     assert distillation.judge(found)["both"].right is True
     text = "\n".join(distillation.report(found))
-    assert "these differ from the student alone: word level, greedy: +2.00 (+0.69 to +3.33)." in text
+    assert "these differ from the student alone: word level, greedy: +4.00 (+1.12 to +6.88)." in text
 
 
 def test_no_share_is_made_up_for_where_seeds_could_make_the_teachers_lead(monkeypatch: pytest.MonkeyPatch) -> None:
-    for lead, shown in ((1.0, False), (2.0, True)):
+    for lead, shown in ((1.0, False), (4.0, True)):
         monkeypatch.setattr(distillation, "compare", lambda *_, lead=lead: narrow(lead))
         assert ("closed" in found_for({}, monkeypatch)) == shown
 

@@ -146,6 +146,16 @@ def test_it_is_told_and_drawn(found: Findings, tmp_path: Path) -> None:
     assert inside.judge(found).keys() == found["predictions"].keys()
 
 
+def test_whose_first_guess_is_worse_than_an_even_one_is_told(found: Findings) -> None:
+    models = {kind: {**each, "lens": {**each["lens"]}} for kind, each in found["models"].items()}
+    for kind, loss in ((GPT, 6.8), (inside.BERT, 7.0), (inside.TRANSLATOR, 7.0)):  # ln 1000 = 6.908, ln 1200 = 7.09
+        models[kind]["lens"]["loss"] = [loss, 1.0, 0.5]
+    text = "\n".join(inside.report({**found, "models": models}))
+    assert "In BERT the loss there is worse than that of an even guess" in text
+    models[inside.BERT]["lens"]["loss"] = [6.9, 1.0, 0.5]
+    assert "even guess" not in "\n".join(inside.report({**found, "models": models}))
+
+
 def test_trainings_that_diverged_are_told(found: Findings, tmp_path: Path) -> None:
     gone = {"diverged": "the loss of step 1 is nan", "seconds": 0.0}
     one = {**found, "models": {**found["models"], GPT: gone}}

@@ -25,6 +25,8 @@ perplexity beyond held against that of whole rows | for which in (LATE, BEYOND))
 no difference wherever the interval holds zero | gap.low >= -EQUAL and gap.high <= EQUAL → not gap.excludes_zero
 rows that are asked one token early | length=LONGER, skip=LENGTH, → length=LONGER, skip=LENGTH - 1,
 a gated network as wide as the other | "gated": True, "d_ff": equal_width()} → "gated": True}
+[after/experiments/inside/__init__.py: after/test_looking_inside]
+an even guess among another model's tokens | math.log(VOCABULARIES[kind]) → math.log(VOCABULARIES[GPT])
 [after/experiments/inside/looking.py: after/test_looking_inside]
 another head switched off | slice(head * width, (head + 1) * width) → slice(0, width)
 heads chosen by the text on which they are measured | = chosen_on.loss() → = seen.loss()
@@ -32,6 +34,7 @@ heads that stay off | parameter.data[rows] = values → pass
 a token that is one away from itself | np.arange(time), np.arange(time))) → np.arange(time), np.arange(time) - 1))
 [after/experiments/distillation/__init__.py: after/test_distillation]
 differences of trainings without room for seeds | math.sqrt(2) * sd) → 0.0)
+three seeds taken for many | student_t(len(OF_SEEDS[SEARCHED]) - 1) * sd → 1.96 * sd
 what a student lacks still for what it made up for | 100 * (ours - low) / → 100 * (high - ours) /
 the other's gain less ours | return (a - b) - (c - d) → return (c - d) - (a - b)
 [after/experiments/distillation/taught.py: after/test_distillation]

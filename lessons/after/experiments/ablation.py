@@ -11,6 +11,7 @@ from matplotlib.ticker import FuncFormatter
 from minitransformer.costs import flops_per_token
 from minitransformer.data.text import TextDataset
 from minitransformer.models import IGNORED, GPTConfig
+from minitransformer.ops.linear_attention import CHUNK
 from minitransformer.plots.page import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, SKY, VERMILION, Page
 from minitransformer.training import TrainingSettings
 from minitransformer.training.checkpoint import load_checkpoint
@@ -83,14 +84,14 @@ def equal_width() -> int:
     )
 
 
-BASE_NAME, SCALED = "base", "scaled sinusoids"
+BASE_NAME, SCALED, NONE = "base", "scaled sinusoids", "no positions"
 VARIANTS = [
     Variant("", BASE_NAME),
     Variant("norm", "post-norm", {"norm_first": False}),
     Variant("norm", "RMSNorm", {"norm": "rmsnorm"}),
     Variant("activation", "ReLU", {"activation": "relu"}),
     Variant("activation", "SwiGLU", {"activation": "silu", "gated": True, "d_ff": equal_width()}),
-    Variant("positions", "no positions", {"positions": "none"}),
+    Variant("positions", NONE, {"positions": "none"}),
     Variant("positions", "sinusoids", {"positions": "sinusoidal"}),
     Variant("positions", SCALED, {"positions": "sinusoidal", "embedding_scale": 1 / BASE.init_std}),
     Variant("positions", "rotary", {"positions": "rotary"}),
@@ -107,7 +108,7 @@ LEARNED = "learned"
 COLOURS = {"norm": BLUE, "activation": GREEN, "positions": ORANGE, "attention": VERMILION}
 POSITIONS = {
     LEARNED: (BASE_NAME, BLUE),
-    "none": ("no positions", GREY),
+    "none": (NONE, GREY),
     "sinusoids": ("sinusoids", SKY),
     SCALED: (SCALED, INK),
     "rotary": ("rotary", VERMILION),
@@ -165,6 +166,11 @@ def find(context: Context[Texts]) -> Findings:
             name: difference(each, results[BASE_NAME]) for name, each in results.items() if name != BASE_NAME
         },
         "activations": difference(results["SwiGLU"], results["ReLU"]),
+        "sinusoids": {
+            name: difference(results[name], results[NONE])
+            for name in ("sinusoids", SCALED)
+            if {name, NONE} <= results.keys()
+        },
         "positions": _rotary_and_the_best({name: results[variant] for name, (variant, _) in POSITIONS.items()}),
         "stretched": {name: stretch(results[variant]) for name, (variant, _) in POSITIONS.items()},
         "places": places,
@@ -178,9 +184,7 @@ def _summary(results: Sequence[TrialResult]) -> dict[str, Any]:
     return {
         "parameters": one.parameters,
         "steps": one.steps,
-        "flops": one.flops,
         "seconds": float(np.mean([each.seconds for each in results])),
-        "diverged": len(results) - len(whole),
         "losses": {r.name: [loss_of(each.answers(r.name).likelihood) for each in whole] for r in READINGS},
     }
 
@@ -235,7 +239,7 @@ def stretched(findings: Findings, name: str) -> Interval | None:
 
 
 def gap_of(findings: Findings, name: str) -> Interval | None:
-    """A variant's loss less the base's, with its interval."""
+    """A variant's loss minus the base's, with its interval."""
     found = findings["differences"][name]
     return None if found is None else Interval(**found)
 
@@ -246,7 +250,7 @@ def draw(findings: Findings, folder: Path) -> None:
     if gaps:
         page = Page(5.6, 0.9 + 0.26 * len(gaps), layout="constrained")
         axes = page.figure.subplots()
-        said = f"loss less the base's, nats a token (logarithmic beyond {LINEAR:g})"
+        said = f"loss minus the base's, nats a token (logarithmic beyond {LINEAR:g})"
         draw_intervals(axes, gaps, [COLOURS[BY_NAME[name].group] for name in gaps], said)
         axes.axvline(0, color=GREY, lw=1)
         axes.set_xscale("symlog", linthresh=LINEAR, linscale=2)
@@ -341,22 +345,27 @@ def report(findings: Findings) -> list[str]:
     return [
         paragraph(f"""
             A GPT with {BASE.num_layers} layers of width {BASE.d_model} and {BASE.num_heads} heads ({OF_BASE}) reads the
-            grammar's sentences in rows of {LENGTH} tokens. Each variant exchanges one part. All are trained for as many
-            steps as they can take for {scientific(findings["operations"])} operations of matrix products (to 1 %, since
-            steps are rounded), with the same learning rate, tuned for none of them; SwiGLU's network is narrower, so
+            grammar's sentences in rows of {LENGTH} tokens. Each variant exchanges one part, *scaled sinusoids* two. All
+            are trained for as many steps as they can take for {scientific(findings["operations"])} operations of matrix
+            products (to 1 %, since steps are rounded), with the same learning rate, tuned for none of them. Linear
+            attention's operations are counted token by token, as in decoding; training takes {CHUNK} tokens at once, so
+            that the forward needs {100 * chunked_share():.0f} % more than is counted. SwiGLU's network is narrower, so
             that the model has as many parameters as the base. *Grouped* is multi-query attention here: one head of keys
-            and values for all heads of queries. *Sinusoids* have a standard deviation of 0.71, and are added to vectors
-            of tokens that start with {BASE.init_std:g}, as all of GPT-2's matrices; *scaled sinusoids*: these vectors
-            are multiplied by {1 / BASE.init_std:g}, as the paper multiplies them by √d_model. The loss is that of a
-            token of the test set, in nats, with the mean of the last five checkpoints. *Less base's*: the difference of
-            the means over {len(SEEDS)} seeds, with a 95 % interval that covers both what seeds change (Welch 1947) and
-            the choice of the test rows; **bold** where it leaves out zero. There are {len(VARIANTS) - 1} such
-            intervals: with no differences at all, one in twenty would leave out zero. *Seeds*: from the lowest to the
-            highest of a variant's seeds. Equal operations are not equal seconds: these are of one core,
-            beside another training.
+            and values for all heads of queries. *Sinusoids* have a root mean square of 0.71. They are added to vectors
+            of tokens whose numbers start with a standard deviation of {BASE.init_std:g}, as all of GPT-2's matrices;
+            with *scaled sinusoids* these vectors of tokens are multiplied by {1 / BASE.init_std:g}.
+        """),
+        paragraph(f"""
+            The loss is that of a token of the test set, in nats, with the mean of the last five checkpoints. *Minus
+            base's*: the difference of the means over {len(SEEDS)} seeds, with a 95 % interval that covers both what
+            seeds change (Welch 1947) and the choice of the test rows; **bold** where it leaves out zero. There are
+            {len(VARIANTS) - 1} such intervals: with no differences at all, one in twenty would leave out zero. *Seeds*:
+            from the lowest to the highest of a variant's seeds. Equal operations are not equal seconds: these are of
+            one core, beside another training.
         """),
         _table(findings),
-        picture(f"{NAME}-differences", "Loss of each variant less the base's, with intervals"),
+        picture(f"{NAME}-differences", "Loss of each variant minus the base's, with intervals"),
+        "Each part has its colour: norm, activation, positions, attention, from top to bottom.",
         *_sentences(findings),
         "### Rows longer than in training",
         paragraph(f"""
@@ -369,6 +378,7 @@ def report(findings: Findings) -> list[str]:
         """),
         _length_table(findings),
         picture(f"{NAME}-length", "Perplexity by the place of a token in its row, for each kind of positions; seed 0"),
+        f"Dotted: {LENGTH} tokens, the rows of training.",
         paragraph(f"""
             A prediction of no difference is right where the whole interval lies within ± {EQUAL:g} nats. This margin
             was chosen after the experiment had run.
@@ -397,7 +407,7 @@ def _table(findings: Findings) -> str:
                 f"{found['seconds']:,.0f}",
             ]
         )
-    head = ["part", "variant", "loss", "perplexity", "seeds", "less base's", "parameters", "steps", "seconds"]
+    head = ["part", "variant", "loss", "perplexity", "seeds", "minus base's", "parameters", "steps", "seconds"]
     return table(head, rows, left=2)
 
 
@@ -414,8 +424,37 @@ def _sentences(findings: Findings) -> list[str]:
     }
     said = [f"{title}: {', '.join(names)}." for title, names in kinds.items() if names]
     if findings["activations"] is not None:
-        said.append(f"SwiGLU less ReLU: {_verdict(Interval(**findings['activations']))}.")
-    return [bullets(said)]
+        said.append(f"SwiGLU minus ReLU: {_verdict(Interval(**findings['activations']))}.")
+    return [bullets(said), *_of_sinusoids(findings)]
+
+
+def _of_sinusoids(findings: Findings) -> list[str]:
+    """What the sinusoids' losses say, and what they do not say of the paper's model."""
+    gaps = {name: Interval(**gap) for name, gap in findings["sinusoids"].items() if gap is not None}
+    worse = {name: gap for name, gap in gaps.items() if gap.low > 0}
+    if not worse:
+        return []
+    said = "; ".join(f"{name} minus {NONE}: {_text(gap)}" for name, gap in worse.items())
+    return [
+        paragraph(f"""
+            Even no positions at all are better: {said}. This does not show that the paper's sinusoids are bad. It
+            multiplies its vectors of tokens by √d_model, which would be {BASE.d_model**0.5:g} here, and has another
+            learning rate; here none was tuned. And where vectors are multiplied by {1 / BASE.init_std:g}, each
+            step of Adam moves them {1 / BASE.init_std:g} times as far, which alone may make the loss worse.
+        """)
+    ]
+
+
+def chunked_share() -> float:
+    """The operations of a forward with linear attention beyond those that are counted, as a share of all that are.
+
+    In a chunk of c tokens each query is multiplied with c keys, and the weights (c, c) with the values and a 1, beside
+    the products with the state that are counted.
+    """
+    config = BY_NAME["linear"].config
+    attention = config.decoder.block.attention
+    more = 2 * attention.num_heads * CHUNK * (attention.d_k + attention.d_v + 1)
+    return config.num_layers * more / flops_per_token(config, LENGTH).target
 
 
 def _verdict(gap: Interval) -> str:

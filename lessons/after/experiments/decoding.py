@@ -110,32 +110,32 @@ def find(context: Context[Texts], sizes: Sizes = SIZES) -> Findings:
         "predictions": predictions_of(NAME),
         "sizes": asdict(sizes),
         "kinds": kinds,
-        "crossings": {name: _crossings(sizes, rounds, *pair) for name, pair in PAIRS.items()},
+        "equal": {
+            "operations": equal(sizes, lambda config, length: flops_per_token(config, length).target),
+            "bytes": equal(sizes, moved_bytes),
+        },
+        "crossings": {
+            name: in_rounds(lambda *times: crossing(sizes.lengths, *times), *(rounds[kind] for kind in pair))
+            for name, pair in PAIRS.items()
+        },
         "ratios": {name: _ratios(kinds, *pair) for name, pair in PAIRS.items()},
         "growth": in_rounds(lambda times: times[-1] / times[sizes.lengths.index(sizes.shown[0])], rounds[LINEAR]),
     }
 
 
-def _crossings(sizes: Sizes, rounds: dict[str, list[list[float]]], one: str, other: str) -> dict[str, Any]:
-    """The length from which `other` costs less than `one`: by operations, by bytes, and in time."""
-    first, second = (sizes.config(kind) for kind in (one, other))
-
-    def equal(cost: Callable[[GPTConfig, int], float]) -> int | None:
-        lengths = range(1, max(sizes.lengths) + 1)
-        return next((n for n in lengths if cost(first, n) >= cost(second, n)), None)
-
-    return {
-        "operations": equal(lambda config, length: flops_per_token(config, length).target),
-        "bytes": equal(moved_bytes),
-        "time": in_rounds(lambda *times: crossing(sizes.lengths, *times), rounds[one], rounds[other]),
-    }
+def equal(sizes: Sizes, cost: Callable[[GPTConfig, int], float]) -> int | None:
+    """The least length at which a token of full attention has at least the cost of one of linear attention."""
+    full, linear = sizes.config(FULL), sizes.config(LINEAR)
+    return next((n for n in range(1, max(sizes.lengths) + 1) if cost(full, n) >= cost(linear, n)), None)
 
 
 def _ratios(kinds: dict[str, Any], one: str, other: str) -> dict[str, Any]:
     """How many times as much `one` costs as `other` at the greatest length."""
     first, second = kinds[one], kinds[other]
-    found = {name: first[name][-1] / second[name][-1] for name in ("operations", "moved", "kept")}
-    return found | {"time": in_rounds(lambda a, b: a[-1] / b[-1], first["rounds"], second["rounds"])}
+    return {
+        "moved": first["moved"][-1] / second["moved"][-1],
+        "time": in_rounds(lambda a, b: a[-1] / b[-1], first["rounds"], second["rounds"]),
+    }
 
 
 def kept_bytes(config: GPTConfig, length: int) -> int:
@@ -196,9 +196,8 @@ def draw(findings: Findings, folder: Path) -> None:
         left.fill_between(lengths, times.min(0), times.max(0), color=COLOURS[kind], alpha=0.25, lw=0)
         left.plot(lengths, times.min(0), color=COLOURS[kind], lw=1.6, label=kind)
         right.plot(lengths, [size / MIB for size in found["kept"]], color=COLOURS[kind], lw=1.6, label=kind)
-    found = findings["crossings"]["linear"]
-    if found["time"]["value"]:
-        left.axvline(found["time"]["value"], color=GREY, lw=0.9, ls=":")
+    if found := findings["crossings"]["linear"]["value"]:
+        left.axvline(found, color=GREY, lw=0.9, ls=":")
     for axes, label in ((left, "ms a token"), (right, "kept of the text, MiB")):
         axes.set(xscale="log", yscale="log")
         plain_logarithm(axes.xaxis)
@@ -212,7 +211,7 @@ def draw(findings: Findings, folder: Path) -> None:
 def judge(findings: Findings) -> dict[str, Outcome]:
     """What came of each prediction."""
     sizes, crossings, ratios = findings["sizes"], findings["crossings"], findings["ratios"]
-    equal, found = crossings["linear"], crossings["linear"]["time"]
+    same, found = findings["equal"], crossings["linear"]
     width = sizes["d_model"] // sizes["num_heads"]
 
     def times(measured: dict[str, Any]) -> Outcome:
@@ -220,8 +219,8 @@ def judge(findings: Findings) -> dict[str, Outcome]:
 
     return {
         "equal": Outcome(
-            f"{equal['operations']:,} by operations, {equal['bytes']:,} by bytes, D = {width}",
-            equal["operations"] == equal["bytes"] == width + 1,
+            f"{same['operations']:,} by operations, {same['bytes']:,} by bytes, D = {width}",
+            same["operations"] == same["bytes"] == width + 1,
         ),
         "crossing": Outcome(crossing_text(found, sizes["lengths"]), found=over_rounds(found)),
         "full against linear": times(ratios["linear"]["time"]),
@@ -251,11 +250,11 @@ def report(findings: Findings) -> list[str]:
     return [
         paragraph(f"""
             A GPT with {sizes["num_layers"]} layers of width {sizes["d_model"]} and {sizes["num_heads"]} heads writes
-            one text, greedily or not: the time of the next token after n others, the least of {sizes["steps"]} in each
-            of {sizes["rounds"]} rounds; in brackets, here and below, what single rounds give. Grouped:
+            one text; how a token is chosen does not matter. Timed is the next token after n others, the least of
+            {sizes["steps"]} in each of {sizes["rounds"]} rounds; below, brackets hold what single rounds give. Grouped:
             {sizes["kv_heads"]} heads of keys and values serve the {sizes["num_heads"]} of queries. *Kept*: the keys and
             values of the text so far, or linear attention's state. *Moved*: these and all weights, which every token
-            reads once (a state is written too). A further token of the text is
+            reads once (a state is written too). A further token of the text needs
             {_a_token(findings, FULL):.3g} KiB with full attention, {_a_token(findings, GROUPED):.3g} KiB with grouped
             attention, and nothing with linear attention.
         """),
@@ -266,13 +265,14 @@ def report(findings: Findings) -> list[str]:
             linear attention becomes faster than full attention.
         """),
         paragraph(f"""
-            From which length on does linear attention cost less than full attention? In operations from
-            n = {crossings["linear"]["operations"]}, in bytes from n = {crossings["linear"]["bytes"]}: the state of a
-            head has D · (D + 1) numbers, and each is used twice; a position of full attention has 2 D numbers, and each
-            is used once. In time linear attention costs less than full attention
-            {crossing_text(crossings["linear"]["time"], lengths)}, and less than grouped attention
-            {crossing_text(crossings["linear, grouped"]["time"], lengths)}. Grouped attention takes less time than full
-            attention {crossing_text(crossings["grouped"]["time"], lengths)}.
+            From which length on does linear attention cost less than full attention? They cost the same at n =
+            {findings["equal"]["operations"]} in operations and at n = {findings["equal"]["bytes"]} in bytes, and beyond
+            it linear attention costs less. The state of a head has D · (D + 1) numbers, and each is used twice; n
+            positions of full attention have 2 D · n numbers, and each is used once. The two are equal at n = D + 1, and
+            D, the width of a head, is {sizes["d_model"] // sizes["num_heads"]}. In time linear attention costs less
+            than full attention {crossing_text(crossings["linear"], lengths)}, and less than grouped attention
+            {crossing_text(crossings["linear, grouped"], lengths)}. Grouped attention takes less time than full
+            attention {crossing_text(crossings["grouped"], lengths)}.
         """),
         _what_takes_time(findings),
         *prediction_blocks(findings["predictions"], judge(findings)),
@@ -307,10 +307,10 @@ def _what_takes_time(findings: Findings) -> str:
         heads save bytes, but no operations of attention: at n = {lengths[-1]:,} full attention moves
         {ratios["moved"]:.1f} times as many bytes.
     """
-    if ratios["time"]["value"] < ratios["moved"] ** 0.5:
+    if ratios["time"]["value"] < ratios["moved"] ** 0.5 and rates[GROUPED]["moved"] < rates[FULL]["moved"]:
         text += """
-            They save less time than bytes. So bandwidth is not what limits NumPy's products of so few rows on one core;
-            what does was not measured. Where bandwidth is the limit, as on a GPU, fewer bytes are less time. And keys
-            and values need less memory everywhere.
+            They save less time than bytes. So bandwidth is not what limits grouped attention here: with full attention
+            the same core moves more bytes a second. What limits either was not measured. Where bandwidth is the limit,
+            as on a GPU, fewer bytes are less time. And keys and values need less memory everywhere.
         """
     return paragraph(text)

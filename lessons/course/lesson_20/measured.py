@@ -25,7 +25,7 @@ def measured(experiment: str) -> dict[str, Any] | None:
 
 
 def gaps(found: dict[str, Any]) -> dict[str, Any]:
-    """For each part the loss with it less the base's, with its interval; None where a training diverged."""
+    """For each part the loss with it minus the base's, with its interval; None where a training diverged."""
     return {name: ablation.gap_of(found, name) for name in PARTS}
 
 

@@ -202,10 +202,10 @@ def draw_buckets(distances: np.ndarray, buckets: Mapping[str, np.ndarray], table
 
 
 def draw_worth(gaps: Mapping[str, Interval], colours: Mapping[str, str]) -> None:
-    """A variant's loss less the base's, with its interval, a line each."""
+    """A variant's loss minus the base's, with its interval, a line each."""
     _, axes = plt.subplots(figsize=(7.2, 0.8 + 0.3 * len(gaps)))
     named: dict[str, Any] = dict(gaps)
-    draw_intervals(axes, named, [colours[name] for name in named], "loss less the base's, nats a token")
+    draw_intervals(axes, named, [colours[name] for name in named], "loss minus the base's, nats a token")
     axes.axvline(0, color=GREY, lw=1)
     axes.set_ylim(len(gaps) - 0.4, -0.6)
     axes.set_title("left of the line: better than lesson 19's parts")

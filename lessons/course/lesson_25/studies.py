@@ -132,7 +132,8 @@ def law_table(found: Findings) -> list[str]:
     for count, law in found["laws"].items():
         told = [Interval(*law["constants"][name]).text(2) for name in ("E", "α", "β", "optimum")]
         told = [each.replace("(0.00", "(< 0.01") for each in told]
-        misses = f"{law['median miss']:>20.2f}{law['greatest miss']:>10.2f}"
+        missed = scaling.misses_of(found, count)
+        misses = f"{scaling.median_miss(missed):>20.2f}{scaling.greatest_miss(missed):>10.2f}"
         lines.append(f"{count:<20}{''.join(f'{each:>22}' for each in told)}{misses}")
     return lines
 
@@ -159,7 +160,7 @@ def scaling_verdicts(found: Findings) -> list[str]:
         off = [f"{100 * (loss / aside['loss'] - 1):+.2f} %".replace("-", "−") for loss in (nearest["loss"], parabola)]
         said.append(
             f"Guesses without any law: the loss of the next smaller size with the same budget, {nearest['loss']:.3f}, "
-            f"is off by {off[0]}; a parabola through the losses with that budget, {parabola:.3f}, by {off[1]}."
+            f"is off by {off[0]}; a parabola fitted to the losses with that budget, {parabola:.3f}, by {off[1]}."
         )
     return said
 

@@ -23,11 +23,12 @@ from minitransformer.training.checkpoint import load_checkpoint
 from study.charts import draw_intervals
 from study.comparison import compare, scores, shown
 from study.experiment import Context, Findings
-from study.markdown import paragraph, picture, scientific, table
+from study.markdown import listed, paragraph, picture, scientific, table
 from study.measuring import in_rounds, over_rounds, rounds_text
 from study.trials.bootstrap import BLEU, Interval, Metric, interval
 from study.trials.run import lasting
 from study.trials.runner import Runner
+from study.trials.seeds import student_t
 from study.trials.translating import Translating, translations
 from study.trials.trial import Trial, TrialResult
 
@@ -179,8 +180,12 @@ def _sources(data: PreparedData) -> list[list[int]]:
 
 
 def widened(found: Interval, sd: float) -> Interval:
-    """An interval of the test sentences, widened by what a seed changes, `sd`; each side on its own."""
-    low, high = (math.hypot(half, 1.96 * sd) for half in (found.value - found.low, found.high - found.value))
+    """An interval of the test sentences, widened by what a seed changes; each side on its own.
+
+    sd  the standard deviation over seeds, known from as many as `OF_SEEDS` has, so that Student's t stands for 1.96
+    """
+    of_seeds = student_t(len(OF_SEEDS[SEARCHED]) - 1) * sd
+    low, high = (math.hypot(half, of_seeds) for half in (found.value - found.low, found.high - found.value))
     return Interval(found.value, found.value - low, found.value + high)
 
 
@@ -294,27 +299,24 @@ def report(findings: Findings) -> list[str]:
             The brackets in the first table are 95 % intervals of 1,000 bootstrap samples of the test sentences. They
             say how far a score would move with other sentences. But each model was trained only once, and another seed
             would move its score too. So the brackets of a difference between two trainings are wider: they cover other
-            sentences and other seeds. The same holds for every BLEU score that is held against a prediction. How much
-            a seed changes is known from three trainings of the preset `tiny` (README.md, 4,000 steps): they have
-            {_listed(OF_SEEDS[SEARCHED])} BLEU with a beam, a standard deviation of {SEED_SD:.2f}. With greedy search it
-            is {np.std(OF_SEEDS[GREEDY], ddof=1):.2f}; the larger one is taken for both. For what the beam wins over
-            greedy search it is {GAIN_SD:.2f}. Three seeds give only a rough number: the true one may be half as large
-            or six times as large. That the trainings here vary as much, and independently of each other, is assumed.
-            So a verdict that is close to a limit is not certain. The three students with a teacher all learn from the
-            same one; what another teacher would change is in no bracket.
+            sentences and other seeds. The same holds for every BLEU score that is held against a prediction. How much a
+            seed changes is known from three trainings of the preset `tiny` (README.md, 4,000 steps): they have
+            {listed([f"{bleu:.1f}" for bleu in OF_SEEDS[SEARCHED]])} BLEU with a beam, a standard deviation of
+            {SEED_SD:.2f}. With greedy search it is {np.std(OF_SEEDS[GREEDY], ddof=1):.2f}; the larger one is taken for
+            both. For what the beam wins over greedy search it is {GAIN_SD:.2f}. Three seeds give only a rough number.
+            So it is multiplied by Student's t for {len(OF_SEEDS[SEARCHED])} values,
+            {student_t(len(OF_SEEDS[SEARCHED]) - 1):.1f}, and not by the usual 2.0: an honest bracket is wide here. That
+            the trainings here vary as much, and independently of each other, is assumed. The three students with a
+            teacher all learn from the same one; what another teacher would change is in no bracket.
         """),
         _table(findings),
         paragraph(_costs(findings)),
         picture(f"{NAME}-bleu", "BLEU of the teacher and the students, greedy and with a beam"),
+        "These intervals are the first table's: they cover other sentences, but no other seeds.",
         *_differences(findings),
         *_meaning(findings),
         *prediction_blocks(findings["predictions"], judge(findings)),
     ]
-
-
-def _listed(values: Sequence[float]) -> str:
-    *first, last = (f"{value:.1f}" for value in values)
-    return f"{', '.join(first)} and {last}"
 
 
 def _table(findings: Findings) -> str:

@@ -22,7 +22,7 @@ from minitransformer.training.checkpoint import load_checkpoint
 from study.charts import finish
 from study.comparison import scores
 from study.experiment import Context, Findings
-from study.markdown import paragraph, picture, table
+from study.markdown import listed, paragraph, picture, table
 from study.trials.bootstrap import Interval
 from study.trials.reading import Reading, ReadingTrial
 from study.trials.run import lasting
@@ -47,6 +47,9 @@ RATES = {GPT: 3e-3, BERT: 2e-3, TRANSLATOR: None}
 """The peaks of the learning rate; None: the paper's."""
 
 SENTENCES = 40_000
+VOCABULARIES = {GPT: VOCAB_SIZE, BERT: VOCAB_SIZE + 1, TRANSLATOR: 1200}
+"""The tokens of each model's vocabulary; BERT's has one more, its mask."""
+
 SOME = 5.0
 """Heads may go until perplexity has risen by this much, in percent."""
 
@@ -56,14 +59,27 @@ KINDS = {"encoder": "encoder self-attention", "decoder": "decoder self-attention
 def trials(task: Texts, scale: float) -> Sequence[Trial]:
     """The training of each of the three models."""
     english = task.english(SENTENCES)
-    german = CorpusChoice(vocab_size=1200, sentences=SENTENCES, max_length=MAX_LENGTH)
+    german = CorpusChoice(vocab_size=VOCABULARIES[TRANSLATOR], sentences=SENTENCES, max_length=MAX_LENGTH)
     gpt = GPTConfig(
-        VOCAB_SIZE, num_layers=LAYERS, max_length=LENGTH, attention_dropout=0.0, bos_id=2, eos_id=2, **WIDTHS
+        VOCABULARIES[GPT],
+        num_layers=LAYERS,
+        max_length=LENGTH,
+        attention_dropout=0.0,
+        bos_id=2,
+        eos_id=2,
+        **WIDTHS,
     )
     bert = BERTConfig(
-        VOCAB_SIZE + 1, num_layers=LAYERS, max_length=MAX_LENGTH, attention_dropout=0.0, mask_id=VOCAB_SIZE, **WIDTHS
+        VOCABULARIES[BERT],
+        num_layers=LAYERS,
+        max_length=MAX_LENGTH,
+        attention_dropout=0.0,
+        mask_id=VOCAB_SIZE,
+        **WIDTHS,
     )
-    translator = TransformerConfig.demo(1200, num_layers=LAYERS // 2, max_length=MAX_LENGTH, **WIDTHS)
+    translator = TransformerConfig.demo(
+        VOCABULARIES[TRANSLATOR], num_layers=LAYERS // 2, max_length=MAX_LENGTH, **WIDTHS
+    )
     return [
         ReadingTrial("inside GPT", english, gpt, _settings(GPT, scale), (Reading(averaged=True),)),
         ReadingTrial("inside BERT", english, bert, _settings(BERT, scale), (Reading(averaged=True),)),
@@ -265,8 +281,8 @@ def rising(*pairs: tuple[Sequence[float], Sequence[float]]) -> bool | None:
     return True if all(gap.low > 0 for gap in gaps) else None
 
 
-def _each(values: Mapping[str, float], digits: int, unit: str = "") -> str:
-    return ", ".join(f"{kind} {value:.{digits}f}{unit}" for kind, value in values.items())
+def _each(values: Mapping[str, float], digits: int) -> str:
+    return ", ".join(f"{kind} {value:.{digits}f}" for kind, value in values.items())
 
 
 def report(findings: Findings) -> list[str]:
@@ -280,11 +296,13 @@ def report(findings: Findings) -> list[str]:
             Three models of width {WIDTHS["d_model"]} with {WIDTHS["num_heads"]} heads a layer, trained on the grammar's
             sentences: a GPT that reads rows of {LENGTH} tokens, a BERT that fills gaps in single sentences, both with
             {LAYERS} layers, and a translator with {LAYERS // 2} layers in its encoder and as many in its decoder.
-            GPT is pre-norm, BERT and the translator are post-norm, as published, which is a part of what differs.
+            GPT is pre-norm, as GPT-2; BERT and the translator are post-norm, as published. This is one reason why they
+            differ.
             {_sizes(models)} What follows was measured on {findings["sentences"]} sentences of the test set; intervals
             are those of 1,000 bootstrap samples of their rows. There is one training of each model, and another seed
-            gives other heads their jobs. So where the means of two sets of heads are compared, the interval of their
-            difference is Welch's, as if the heads were drawn by chance.
+            gives other heads their jobs. So all brackets and verdicts of this section are about these three trainings.
+            Where the means of two sets of heads are compared, the interval of their difference is Welch's, as if the
+            heads were drawn by chance.
             {f"Diverged: {', '.join(diverged)}." if diverged else ""}
         """),
         "### Where attention looks",
@@ -300,25 +318,34 @@ def report(findings: Findings) -> list[str]:
         paragraph(f"""
             A head is switched off by setting to zero the rows of the output projection that read it; a sub-layer, by
             setting to zero its last weights and bias, so that only the residual connection is left. The rise is that of
-            the mean loss of a target, in nats. Heads go one after the other, those first that cost least alone (Michel
-            et al. 2019), on as many sentences of the validation set. The last column says how many go until perplexity
-            on the test set has risen by {SOME:g} %.
+            the mean loss of a target, in nats. Heads go one after the other, first the head that costs least alone
+            (Michel et al. 2019); this order is found on as many sentences of the validation set. The last column says
+            how many go until perplexity on the test set has risen by {SOME:g} %.
         """),
         _head_table(models),
         picture(f"{NAME}-heads", "Rise of perplexity as heads are switched off, for each model"),
+        f"Dotted: {SOME:g} %, above which the vertical axis is logarithmic.",
         *_sublayer_tables(models),
         "### The logit lens",
-        paragraph("""
+        paragraph(f"""
             What each model's output layer would say after 0, 1, … layers, and how often its best guess is already that
-            of the last layer. Before the first layer the output layer reads a vector that it never saw in training: it
-            is sure of a wrong token, and its loss is worse than that of an even guess. The translator's layers are its
-            decoder's. Of BERT's tokens only the targets count: eight in ten of them are masked, one is another token,
-            and one is still there to be seen, before the first layer too.
+            of the last layer. Before the first layer the output layer reads a vector that it never saw in training.
+            {_worse_than_even(models)} The translator's layers are its decoder's. Of BERT's tokens only the targets
+            count: eight in ten of them are masked, one is another token, and one is still there to be seen, before the
+            first layer too.
         """),
         _lens_table(models),
         picture(f"{NAME}-lens", "Loss and agreement with the last layer after each layer, for each model"),
         *prediction_blocks(findings["predictions"], judge(findings)),
     ]
+
+
+def _worse_than_even(models: Mapping[str, Any]) -> str:
+    """Whose loss before the first layer is above that of an even guess, which is the logarithm of the vocabulary."""
+    worse = [kind for kind, found in models.items() if found["lens"]["loss"][0] > math.log(VOCABULARIES[kind])]
+    if not worse:
+        return ""
+    return f"In {listed(worse)} the loss there is worse than that of an even guess: the model is sure of wrong tokens."
 
 
 def _sizes(models: Mapping[str, Any]) -> str:
@@ -355,7 +382,7 @@ def _head_table(models: Mapping[str, Any]) -> str:
                 f"{can_go(found).text(0)} %",
             ]
         )
-    return table(["model", "heads", "cheapest head", "dearest head", "can go"], rows)
+    return table(["model", "heads", "cheapest head", "most costly head", "can go"], rows)
 
 
 def _head_name(each: Mapping[str, Any], found: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ from minitransformer.plots.page import BLUE, GREEN, GREY, INK, ORANGE, VERMILION
 from minitransformer.training import TrainingSettings
 from study.charts import finish, plain_logarithm
 from study.experiment import Context, Findings
-from study.markdown import paragraph, picture, scientific, table
+from study.markdown import listed, paragraph, picture, scientific, table
 from study.trials.bootstrap import CONFIDENCE, MEAN, Interval, interval
 from study.trials.reading import Reading, ReadingTrial
 from study.trials.run import lasting
@@ -173,7 +173,7 @@ def _fit(runs: Sequence[dict[str, Any]], count: str) -> Fit:
 
 
 def _described(fit: Fit, aside: dict[str, Any], count: str) -> dict[str, Any]:
-    """A law's constants with their intervals, how well it fits, and what it says of the size that was kept aside."""
+    """A law's constants with their intervals, and what it says of the size that was kept aside."""
     n, d = aside["parameters"][count], aside["tokens"]
     return {
         "law": [fit.law.a, fit.law.alpha, fit.law.b, fit.law.beta, fit.law.e],
@@ -181,14 +181,12 @@ def _described(fit: Fit, aside: dict[str, Any], count: str) -> dict[str, Any]:
             name: _bracket(value, [each.constants[name] for each in fit.samples])
             for name, value in fit.law.constants.items()
         },
-        "median miss": 100 * float(np.median(np.abs(fit.misses()))),
-        "greatest miss": 100 * float(np.abs(fit.misses()).max()),
         "aside": _bracket(fit.law.loss(n, d), [each.loss(n, d) for each in fit.samples]),
     }
 
 
 def _gap(fits: dict[str, Fit]) -> list[float] | None:
-    """The exponent of the best size without embeddings less that with all parameters, and its interval."""
+    """The exponent of the best size without embeddings minus that with all parameters, and its interval."""
     if not fits:
         return None
     pairs = zip(fits[WITHOUT].samples, fits[ALL].samples, strict=True)
@@ -232,7 +230,7 @@ def draw(findings: Findings, folder: Path) -> None:
     plain_logarithm(left.xaxis, (1, 3))
     left.legend(frameon=False, fontsize=7.5, labelcolor=INK)
     finish(left, "parameters", "loss, nats a token")
-    finish(right, "parameters", "the law's loss less what came, %")
+    finish(right, "parameters", "the law's loss minus the measured, %")
     right.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:+g}".replace("-", "−") if value else "0"))
     page.save(folder / f"{NAME}-law.png")
 
@@ -292,7 +290,7 @@ def judge(findings: Findings) -> dict[str, Outcome]:
 
     gap, optimum = Interval(*findings["gap"]), constant("optimum", "optimum")
     found = {
-        "fit": Outcome(f"{law['median miss']:.2f} %; {_root_and_greatest(findings)}", found=law["median miss"]),
+        "fit": _judge_fit(findings),
         "alpha": constant("α", "alpha"),
         "beta": constant("β", "beta"),
         "E": constant("E", "E"),
@@ -316,19 +314,31 @@ def _positive(found: Interval, digits: int) -> str:
     return found.text(digits).replace(f"({0:.{digits}f} to", f"(< {10**-digits:.{digits}f} to")
 
 
-def _root_and_greatest(findings: Findings) -> str:
-    """What the median of the misses hides, by all parameters."""
-    misses = np.array(_misses(findings, ALL))
-    return f"root mean square {_root(misses):.2f} %, greatest {np.abs(misses).max():.2f} %"
+def _judge_fit(findings: Findings) -> Outcome:
+    """The median of the misses, by all parameters, with what it hides."""
+    misses = misses_of(findings, ALL)
+    median = median_miss(misses)
+    said = f"{median:.2f} %; root mean square {_root(misses):.2f} %, greatest {greatest_miss(misses):.2f} %"
+    return Outcome(said, found=median)
 
 
-def _misses(findings: Findings, count: str) -> list[float]:
+def misses_of(findings: Findings, count: str) -> list[float]:
     """By how many per cent a law misses each of its trainings."""
     law = Law(*findings["laws"][count]["law"])
     return [miss(law, run, count) for run in _whole(findings)]
 
 
-def _root(misses: Sequence[float] | np.ndarray) -> float:
+def median_miss(misses: Sequence[float]) -> float:
+    """The median of their sizes."""
+    return float(np.median(np.abs(misses)))
+
+
+def greatest_miss(misses: Sequence[float]) -> float:
+    """The greatest of their sizes."""
+    return float(np.abs(misses).max())
+
+
+def _root(misses: Sequence[float]) -> float:
     """The root mean square."""
     return float(np.sqrt(np.mean(np.square(misses))))
 
@@ -362,6 +372,7 @@ def report(findings: Findings) -> list[str]:
         picture(
             f"{NAME}-law", "Loss against size for each budget, with the law's lines; the law's misses against size"
         ),
+        "The law in the picture is that of all parameters.",
         _law_table(findings),
         _fit_quality(findings),
         _exponents(findings),
@@ -395,14 +406,14 @@ def _law_table(findings: Findings) -> str:
     rows = []
     for count, law in findings["laws"].items():
         constants = {name: Interval(*each) for name, each in law["constants"].items()}
-        misses = _misses(findings, count)
+        misses = misses_of(findings, count)
         rows.append(
             [
                 count,
                 _positive(constants["E"], 2),
                 *(_wide(constants[name]) for name in ("A", "B")),
                 *(_positive(constants[name], 2) for name in ("α", "β", "optimum")),
-                f"{law['median miss']:.2f}, {_root(misses):.2f}, {law['greatest miss']:.2f}",
+                ", ".join(f"{each:.2f}" for each in (median_miss(misses), _root(misses), greatest_miss(misses))),
             ]
         )
     head = ["N", "E", "A", "B", "α", "β", "best N ∝ C^", "misses: median, root mean square, greatest, %"]
@@ -417,7 +428,7 @@ def _wide(found: Interval) -> str:
 
 def _fit_quality(findings: Findings) -> str:
     """Which trainings the law of all parameters misses, and what that says of its shape."""
-    misses = _misses(findings, ALL)
+    misses = misses_of(findings, ALL)
     median = f"""
         The median of the misses says little. Beyond δ Huber's loss grows like the miss and not like its square, so that
         the fit comes close to most trainings and leaves a few far off: the median becomes small by construction. By all
@@ -433,8 +444,8 @@ def _fit_quality(findings: Findings) -> str:
     first, *others = rows
     middle, ends, largest = first[1:-1], [first[0], first[-1]], [row[-1] for row in others]
     pattern = f"""
-        With the smallest budget it misses the smallest and the largest size by {_listed(ends)} %, and those between by
-        {_listed(middle)} %. With the larger budgets it misses the largest size by {_listed(largest)} %.
+        With the smallest budget it misses the smallest and the largest size by {_signed(*ends)} %, and those between by
+        {_signed(*middle)} %. With the larger budgets it misses the largest size by {_signed(*largest)} %.
     """
     verdict = ""
     if max(middle) < -FAR and max(largest) > FAR:
@@ -448,10 +459,9 @@ def _fit_quality(findings: Findings) -> str:
     return paragraph(median + pattern + verdict)
 
 
-def _listed(values: Sequence[float]) -> str:
+def _signed(*values: float) -> str:
     """Signed numbers, as `+1.00, −2.00 and +3.00`."""
-    *first, last = (f"{value:+.2f}".replace("-", "−") for value in values)
-    return f"{', '.join(first)} and {last}" if first else last
+    return listed([f"{value:+.2f}".replace("-", "−") for value in values])
 
 
 def _exponents(findings: Findings) -> str:
@@ -494,9 +504,9 @@ def _kept_aside(findings: Findings) -> list[str]:
     neighbour, parabola = (100 * (value / aside["loss"] - 1) for value in (largest["loss"], by_parabola))
     guess = f"""
         To be right to 1 % is an easy test here. The loss of the next smaller size with the same budget,
-        {largest["size"]}, is {largest["loss"]:.3f}: as a guess it is off by {_listed([neighbour])} %. A parabola in
+        {largest["size"]}, is {largest["loss"]:.3f}: as a guess it is off by {_signed(neighbour)} %. A parabola in
         log N, fitted to the losses of that budget alone, says {by_parabola:.3f}, which is off by
-        {_listed([parabola])} %.
+        {_signed(parabola)} %.
     """
     tested = [guess]
     for count, each in missed.items():

@@ -142,10 +142,6 @@ class Fit:
         ends, losses = theta.reshape(BOOTSTRAPS, -1, 5), losses.reshape(BOOTSTRAPS, -1)
         return [Law(*each[row.argmin()].tolist()) for each, row in zip(ends, losses, strict=True)]
 
-    def misses(self) -> Floats:
-        """By how much the law's losses are above those that came, as parts of these."""
-        return np.array([self.law.loss(n, d) for n, d in zip(self.n, self.d, strict=True)]) / self.losses - 1
-
     def _minimise(self, theta: Floats, weights: Floats) -> tuple[Floats, Floats]:
         weights = np.broadcast_to(weights, (len(theta), len(self.n)))
         return minimise(theta, np.log(self.n), np.log(self.d), np.log(self.losses), weights)
