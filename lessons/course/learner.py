@@ -38,7 +38,7 @@ def standing(number: str | None = None) -> Standing:
             lines += [f"{number_of(source)} · {title(source)}", f"     {marks}"]
     right = sum(map(len, found.right.values()))
     faults = [*found.faults[""], *(fault for source in wanted for fault in found.faults[number_of(source)])]
-    return Standing([*lines, f"{right} of the course's {total} exercises are right"], faults)
+    return Standing([*lines, f"{right} of the course's {total} functions are right"], faults)
 
 
 def progress(number: str | None = None) -> None:

@@ -11,6 +11,8 @@
 # | in the paper | not printed: §5.3 says "Adam", and Adam needs the gradients of everything before it |
 # | in the package | [`linear`](../minitransformer/ops/linear.py), [`gradcheck`](../minitransformer/gradcheck.py) |
 #
+# *The paper*, here and in all lessons, is Vaswani and others 2017, *Attention Is All You Need*.
+#
 # ## First, the end
 #
 # This is what you will have built when the course is over: a translator. Run each cell, in order (Shift+Enter).
@@ -70,7 +72,8 @@ draw_attention(whole, less, LAYER, HEAD)
 # Now and then a cell asks you to write a function. It ends with `raise NotImplementedError`. Replace that line, run the
 # cell, and run the one after it, which holds a `check`. It answers in one line: *correct*, *not yet*, or what is wrong
 # and why that may be. Until it says *correct*, the lesson goes on with the package's version, so you can always read
-# on. After that, the lesson runs on yours.
+# on. After that, the lesson runs on yours. Unless its text says otherwise, a function must not change the arrays that
+# it is given, and returns float64 for float64.
 #
 # * **Help** is below each check: a hint, a stronger hint, the solution. Open only what you need.
 # * **Stars** say how long an exercise takes: ★☆☆ ten minutes, ★★☆ twenty, ★★★ forty-five.

@@ -350,7 +350,8 @@ def encode(word, characters, merges):
     """The list of ids of a word (a str).
 
     characters: {character: id}. A character that is not in it becomes its UTF-8 bytes, byte b as the id 3 + b.
-    merges: {(id, id): new id}; an older merge has a smaller new id. Your `merge` makes one.
+    merges: {(id, id): new id}; an older merge has a smaller new id.
+    Use your `merge` to carry out each of them.
     """
     raise NotImplementedError
 

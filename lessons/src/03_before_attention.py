@@ -49,8 +49,8 @@ plt.show()
 # %% [markdown]
 # ## A network with a memory
 #
-# A recurrent network carries a **state**, a vector of $C$ numbers, from position to position. At position $t$ it mixes
-# the new input $x_t$ with the state $h_{t-1}$ that the position before left:
+# A recurrent neural network, *RNN*, carries a **state**, a vector of $C$ numbers, from position to position. At
+# position $t$ it mixes the new input $x_t$ with the state $h_{t-1}$ that the position before left:
 #
 # $$ h_t = \tanh(x_t W + b + h_{t-1} U) $$
 #
@@ -179,7 +179,7 @@ def additive_scores(query, key, score_weight):
     """Additive attention's scores, e_ij = score_weight · tanh(query_i + key_j), of each sentence for itself.
 
     query (B, Tq, C), key (B, Tk, C), score_weight (C,)
-    → the tuple scores (B, Tq, Tk), features (B, Tq, Tk, C), which are the tanh; float32 where the arrays are.
+    → the tuple scores (B, Tq, Tk), features (B, Tq, Tk, C), which are the tanh; float32 for float32.
     """
     raise NotImplementedError
 
@@ -226,7 +226,7 @@ for name, curve in curves.items():
 # under "Two translators, trained", below, a small network with attention copies what larger ones without it forget.
 #
 # That leaves a question. Attention carries what is far; the recurrence must walk through every position, one after the
-# other. **What is the recurrence still for?** The title of the paper is the answer, and
+# other. **What is the recurrence still for?** The title of the paper, *Attention Is All You Need*, is the answer, and
 # [lesson 04](04_attention.ipynb) begins with it. Go there now, or stay for the optional parts.
 #
 # ## Back through time (optional)
@@ -254,7 +254,7 @@ def rnn_backward(dhidden, hidden, recurrent):
 
     dhidden (B, T, C): what h_1, …, h_T receive from whoever looks at them, not from the state after them;
     hidden (B, T + 1, C): h_0, …, h_T as rnn_forward returned them; recurrent (C, C) is U
-    → the tuple dprojected (B, T, C), dfirst (B, C), drecurrent (C, C), float32 where the arrays are.
+    → the tuple dprojected (B, T, C), dfirst (B, C), drecurrent (C, C), float32 for float32.
     """
     raise NotImplementedError
 
@@ -306,8 +306,9 @@ for name, worst in check_gradients(states_forward, lambda dout, cache: rnn_backw
 # %% [markdown]
 # ## The LSTM: a memory that is added to, not multiplied (optional)
 #
-# Hochreiter and Schmidhuber (1997) had changed the road in another way. Beside the state $h$ their cell carries a
-# *memory* $c$, also of $C$ numbers, and three gates between 0 and 1: write $i$ (the *input gate*), keep $f$ (the
+# Hochreiter and Schmidhuber (1997) had changed the road in another way. Beside the state $h$ their cell, the *long
+# short-term memory*, carries a *memory* $c$, also of $C$ numbers, and three gates between 0 and 1: write $i$ (the
+# *input gate*), keep $f$ (the
 # *forget gate*, added by Gers and others in 2000) and read $o$ (the *output gate*). Each is computed
 # from $x_t$ and $h_{t-1}$ by the sigmoid $\sigma(z) = 1/(1 + e^{-z})$:
 #
@@ -351,7 +352,7 @@ def additive_scores_backward(dscores, features, score_weight):
     """Gradients of scores = features @ score_weight with features = tanh(query_i + key_j).
 
     dscores (B, Tq, Tk), features (B, Tq, Tk, C), score_weight (C,)
-    → the tuple dquery (B, Tq, C), dkey (B, Tk, C), dscore_weight (C,), float32 where the arrays are.
+    → the tuple dquery (B, Tq, C), dkey (B, Tk, C), dscore_weight (C,), float32 for float32.
     """
     raise NotImplementedError
 

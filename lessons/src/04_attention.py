@@ -250,7 +250,7 @@ for name, measured in (("unscaled", unscaled[at]), ("scaled", scaled[at])):
 #
 # Read it: **training raises a key's score if its value, seen from the present answer, lies in the direction in which
 # the answer should move**, and does so in proportion to the weight that the key already has. A key with weight 0 learns
-# nothing. That is the last section in one factor.
+# nothing: this one factor, $w_{ij}$, is what the last section measured.
 
 # %%
 asked = rng.standard_normal((1, 2)) * 0.8  # one query, seven keys, values in the plane
@@ -354,8 +354,8 @@ for name, shares_found in (("scaled", found[1.0]), ("unscaled", found[math.sqrt(
 # %% [markdown]
 # The unscaled queries have made up their minds at random before the first step, and by (a) a key that has no weight
 # cannot ask for more. No learning rate helps. Note what the scale is *not*: it adds nothing that the model could not
-# express otherwise, since a factor may hide in the query. It is an initialisation and a step size, written where they
-# hold for every width.
+# express otherwise, since a factor may hide in the query. It only sets how large the scores are at the start and
+# how long the steps are, in the same way for every width.
 #
 # ## Masks: what a query may see
 #

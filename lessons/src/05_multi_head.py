@@ -452,8 +452,8 @@ for name, last in (("without W^O", np.eye(8)), ("with W^O", w_out)):
 # Many heads turned out to be superfluous after training ([Michel et al. 2019](https://arxiv.org/abs/1905.10650),
 # [Voita et al. 2019](https://arxiv.org/abs/1905.09418); lesson 12 tries it). And while a model writes, it keeps the
 # keys and values of every head for every word, which became a large part of its memory. So today query heads share keys
-# and values: all of them one pair ([multi-query](https://arxiv.org/abs/1911.02150)), or each group of them one
-# ([grouped-query attention](https://arxiv.org/abs/2305.13245)).
+# and values. In [multi-query attention](https://arxiv.org/abs/1911.02150) all heads use the same keys and values; in
+# [grouped-query attention](https://arxiv.org/abs/2305.13245) the heads of each group do.
 #
 # ## Where next
 #

@@ -82,8 +82,8 @@ print(f"dog, in both:   {error(one[0, 1], other[0, 4]):.1e}")
 #   one.
 #
 # Now make the last idea smooth. Instead of bits that flip, take hands that turn, as on a clock: the first hand is fast,
-# and each next one is slower. What the second hand forgets, the hour hand keeps. That is the paper's [positional
-# encoding](glossary.md#positional-encoding):
+# and each next one is slower. The fast hands tell near positions apart, the slow hands far ones. That is the paper's
+# [positional encoding](glossary.md#positional-encoding):
 #
 # $$ PE(pos, 2i) = \sin(pos \cdot \omega_i), \qquad PE(pos, 2i + 1) = \cos(pos \cdot \omega_i), \qquad
 #    \omega_i = 10000^{-2i/C} $$

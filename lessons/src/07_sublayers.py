@@ -201,7 +201,7 @@ print(f"base model, per encoder layer: attention {attention_weights:,} weights, 
 # %% [markdown]
 # ## The residual connection: a highway
 #
-# Stack many sub-layers $f_1, \dots, f_L$, each on the output of the one before. On its way back the gradient has to
+# Stack many sub-layers $f_1, \dots, f_n$, each on the output of the one before. On its way back the gradient has to
 # pass all of them. Each multiplies it by its Jacobian, transposed (lesson 00). If each one shrinks it a little, nothing
 # is left after many.
 #
@@ -213,12 +213,12 @@ print(f"base model, per encoder layer: attention {attention_weights:,} weights, 
 # Here $J_l$ is the Jacobian of $f_l$, and $I$ the identity matrix, which leaves everything as it is. In code it is
 # `dx = dy + sublayer_backward(dy)`: $x$ was used twice, so its gradients add. Multiply out the product over all layers:
 #
-# $$ \mathrm{d}x_0 = (I + J_1^\top)(I + J_2^\top)\cdots(I + J_L^\top)\,\mathrm{d}x_L
-#    = \underbrace{\mathrm{d}x_L}_{\text{past all of them}}
-#    + \underbrace{\sum_l J_l^\top \mathrm{d}x_L}_{\text{through one}}
-#    + \underbrace{\sum_{l<m} J_l^\top J_m^\top \mathrm{d}x_L}_{\text{through two}} + \dots $$
+# $$ \mathrm{d}x_0 = (I + J_1^\top)(I + J_2^\top)\cdots(I + J_n^\top)\,\mathrm{d}x_n
+#    = \underbrace{\mathrm{d}x_n}_{\text{past all of them}}
+#    + \underbrace{\sum_l J_l^\top \mathrm{d}x_n}_{\text{through one}}
+#    + \underbrace{\sum_{l<m} J_l^\top J_m^\top \mathrm{d}x_n}_{\text{through two}} + \dots $$
 #
-# There is a term for every choice of sub-layers to pass through: $2^L$ terms in all. The first one passes through none.
+# There is a term for every choice of sub-layers to pass through: $2^n$ terms in all. The first one passes through none.
 # We can measure how much arrives by ways of each length. To do so, we keep the gradients sorted by the number of
 # sub-layers that they came through.
 
@@ -239,7 +239,7 @@ top /= np.linalg.norm(top)  # the gradient at the end of the stack, of length 1
 
 
 def gradients_by_length(x, dy, sublayers):
-    """The gradients that reach x through 0, 1, …, L sub-layers of a residual stack: (L + 1, T, C)."""
+    """The gradients that reach x through 0, 1, …, n sub-layers of a residual stack: (n + 1, T, C)."""
     caches = []
     for sublayer in sublayers:
         out, cache = feed_forward_forward(x, *sublayer)
@@ -487,7 +487,7 @@ slip = dict(zip(widths, slips, strict=True))
 print(f"C = 2: {slip[2]:.0%} too small   C = 64: {slip[64]:.2%}   C = 512: {slip[512]:.2%}")
 
 # %% [markdown]
-# At the paper's width the error is too small to see in a printed array. It is smaller than rounding in bfloat16, the
+# At the paper's width you notice the error only beside the right array. It is smaller than rounding in bfloat16, the
 # numbers of 16 bits in which large models are trained (lesson 15). If you train with this slip, you will not notice it:
 # $\gamma$ is learned, and it becomes a little larger to make up for it. But if you then load weights that were trained
 # elsewhere, every layer is a little wrong. A proof in float64 sees the slip at once, forward and backward, because the
@@ -519,7 +519,7 @@ gain, shift = np.ones(C), np.zeros(C)
 
 
 def run_stack(x, dy, residual, norm):
-    """The size of x after each sub-layer and of the gradient before each, (L + 1,) both, and the gradient of x."""
+    """The size of x after each sub-layer and of the gradient before each, (n + 1,) both, and the gradient of x."""
     sizes, caches = [np.sqrt((x**2).mean())], []
     for sublayer in stack:
         out, cache = feed_forward_forward(x, *sublayer)
@@ -763,8 +763,8 @@ for axis, name in ((-1, "channels"), (0, "time")):
     print(f"normalised over {name:<9} the first position moves by {error(first[1][0], first[0][0]):.1e}")
 
 # %% [markdown]
-# **A new mask in the backward.** The gradient then belongs to another network. On average it is right, and the check
-# still sees it:
+# **A new mask in the backward.** The gradient then belongs to another network. Its shape and its size look right, but
+# the check sees it:
 
 
 # %%

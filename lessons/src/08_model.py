@@ -320,8 +320,8 @@ print(f"a source word made padding:    logits move by {error(transformer(parts, 
 # * **the table of tokens**: it is looked up for the source, looked up for the target, and is the output layer
 #   ([tied weights](glossary.md#tied-weights)).
 #
-# Here is the way back through two layers of each stack, from the loss at the top to the table at the bottom. A circle
-# is a place where gradients add:
+# Here is the way back through two layers of each stack, from the loss at the top to the table at the bottom. A circle,
+# or a + inside a box, is a place where gradients add:
 
 # %%
 draw_sums()
@@ -537,8 +537,8 @@ for group, count in parameter_groups(TransformerConfig.base(37_000)).items():
 #
 # ## Where the weights begin
 #
-# Biases begin at 0, $\gamma$ at 1, $\beta$ at 0. Matrices must begin at random numbers: if all columns were equal, all
-# would get equal gradients and stay equal. How large must the random numbers be at this
+# Biases begin at 0, $\gamma$ at 1, $\beta$ at 0. Matrices must begin at random numbers: if all numbers were
+# equal, all columns would get equal gradients and stay equal. How large must the random numbers be at this
 # [initialisation](glossary.md#initialisation)? Look at one output of a linear map, a sum of $n_{in}$ products:
 #
 # $$ y_j = \sum_{i=1}^{n_{in}} x_i\, W_{ij} $$
@@ -616,16 +616,15 @@ for name, (losses, sharpness) in trainings.items():
 # $f(x)$ is next to nothing beside $x$. Attention looks everywhere alike and what it finds is too faint; the source does
 # not reach the output, and the loss stays at guessing. **Too large**: $f(x)$ drowns $x$, so the highway of lesson 07 is
 # lost. And scores are products of queries and keys, so they grow with the square of the gain. The softmax then puts
-# nearly all weight on one key, and lesson 01 showed that no gradient comes through a softmax that is sure.
+# most of the weight on one key, and lesson 01 showed that no gradient comes through a softmax that is sure.
 #
 # ## Where does the norm stand?
 #
-# The paper's layer is [**post-norm**](glossary.md#post-norm-pre-norm): $\mathrm{LN}(x + f(x))$. A doubt is left:
-# the norm stands on the highway of lesson 07. The gradient that comes down the lane past $f$ is divided at every norm
-# by about $\sigma$, the standard deviation of $x + f(x)$. Since $x$ was normed before and $f(x)$ is added to it,
-# $\sigma$ is above 1 at the start. It is a toll at every sub-layer. To measure it, we swap an operation of a deep model
-# for one that takes note of $\sigma$. We do it twice: with Xavier's bound, and with half of it, so that $f(x)$ is
-# smaller.
+# The paper's layer is [**post-norm**](glossary.md#post-norm-pre-norm): $\mathrm{LN}(x + f(x))$. A doubt is left: the
+# norm stands on the highway of lesson 07. The gradient that comes down the highway past $f$ is divided at every norm by
+# about $\sigma$, the standard deviation of $x + f(x)$. Since $x$ was normed before and $f(x)$ is added to it, $\sigma$
+# is above 1 at the start. It is a toll at every sub-layer. To measure it, we swap an operation of a deep model for one
+# that takes note of $\sigma$. We do it twice: with Xavier's bound, and with half of it, so that $f(x)$ is smaller.
 
 
 # %%
@@ -657,8 +656,8 @@ for bound, gain in (("Xavier's bound", 1.0), ("half of it", 0.5)):
     print(f"{'':<24} of these the {len(decoder[1::3])} behind cross-attention by {np.prod(decoder[1::3]):,.1f}")
 
 # %% [markdown]
-# **Pre-norm** moves the norm aside, $x + f(\mathrm{LN}(x))$, and puts one norm at the end of each stack. Nothing is
-# left on the lane. In the package it is a switch, `norm_first=True`.
+# **Pre-norm** moves the norm aside, $x + f(\mathrm{LN}(x))$, and puts one norm at the end of each stack. Between
+# the layers no norm stands on the highway then. In the package it is a switch, `norm_first=True`.
 #
 # ### The picture: gradients by layer
 #
@@ -696,7 +695,7 @@ for name, (_, decoder) in norms.items():
 # Look at the decoder with the norm as printed. The top layers get most of the gradient, the bottom layers a small
 # fraction. In the encoder all layers get about the same. Why is there a difference?
 #
-# The norm takes its toll in both. But the lane is not the only way back to $x$: the sub-layer $f$ is another one. In
+# The norm takes its toll in both. But the highway is not the only way back to $x$: the sub-layer $f$ is another one. In
 # self-attention and in the feed-forward network a larger $f(x)$ means a larger toll, and also more gradient that comes
 # back through $f$. The two about cancel.
 #

@@ -260,7 +260,7 @@ print(f"log P of {len(few)} translations, yours against the package's: {error(np
 # ## The length penalty
 #
 # Every further token multiplies the probability by a number below 1. So $\log P$ prefers short sentences. A wide beam
-# finds more of them, and may translate a long sentence by half of it. Therefore the paper ranks complete sentences by a
+# finds more of them, and may translate only half of a long sentence. Therefore the paper ranks complete sentences by a
 # score that allows a longer sentence to be less probable (Wu and others 2016):
 #
 # $$ s(Y) = \frac{\log P(Y \mid X)}{\mathrm{lp}(Y)} \qquad
@@ -463,7 +463,7 @@ print(f"{(stutter & Counter(reference)).total()} of {stutter.total()} words coun
 #
 # ### Exercise 3 ★★☆: BLEU
 #
-# Mind the short sentences: one of three words has no 4-gram, and still has words.
+# Mind the short sentences: one of three words has no 4-gram, but its words and its shorter n-grams still count.
 
 
 # %% tags=["exercise"]

@@ -156,8 +156,8 @@ print(f"a head that spreads evenly gives every key {even:.2f}")
 
 # %% [markdown]
 # The last line is what a head gives to every key if it has no preference at all. What is above it after shuffling is
-# due to position. For the heads with a clear favourite, that is most of their weight there. What they lose is the share
-# of the words: the pairs that a head used to find next to each other now stand elsewhere.
+# due to position. For most heads with a clear favourite, that is most of their weight there. What they lose is the
+# share of the words: the pairs that a head used to find next to each other now stand elsewhere.
 #
 # ### Sharp or vague, and resting places (optional)
 #

@@ -73,7 +73,7 @@ draw_paths()
 plt.show()
 
 # %% [markdown]
-# Self-attention and recurrence you have met. The others need few words:
+# You have met self-attention and recurrence. Here are the others in short:
 #
 # * **Restricted self-attention** is attention in which a query meets only the keys at a distance of $r$ or less.
 # * A **convolution** of kernel width $k$ looks at $k$ neighbours. Each of them has a $(d, d)$ matrix $W_\tau$ of its
@@ -126,8 +126,8 @@ for name, count in by_hand.items():
 # So these are the numbers behind the $O$: self-attention $4 n^2 d$, recurrent $4 n d^2$, convolution $2 k n d^2$,
 # restricted self-attention about $4 (2r+1) n d$. The package's convolution takes twice as many, because each number has
 # a gate; the translator of Gehring and others (2017) has such gates too. (The paper's $r$ is the size of the whole
-# neighbourhood. It is our $2r + 1$.) Attention has an $n^2$, but its other factor is *small*: one $d$, where the others
-# have $d^2$.
+# neighbourhood. It is our $2r + 1$.) Attention has an $n^2$, but its other factor is *small*: one $d$, where the
+# recurrent and the convolutional layer have $d^2$.
 #
 # ### Exercise 1 ★☆☆: the crossover
 #
@@ -198,7 +198,8 @@ for name, kind in layers.items():
 #
 # We need not believe the picture above. We can ask a gradient. Send one in at the last position, and see how far back
 # it arrives after one layer. Between the first position and the last there are $n - 1$ steps; divide them by that
-# reach, and you have the number of layers (*hops*) from end to end:
+# reach, round up, and you have the number of layers (*hops*) from end to end. (A recurrent layer reaches everything,
+# but step by step: there a hop is one step from state to state.)
 
 # %%
 x = rng.standard_normal((1, 1, 64, 4))
@@ -304,12 +305,14 @@ print("   in time, with projections ", from_where(times[ATTENTION], times[RECURR
 more_time = times[RECURRENT][LENGTHS.index(WIDTH)] / times[ATTENTION][LENGTHS.index(WIDTH)]
 work, our_work = (operations(layers[name], WIDTH, WIDTH, whole=True) for name in (RECURRENT, ATTENTION))
 print(f"\nat n = d = {WIDTH} a recurrent layer takes {more_time:.1f} times as long as self-attention with projections,")
-print(f"for {work / our_work:.2f} times the operations: {1e6 * times[RECURRENT][0] / LENGTHS[0]:.1f} µs a position")
+microseconds = 1e6 * times[RECURRENT][LENGTHS.index(WIDTH)] / WIDTH
+print(f"for {work / our_work:.2f} times the operations: {microseconds:.1f} µs a position")
 
+in_all = counts | {ATTENTION: [4 * n**2 * WIDTH + 8 * n * WIDTH**2 for n in LENGTHS], ALONE: counts[ATTENTION]}
 print(f"\n{'exponent of n':<28} {'up to 256':>10} {'from 256':>10} {'operations':>11}")
 for name, values in times.items():
     low, high = exponent(LENGTHS[:4], values[:4]), exponent(LENGTHS[3:], values[3:])
-    theory = exponent(LENGTHS, counts.get(name, counts[ATTENTION]))
+    theory = exponent(LENGTHS, in_all[name])
     print(f"{name:<28} {low:>10.2f} {high:>10.2f} {theory:>11.2f}")
 
 # %% [markdown]

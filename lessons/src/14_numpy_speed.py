@@ -387,7 +387,7 @@ for name, form in {"yours": adam_step, "the package's": package_adam_step}.items
 
 # %%
 def forms(rows):
-    """Name → (plain, faster), on arrays of `rows` rows of 128, or of as many numbers in attention's shape."""
+    """Name → (plain, faster), on arrays of `rows` rows of 128, or of a quarter as many numbers in attention's shape."""
     x, y = randn(rows, 128), randn(rows, 128)
     ones = np.ones(128, np.float32)
     query, key = randn(2, rows // 128, 4, 32, 32)
@@ -626,7 +626,8 @@ for name, hoped in PREDICTED.items():
 # %% [markdown]
 # Threads and relu pay, layer normalisation and Adam a little, the rest hardly at all. The tricks with rows looked so
 # good in a table of their own! But in the step they act on half a batch that lies in a core's cache, and on a small
-# part of the time. That is Amdahl's law again, and the reason to measure the *step*. Several of these tricks have since
+# part of the time. That is Amdahl's law again, and the reason to measure the *step*. (The bars further up compare two
+# whole steps. Here each trick was taken back alone, from the code as it was then.) Several of these tricks have since
 # gone back to the formula in the package: [`STEPS.md`](../tests/benchmarks/STEPS.md) says which stayed, and why.
 
 # %% [markdown]

@@ -18,8 +18,9 @@
 # the repository's folder.
 #
 # With a GPU, here or on a hosted notebook, the same cells compile the kernels and run them on it: install the
-# repository there with `pip install .` and open this notebook. **When this was written, none of these kernels had run
-# on a GPU.** The course's tests run them in the interpreter and compile the solutions for a T4 and an H100.
+# repository there with `pip install .` and open this notebook. **None of this lesson's kernels has run on a GPU yet**
+# (the package's have: lesson 17). The course's tests run them in the interpreter and compile the solutions for a T4 and
+# an H100.
 
 # %%
 import numpy as np
@@ -56,8 +57,9 @@ draw.draw_gpu(
 )
 
 # %% [markdown]
-# From top to bottom, memory gets larger and slower. The calculators work on **registers** only. **Shared memory**
-# belongs to one multiprocessor, and the threads of a program exchange numbers in it. (**Tensor cores** are calculators
+# From top to bottom, memory gets slower, and from shared memory on larger. The calculators work on **registers** only.
+# **Shared memory** belongs to one multiprocessor, and the threads of a program (the workers that compute its numbers)
+# exchange numbers in it. (**Tensor cores** are calculators
 # for products of small matrices.) Triton manages registers and shared memory for you. You decide what goes between them
 # and the **device memory**, where the arrays lie: when a kernel ends, all that it has not written there is lost.
 #
@@ -327,8 +329,8 @@ row_sums = check(row_sums)
 # The idea: a loop in a kernel, `for first in range(0, K, TILE):`, with a total that stays in registers; it begins as
 # `tl.zeros((TILE, TILE), tl.float32)`. A program owns one tile of c = a · b. It walks
 # along K, a tile at a time: it loads a tile of a and a tile of b, multiplies them, and adds to its total. The product
-# of two tiles is `tl.dot(a, b, input_precision="ieee")`. (Without the last word, a newer GPU rounds the numbers of a
-# product before it multiplies.)
+# of two tiles is `tl.dot(a, b, input_precision="ieee")`. (Without `input_precision`, a newer GPU rounds the numbers of
+# a product before it multiplies.)
 
 # %%
 draw.draw_product(tiles=(2, 3, 3), program=(1, 2))
@@ -413,7 +415,7 @@ max_and_sum = check(max_and_sum)
 # That was the last rung. Lesson 16 makes attention from puzzles 5 and 6. First come the operations between the
 # products.
 #
-# ## Softmax in one pass
+# ## Softmax in one sweep
 #
 # A row of scores is short, a few thousand numbers at most, and fits in one block. Then a program loads its row once,
 # and all between the load and the store stays in registers.
@@ -534,10 +536,10 @@ for what, off in recorded("15_softmax-backward", softmax_backward_errors).items(
 # %% [markdown]
 # ## Layer norm: a mask that is easy to forget
 #
-# In lesson 07, $y = \gamma \circ n + \beta$ with $n = (x - \mu)\, r$ and $r = 1/\sqrt{\sigma^2 + \epsilon}$. Each row
-# of x has a mean $\mu$ and a variance $\sigma^2$ of its own; $\epsilon$ is a small constant. The scale $\gamma$ and the
-# shift $\beta$, of shape $(C,)$, are shared by all rows. The backward will need $\mu$ and $r$, two numbers for each
-# row, so the kernel writes them too.
+# In lesson 07, $y = \gamma \circ \hat x + \beta$ with $\hat x = (x - \mu)\, r$ and $r = 1/\sqrt{\sigma^2 + \epsilon}$.
+# Each row of x has a mean $\mu$ and a variance $\sigma^2$ of its own; $\epsilon$ is a small constant. The scale
+# $\gamma$ and the shift $\beta$, of shape $(C,)$, are shared by all rows. The backward will need $\mu$ and $r$, two
+# numbers for each row, so the kernel writes them too.
 
 
 # %%
@@ -594,13 +596,14 @@ for what, (right, wrong) in recorded("15_layernorm", layernorm_errors).items():
 #
 # ## The backward, and a sum over all rows
 #
-# For a row, with $\mathrm{d}n = \mathrm{d}y \circ \gamma$ (lesson 07):
+# For a row, with $\mathrm{d}\hat x = \mathrm{d}y \circ \gamma$ (lesson 07):
 #
-# $$ \mathrm{d}x = r \left( \mathrm{d}n - \overline{\mathrm{d}n} - n \, \overline{\mathrm{d}n \circ n} \right)
+# $$ \mathrm{d}x = r \left( \mathrm{d}\hat x - \overline{\mathrm{d}\hat x}
+#    - \hat x \, \overline{\mathrm{d}\hat x \circ \hat x} \right)
 #    \qquad\text{(a bar is the mean over the row)} $$
 #
 # That stays within a row. But γ was used by every row, so its gradient is a sum over all rows, and so over all
-# programs: $\mathrm{d}\gamma = \sum_{\text{rows}} \mathrm{d}y \circ n$ and $\mathrm{d}\beta = \sum_{\text{rows}}
+# programs: $\mathrm{d}\gamma = \sum_{\text{rows}} \mathrm{d}y \circ \hat x$ and $\mathrm{d}\beta = \sum_{\text{rows}}
 # \mathrm{d}y$. There are three ways to do it:
 #
 # 1. **Each program adds to dgamma in memory**: load, add, store. This is wrong. Two programs load the same old value,
@@ -647,7 +650,7 @@ def layernorm_backward_kernel(
 
 
 def layernorm_backward_rows(dy, x, gamma, mean, rstd, programs):
-    """Gradients of y = gamma · n + beta, n = (x − mean) · rstd, mean and rstd those of each row.
+    """Gradients of y = gamma · normed + beta, normed = (x − mean) · rstd, mean and rstd those of each row.
 
     dy and x (N, n), gamma (n,), mean and rstd (N,): float32 and contiguous → the tuple dx (N, n), dgamma (n,),
     dbeta (n,), float32 too. Launches the kernel above once with `programs` programs, also where that is more than there
@@ -661,13 +664,14 @@ layernorm_backward_rows = check(layernorm_backward_rows)
 
 # %% [markdown] tags=["help"]
 # What must a program remember from one row to the next, and what does it load anew for each? And where do lanes beyond
-# the row hold something that is not 0: in dy, in x, in n?
+# the row hold something that is not 0: in dy, in x, in `normed`?
 #
 # ---
 #
 # Before the loop: gamma, and two blocks of `tl.zeros((BLOCK,), tl.float32)` for the sums. In the loop
 # `normed = tl.where(mask, (x - mean) * rstd, 0.0)`; means are `tl.sum(…, axis=0) / n`. After the loop, store the sums
-# at `dgamma_ptr + tl.program_id(0) * n + column`. On the host they are two arrays of (programs, n).
+# at `dgamma_ptr + tl.program_id(0) * n + column`. On the host, the side of the program that
+# launches kernels, they are two arrays of (programs, n).
 
 
 # %%
@@ -725,7 +729,7 @@ def count_passes():
     ways = [  # what, how, PyTorch's operations, Triton's kernels
         ("softmax", "PyTorch's operations", lambda: softmax_naive(x), None),
         ("softmax", "two sweeps over a row", None, lambda: softmax_online(x)),
-        ("softmax", "yours, one pass", None, lambda: softmax_rows(x)),
+        ("softmax", "yours, one sweep", None, lambda: softmax_rows(x)),
         ("softmax's backward", "PyTorch's operations", lambda: y * (dy - (dy * y).sum(-1, keepdim=True)), None),
         ("softmax's backward", "the kernel above", None, lambda: softmax_backward(dy, y)),
         ("layer norm", "PyTorch's operations", lambda: layernorm_naive(x, gamma, beta), None),
@@ -750,10 +754,10 @@ counted = recorded("15_traffic", count_passes)
 draw.draw_traffic(counted)
 
 # %% [markdown]
-# One read and one write is the least that a softmax can do: in one pass it moves as little as a copy. The backward of
-# layer norm gains most, because every intermediate array of the formulas has become a register. And the last pair
-# shows what **fusion** means: the sum that the residual connection makes is never written. It is made where it is
-# used, in the registers of the kernel that normalises it.
+# One read and one write is the least that a softmax can do: in one sweep it moves two passes, as little as a copy. The
+# backward of layer norm gains most, because every intermediate array of the formulas has become a register. And the
+# last pair shows what **fusion** means: the sum that the residual connection makes is never written. It is made where
+# it is used, in the registers of the kernel that normalises it.
 #
 # What is a pass worth? For the paper's batch, 25,000 tokens of 512 channels in float32, and if memory were the only
 # limit:
@@ -855,7 +859,7 @@ draw.draw_formats(formats, size, {name: np.abs(r / exact - 1).max(axis=1).clip(m
 #
 # ### Store short, add long
 #
-# A short number is good enough to *store*. It is no place to *add in*. Count to ten thousand by adding ones:
+# A short number is good enough to *store*. But do not keep a *sum* in it. Count to ten thousand by adding ones:
 
 # %%
 

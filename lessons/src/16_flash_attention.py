@@ -12,8 +12,8 @@
 # | in the package | [`forward`](../kernels/attention/forward.py), [`backward`](../kernels/attention/backward.py) |
 #
 # As in lesson 15, kernels run in Triton's interpreter where there is no GPU, and each cell shows what was recorded
-# where PyTorch or Triton is missing. When this was written, none of these kernels had run on a GPU. On a machine with
-# one, also a hosted notebook, the same cells compile and run them, in float16.
+# where PyTorch or Triton is missing. None of this lesson's kernels has run on a GPU yet (the package's have: lesson
+# 17). On a machine with one, also a hosted notebook, the same cells compile and run them, in float16.
 
 # %%
 import math
@@ -48,8 +48,8 @@ for length in (512, 4_096, 32_768):
 # %% [markdown]
 # These scores are used at once: they are scaled, masked, turned into weights, and multiplied with the values, one pass
 # over that array after the other. And training keeps the weights for the backward. Lesson 15's remedy was to keep a row
-# in registers from load to store. A row of scores would fit. But to make it takes *all keys*, and to use it takes all
-# values. We want to take the keys a block at a time, and to forget the scores of each block.
+# in registers from load to store. A row of scores would fit. But we need *all keys* to compute it, and all values to
+# use it. We want to take the keys a block at a time, and to forget the scores of each block.
 #
 # The softmax stands in the way: its maximum and its sum run over all keys.
 #
@@ -780,7 +780,8 @@ for kind, scores in (("falling", np.linspace(2, -2, 12)), ("rising", np.linspace
 
 # %% [markdown]
 # **Outputs are averaged instead of states.** Each block's own $\mathrm{acc}/\ell$ is right for the block, and their
-# mean is not attention: it gives a block of irrelevant keys as much weight as any other. Divide once, at the end.
+# mean is not attention: it gives a block of irrelevant keys as much weight as any other (merged pair by pair,
+# the last block even gets half). Divide once, at the end.
 
 
 # %%

@@ -13,11 +13,10 @@
 #
 # You have kernels. Two questions are left. Do they compute the same when a whole model runs on them? And what are they
 # worth? The honest way to answer the second is to say beforehand what the hardware allows, and then to measure on the
-# hardware. **When this was written, none of these kernels had run on a GPU**; the ledger, below, says how that stands:
-# it is the file in which `make bench` writes what it checked and timed on a GPU. Until it has times, this lesson has
-# *predictions* for GPUs, which are labelled so, and measurements of this machine's processor. On a machine with a GPU,
-# also a hosted notebook, the same cells run and time them there, in half precision (floats of 16 bits, float16 or
-# bfloat16).
+# hardware. The **ledger**, below, is the file in which `make bench` writes what it checked and timed on a GPU. An H200
+# has filled a part of it. For the rest this lesson has *predictions*, which are labelled so, and measurements of this
+# machine's processor. On a machine with a GPU, also a hosted notebook, the same cells run and time the kernels there,
+# in half precision (floats of 16 bits, float16 or bfloat16).
 
 # %%
 import math
@@ -269,12 +268,12 @@ figure.legend(*near.get_legend_handles_labels(), loc="outside lower center", fon
 plt.show()
 
 # %% [markdown]
-# Nearly all of them lie on the slope. However clever a kernel for relu is, it will not take less time than a copy of
-# its array. What a kernel *can* do is to move a dot along the roof: fewer passes for the same arithmetic. The crosses
-# are softmax in PyTorch's single operations, as [its file](../kernels/softmax.py) counts them, and attention that
-# writes its scores.
+# All but attention and the fused loss lie on the slope. However clever a kernel for relu is, it will not take less time
+# than a copy of its array. What a kernel *can* do is to move a dot along the roof: fewer passes for the same
+# arithmetic. The crosses are softmax in PyTorch's single operations, as [its file](../kernels/softmax.py) counts them,
+# and attention that writes its scores.
 #
-# Here is the table behind the picture, with the ledger's measurements beside it as soon as there are some:
+# Here is the table behind the picture, with the ledger's measurements beside it where there are some:
 
 # %%
 print(f"{shown.name:<27}{'':<20}{'intensity':>10}   {'decided by':<11}{'at least':>10}{'measured':>10}")
@@ -517,20 +516,25 @@ for name, ledger in ledgers().items():
 #   exercise 2 said so before anybody ran anything. For long sentences the same kernel is the one that matters.
 # * In the end most of what is left is products, cuBLAS's, and no kernel of ours makes those faster.
 #
+# The lines below the bars are what came, on an H200. The two large steps are those that were predicted. But every rung
+# takes far longer than its bar, and the last two swaps (Adam; embedding, dropout and relu) gain nothing: by then the
+# host, the processor that launches the kernels, is what the GPU waits for. With all launches in one CUDA graph the same
+# kernels take three fifths of the time.
+#
 # The first rung is our table of PyTorch's *single* operations. PyTorch has fused functions too (layer norm, attention)
 # and a compiler, and with them one starts further down. Three things are missing from all of the bars. They leave out
 # the copies between layers. They leave out the launches, each of which costs the host some microseconds (fewer of them
 # help, and so do CUDA graphs: [`graph`](../kernels/graph.py)). And they leave out dropout: our table of PyTorch's
 # operations computes its random numbers in dozens of passes, so to count it would flatter the kernels.
 #
-# `make bench`, on a GPU, checks every kernel first, then times this ladder and writes the ledger. From then on the
-# lines above show it, and the picture before has full dots.
+# `make bench`, on a GPU, checks every kernel first, then times this ladder and writes the ledger. The lines above then
+# show that GPU too.
 #
 # ## What the compiler made of it (optional)
 #
-# You write kernels in blocks, and a GPU knows no blocks. It has **threads**, and 32 of them, the *lanes* of a
-# [wave](glossary.md#wave), execute one instruction together. (NVIDIA says *warp*.) By default a program is launched as
-# four waves, which go their own ways. Between your blocks and these waves stands the compiler.
+# You write kernels in blocks, and a GPU knows no blocks. It has **threads**, and 32 of them, here called the *lanes* of
+# a [wave](glossary.md#wave), execute one instruction together. (NVIDIA says *warp*.) By default a program is launched
+# as four waves, which go their own ways. Between your blocks and these waves stands the compiler.
 #
 # To look at what it makes, you need no GPU. Here it compiles for an AMD gfx1100, whose instructions are documented, and
 # [`kernels.machine`](../kernels/machine/__init__.py) executes them in NumPy, one by one. In this notebook Triton
@@ -732,8 +736,9 @@ print(f"waves go {', '.join(orders)}: {different} result, off by {off:.0e}")
 #   expects.
 # * **A speed-up of something else.** A kernel that computes less is faster. A layer norm that divides by C − 1 instead
 #   of C looks fine to the eye: compare losses to six digits, or better, gradients.
-# * **Stopping the clock too soon.** A GPU's launch returns before the work is done. Without waiting for it
-#   (`torch.cuda.synchronize()`, or `triton.testing.do_bench`) one times the launch. A thread shows the same.
+# * **Stopping the clock too soon.** A GPU's launch returns before the work is done. If you do not wait for it
+#   (`torch.cuda.synchronize()`, or `triton.testing.do_bench`), you measure only the launch. The cell below shows it
+#   with a thread.
 # * **The wrong peak.** Against the data sheet's rate "with sparsity" every kernel looks half as good as it is.
 
 # %%
@@ -783,6 +788,6 @@ print(
 #
 # ## Where next
 #
-# This is the last lesson about speed. [The report](paper/paper.md) has the paper's tables and figures beside ours. The
-# [README](../README.md) says how to train the model on real text, and `make bench` is waiting for your GPU: if you run
-# it, the ledger will have its first full dots.
+# [Lesson 18](18_your_transformer.ipynb) makes one file of the parts that you wrote. [The report](paper/paper.md) has
+# the paper's tables and figures beside ours. The [README](../README.md) says how to train the model on real text. And
+# if you have a GPU, `make bench` adds it to the ledger.

@@ -64,7 +64,8 @@ path = write()
 #
 # ### Exercise 1 ★☆☆: back through the heads
 #
-# Two lines, with three functions that you know. `part` fetches them from your answers, or else from the course's, and
+# Two lines, with three functions that you know; the one of lesson 04 is called as `attention_backward(dout, query, key,
+# value, weights)`, with any leading axes. `part` fetches them from your answers, or else from the course's, and
 # two more for exercise 3:
 
 # %%
@@ -174,8 +175,9 @@ decoder_layer_backward = check(decoder_layer_backward)
 #
 # * `model.encode(source)` → the memory, and a cache;
 # * `model.decode(target_in, memory, source)` → the hidden states (B, Tt, C), and a cache; the mask needs `source`;
-# * `model.decode_backward(dhidden, cache)` → the gradient of what `embed` returned for the target, and dmemory;
-# * `model.encode_backward(dmemory, cache)` → the gradient of what `embed` returned for the source.
+# * `model.decode_backward(dhidden, cache)` → the gradient of what `embed` computed for the target, before its dropout,
+#   and dmemory;
+# * `model.encode_backward(dmemory, cache)` → the gradient of what `embed` computed for the source, before its dropout.
 #
 # The two backwards add the gradients of their weights to `model.gradients`, except that of the table of tokens. The
 # table is used three times: `embed` computes $\sqrt C \cdot \text{table}[\text{ids}]$ (plus positions) for the source
@@ -208,7 +210,8 @@ model_gradients = check(model_gradients)
 #
 # With `real = target_out != 0`, the rows are `hidden[real]`, and `loss, dlogits = cross_entropy(rows @ table.T,
 # target_out[real], label_smoothing)`. Then `dhidden[real] = dlogits @ table`, and zero elsewhere. The three parts of
-# the table's gradient are `dlogits.T @ rows`, and twice √C times `embedding_backward(…, ids, len(table))`.
+# the table's gradient are `dlogits.T @ rows`, and √C times `embedding_backward(…, ids, len(table))`, once for the
+# source and once for the target.
 
 # %% [markdown]
 # ## Your file

@@ -56,10 +56,10 @@ plt.show()
 # %% [markdown]
 # On the left is a layer of the paper's decoder. What is grey is thrown away: the encoder with its memory, and the
 # sub-layer that looks at it. On the right is what GPT-2 makes of the rest. One thing has moved: the norm no longer
-# stands on the lane, but at the entrance of each sub-layer ([pre-norm](glossary.md#post-norm-pre-norm), lesson 08). Two
-# things are new: a last norm above all blocks, since nothing else norms what leaves the lane; and a table $P$ of
-# positions, which is learned, in place of the sinusoids. The table of tokens, $E$, stands at both ends in both. It is
-# looked up at the bottom, and makes the logits at the top.
+# stands on the *lane*, the highway of lesson 07 on which the sums lie, but at the entrance of each sub-layer
+# ([pre-norm](glossary.md#post-norm-pre-norm), lesson 08). Two things are new: a last norm above all blocks, since
+# nothing else norms what leaves the lane; and a table $P$ of positions, which is learned, in place of the sinusoids.
+# The table of tokens, $E$, stands at both ends in both. It is looked up at the bottom, and makes the logits at the top.
 #
 # ## The text: every position is an example
 #
@@ -697,8 +697,8 @@ top_p = check(top_p)
 
 # %% [markdown] tags=["help"]
 # Sort the probabilities of a row, the best first. A token is kept if those *before* it have not yet reached $p$. Why is
-# that the right question, and not whether the sum *with* it is below $p$? How do the kept ones find back to their
-# places?
+# that the right question, and not whether the sum *with* it is below $p$? How do you put the kept ones back in
+# their places?
 #
 # ---
 #

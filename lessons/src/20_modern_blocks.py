@@ -52,7 +52,8 @@ rng = np.random.default_rng(0)
 # %% [markdown]
 # ## The picture: two blocks
 #
-# Read both from the bottom up. The thick line is the residual stream. What has a colour differs.
+# Read both from the bottom up. The thick line is the [*residual stream*](glossary.md#residual-stream), the lane of
+# lesson 19. What has a colour differs.
 
 # %% tags=["picture"]
 draw.draw_blocks()
@@ -212,7 +213,7 @@ for what, state in (("as they are", weights), ("with centred writers", centred))
 # %% [markdown]
 # The second model computes the same function as the first, to the last digits. **Whatever layer norm's mean does, the
 # matrices before it can do as well**, and a training can find it there if it helps
-# ([Jiang and others 2023](https://arxiv.org/abs/2305.14858) prove it). What RMSNorm saves is small, and costs nothing:
+# ([Jiang and others 2023](https://arxiv.org/abs/2305.14858) prove it). RMSNorm saves little, and loses nothing by it:
 # one sum over the channels instead of two, in the forward and in the backward, half the parameters of a norm, and one
 # thing less to get wrong. (This argument needs pre-norm. In a post-norm model the norm's own output, scaled by
 # $\gamma$, goes on as the stream, and no matrix stands there that could centre it.)
@@ -231,14 +232,14 @@ for what, state in (("as they are", weights), ("with centred writers", centred))
 
 # %%
 z = np.linspace(-4, 4, 201)
-sigmoid = 1 / (1 + np.exp(-z))
 of_gelu, gelu_cache = ops.gelu_forward(z)
+of_silu = z / (1 + np.exp(-z))
 curves = {
     "relu": (np.maximum(z, 0), (z > 0).astype(float)),
     "gelu": (of_gelu, ops.gelu_backward(np.ones_like(z), gelu_cache)),
-    "silu": (z * sigmoid, sigmoid + z * sigmoid * (1 - sigmoid)),
+    "silu": (of_silu, np.gradient(of_silu, z)),  # by differences: the formula is for you to find
 }
-draw.draw_gates(z, curves, product=z[:, None] * (z * sigmoid)[None, :])
+draw.draw_gates(z, curves, product=z[:, None] * of_silu[None, :])
 plt.show()
 
 # %% [markdown]
@@ -858,14 +859,14 @@ for what, off in recorded("20_rmsnorm", kernel_errors).items():
 # Each part has a good story. Whether a model *learns* more with it is another question, and only a measurement answers
 # it. This project took a small GPT, exchanged one part at a time, and trained each variant with three seeds for the
 # same number of operations (`lessons/after`, experiment `ablation`). The loss is that of a token of the test set. Each
-# line below is a variant's loss less the base's. Its interval says how much it would move with other seeds and other
+# line below is a variant's loss minus the base's. Its interval says how much it would move with other seeds and other
 # test sentences. **If it crosses zero, these trainings cannot tell the two apart.**
 
 # %%
 found = measured("ablation")
 if found:
     worth = gaps(found)
-    print("part            loss less the base's (95 %)        parameters   steps")
+    print("part            loss minus the base's (95 %)       parameters   steps")
     for name, gap in worth.items():
         of_it = found["variants"][name]
         said = "a training diverged" if gap is None else gap.text(4, sign=True)
@@ -881,8 +882,8 @@ if found:
 # another. RMSNorm and grouped heads were never meant to lower the loss. Their question is whether they *raise* it, and
 # what they save is speed and memory.
 #
-# And beyond the length of training? *Ratio* is the perplexity of tokens that stand further on than any in training,
-# divided by that of tokens in the second half of that length. Near 1 means that the longer text does no harm:
+# And beyond the length of training? *Ratio* is the perplexity of tokens beyond the length of training, divided by
+# the perplexity of tokens in the second half of that length. Near 1 means that the longer text does no harm:
 
 # %%
 if found:

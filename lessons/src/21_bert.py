@@ -385,11 +385,11 @@ theirs, _ = exact.encoder.embedding.forward(ids, Context(token_types=segments))
 print(f"against the package: {error(ours, theirs):.1e}")
 
 # %% [markdown]
-# with $E$ the table of tokens, $S$ that of segments, and $P$ that of positions, which are learned. After that come the
-# layers of the paper's encoder, post-norm, with one change: the feed-forward network has a GELU in place of the ReLU.
-# That is $x\,\Phi(x)$, where $\Phi(x)$ is the probability that a standard normal number is below $x$: a ReLU with a
-# round corner. The **masked head** on top is a linear map, a GELU, a layer norm, the product with
-# the table and a bias for each word. Our sentences stand alone, so all segments are 0.
+# In the formula $E$ is the table of tokens, $S$ that of segments and $P$ that of positions; all are learned. Then come
+# the layers of the paper's encoder, post-norm, with one change: the feed-forward network has a GELU in place of the
+# ReLU. That is $x\,\Phi(x)$, where $\Phi(x)$ is the probability that a standard normal number is below $x$: a ReLU with
+# a round corner. The **masked head** on top is a linear map, a GELU, a layer norm, the product with the table and a
+# bias for each word. Our sentences stand alone, so all segments are 0.
 #
 # (BERT had a second objective, **next-sentence prediction**: does text B follow text A, or is it from elsewhere? A
 # classifier of `[CLS]` had to say. RoBERTa (Liu and others 2019) left it out, and nothing was lost. We leave it out,
@@ -434,7 +434,7 @@ print(f"{bert.parameters.count:,} parameters; test loss {tested[STEPS]:.2f} nats
 
 # %% [markdown]
 # It can't come near 0: in "the [MASK] sleeps" very many nouns are right. What it *can* learn is what the gap has to be.
-# Each of these gaps is decided by a word to its right:
+# Each of these gaps is decided by the words around it, and all but one of them by words to its right:
 
 
 # %%
@@ -628,9 +628,10 @@ for count in range(4):
 # gaps of thousands of sentences. In its vectors number is something that nouns, articles and verbs have in common. So a
 # few labels are enough to *name* what it knows, and the name also fits words that never had a label.
 #
-# **Past: pre-training is worth nothing, or less.** Why? Ask what it takes to fill a gap. The verb agrees with its
-# subject in nearly every sentence, so number is needed all the time. And tense? *The dog [MASK] the man* may be *sees*
-# or *saw*: nothing tells which, unless a time stands in the sentence, such as *yesterday*.
+# **Past: pre-training is worth nothing, or less.** Why? Ask what it takes to fill a gap. Articles, numerals and nouns
+# have to fit each other, and so do a verb in the present and its subject: number is needed all the time. And tense?
+# *The dog [MASK] the man* may be *sees* or *saw*: nothing tells which, unless a time stands in the sentence, such as
+# *yesterday*.
 
 # %%
 kept = [e.constructions for e in train_set if "predicate adjective" not in e.constructions]

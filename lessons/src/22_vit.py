@@ -652,20 +652,20 @@ for name, lighter in (
 # tempting to take the first rows of the table. It is wrong: with 3 × 3 patches the fourth patch begins the second row,
 # and it would get the position of the last patch of the first row.
 #
-# **Means over images of a shared gradient.** The loss is a mean over the batch already. A class token whose gradient is
-# averaged once more learns $B$ times more slowly under plain gradient descent. Adam hides this mistake, since it scales
-# each step by the size of its gradients (lesson [09](09_training.ipynb)).
+# **The gradient of something shared, averaged over the images.** The loss is a mean over the batch already. A class
+# token whose gradient is averaged once more learns $B$ times more slowly under plain gradient descent. Adam hides this
+# mistake, since it scales each step by the size of its gradients (lesson [09](09_training.ipynb)).
 #
 # ## What changed since 2017
 #
 # In 2017 images belonged to CNNs, and Transformers to text. *An image is worth 16x16 words* (2021) trained the encoder
 # nearly unchanged: 12 to 32 layers, patches of 14 to 32 pixels. Trained on 1.3 million images it was *behind* CNNs of
 # its size; on 300 million it was ahead. "Large scale training trumps inductive bias", as the paper puts it. DeiT
-# (Touvron and others 2021) closed the gap for 1.3 million images with stronger augmentation and distillation. Swin (Liu
-# and others 2021) gave back a part of the bias: attention in windows. Masked autoencoders (He and others 2022) did to
-# patches what lesson [21](21_bert.ipynb) did to words, with 75 % of them hidden. And since an image is a sentence now,
-# models read both: CLIP (Radford and others 2021) puts images and texts into one space of vectors, and language models
-# read images as rows of patch vectors between their words.
+# (Touvron and others 2021) closed the gap for 1.3 million images with stronger augmentation (images moved, cut or
+# recoloured at random) and distillation. Swin (Liu and others 2021) gave back a part of the bias: attention in windows.
+# Masked autoencoders (He and others 2022) did to patches what lesson [21](21_bert.ipynb) did to words, with 75 % of
+# them hidden. And since an image is a sentence now, models read both: CLIP (Radford and others 2021) puts images and
+# texts into one space of vectors, and language models read images as rows of patch vectors between their words.
 #
 # Sources: Dosovitskiy and others 2021, *An image is worth 16x16 words: Transformers for image recognition at scale*;
 # Abnar and Zuidema 2020, *Quantifying attention flow in Transformers*.

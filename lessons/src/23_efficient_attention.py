@@ -50,15 +50,15 @@ rng = np.random.default_rng(0)
 # ## Count first
 #
 # Take six layers of the paper's base model, $C = 512$ and 8 heads. Lesson 13 counted: in each layer attention takes
-# $4n^2C$ operations, and all the rest takes $24nC^2$. There are three more numbers to watch. The *weights* of one
-# layer, in float32: training keeps them for the backward. The *time*: one pass forward on an H100, if it did nothing
-# but these products at the full rate of its data sheet. And the *cache* of keys and values: a token that is written
-# after $n$ others reads all of it.
+# $4n^2C$ operations, and all the rest takes $24nC^2$. There are three more numbers to watch. The *attention weights* of
+# one layer, in float32: training keeps them for the backward. The *time*: one pass forward on an H100, if it did
+# nothing but these products at the full rate of its data sheet. And the *cache* of keys and values: a token that is
+# written after $n$ others reads all of it.
 
 # %%
 C, H, LAYERS = 512, 8, 6
 h100 = next(gpu for gpu in GPUS if gpu.name == "H100")
-print(f"{'n':>10} {'share of attention':>19} {'time, at least':>16} {'weights of a layer':>19} {'cache':>10}")
+print(f"{'n':>10} {'share of attention':>19} {'time, at least':>16} {'attention weights':>19} {'cache':>10}")
 for n in (32, 1_000, 10_000, 100_000, 1_000_000):
     attention, rest = LAYERS * 4 * n**2 * C, LAYERS * 24 * n * C**2
     milliseconds = 1e3 * (attention + rest) / h100.flops
@@ -67,9 +67,9 @@ for n in (32, 1_000, 10_000, 100_000, 1_000_000):
     print(f"{n:>10,} {share:>19.1%} {milliseconds:>13,.3f} ms {weights:>15,.1f} MiB {cache:>6,.0f} MiB")
 
 # %% [markdown]
-# So the weights break first. Lesson 16 has the cure for them: flash attention never writes them down. But it saves no
-# operation. At 100,000 tokens nearly all operations are attention's, and ten times the text takes a hundred times as
-# long. The cache grows only as $n$, but whoever writes 1,000 tokens reads it 1,000 times.
+# So the attention weights break first. Lesson 16 has the cure for them: flash attention never writes them down. But it
+# saves no operation. At 100,000 tokens nearly all operations are attention's, and ten times the text takes a hundred
+# times as long. The cache grows only as $n$, but whoever writes 1,000 tokens reads it 1,000 times.
 #
 # There are two ways out, and this lesson takes both. **See less**: leave out most of the pairs. Or **add up
 # differently**: change the formula so that nobody ever needs the pairs. Neither is free, so of each we measure two
@@ -568,22 +568,22 @@ for kind, each in kinds.items():
     last = each["best"][-1]
     print(f"{kind:<8} a token after {lengths[-1]:,} takes {1e3 * last:.2f} ms, {last / each['best'][0]:.1f} times one "
           f"after {lengths[0]}; kept: {each['kept'][-1] / 2**20:.3g} MiB")  # fmt: skip
-crossing = found["crossings"]["linear"]
-print(f"linear costs less than full: by operations and by bytes from n = {crossing['operations']}, "
-      f"in time {crossing_text(crossing['time'], lengths)}")  # fmt: skip
+print(f"linear costs as much as full at n = {found['equal']['operations']} by operations, at n = "
+      f"{found['equal']['bytes']} by bytes, and less beyond;")  # fmt: skip
+print(f"it takes less time {crossing_text(found['crossings']['linear'], lengths)}")
 
 # %% [markdown]
-# (In brackets: what single rounds of the measurement give.) Linear attention's line is flat: its token costs the same
-# at any length. In time the lines cross later than in operations, because for short texts a token's time is mostly
-# calls of NumPy and the other layers.
+# (In brackets: what single rounds of the measurement give.) Linear attention's line is flat: its token needs the same
+# operations and bytes at any length. In time the lines cross later than in operations, because for short texts a
+# token's time is mostly calls of NumPy and the other layers.
 #
 # ## What linear attention loses
 #
 # A state of fixed size has to forget. What exactly? Here is a test that needs no training. A text holds $N$ pairs of a
 # key and a value. After them a query asks with one of the keys, and wants its value. The output is $o_i = \sum_j W_{ij}
-# v_j$ with weights $W$ $(N, N)$, and it is perfect if $W$ is the identity. Let the values be random numbers of variance
-# 1, independent of the keys. Then the mean squared error of a recalled number is exactly $\lVert W - I \rVert^2 / N$,
-# the sum of all squares divided by $N$.
+# v_j$ with weights $W$ $(N, N)$, and it is perfect if $W$ is the identity. Let the values be random numbers of mean 0
+# and variance 1, independent of each other and of the keys. Then the expected squared error of a recalled number is
+# exactly $\lVert W - I \rVert^2 / N$, the sum of all squares divided by $N$.
 #
 # We build $W$ directly, with heads of $D = 32$:
 #
@@ -635,11 +635,11 @@ print(f"{counts[-1]:,} pairs: softmax {errors['softmax'][-1]:.0e}, linear with t
 #
 # The bound is more than an observation. Here is its proof. $W$ is a matrix $\phi(Q)\,\phi(K)^\top$ whose rows are
 # divided by numbers. $\phi(K)^\top$ is $(D, N)$, so there are $N - D$ directions $u$, at right angles and of length 1,
-# with $\phi(K)^\top u = 0$, and so with $W u = 0$. In each of them $(W - I)u = -u$ has length 1. And for any directions
-# at right angles, the squared lengths of what a matrix makes of them add up to at most its sum of all squares. So
-# $\lVert W - I \rVert^2 \ge N - D$. No choice of $\phi$ with $D$ features, and no training, helps. The exponential
-# escapes, because it is a product of *infinitely* many features ($e^{xy} = \sum_m x^m y^m / m!$). Its price is that the
-# sum over the keys cannot be taken first.
+# with $\phi(K)^\top u = 0$, and so with $W u = 0$. In each of them $(W - I)u = -u$ has length 1. Now multiply any
+# matrix by vectors of length 1 that are at right angles to each other: the squared lengths of the results sum to at
+# most the sum of all its squares. So $\lVert W - I \rVert^2 \ge N - D$. No choice of $\phi$ with $D$ features, and no
+# training, helps. The exponential escapes, because it is a product of *infinitely* many features ($e^{xy} = \sum_m x^m
+# y^m / m!$). Its price is that the sum over the keys cannot be taken first.
 #
 # So this is the trade. What attention keeps grows with the text, and nothing is lost. What a recurrent network keeps is
 # fixed, and something has to go. (Several heads and layers have more room, but again a fixed amount of it.) Which one

@@ -528,7 +528,8 @@ for name in sorted(errors, key=lambda name: errors[name]["trained"]):
 # (The dotted lines are what rounding alone does: our forward in float32 against float64, and our few lines against
 # the package, both in float64.)
 #
-# Compare the picture and the list. There are three kinds of mistakes:
+# Compare the picture and the list. There are three kinds of mistakes (half as many heads, and the two norms exchanged,
+# lie between the first kind and the second):
 #
 # * **Nobody can miss it.** At the top the error is larger than the logits' own spread, and the loss rises by about a
 #   nat or more. One sentence of output is test enough.

@@ -76,7 +76,7 @@ def log_softmax(x):
 # %% [markdown]
 # ## The picture: smaller and larger
 #
-# On the left is what a teacher has to give. Our translator of lesson [10](10_translator.ipynb) has read *The hunter ran
+# On the left is what a teacher can give. Our translator of lesson [10](10_translator.ipynb) has read *The hunter ran
 # behind the pretty village* and has written *Der Jäger ist hinter*. The next word is *dem*, and it knows that. Now look
 # at the words that it did *not* choose. They are not equally improbable. Other articles stand far above a token that
 # has nothing to do here, such as the one in the middle of all tokens. The text says "dem", one word. The teacher's
@@ -219,7 +219,7 @@ distillation_backward = check(distillation_backward)
 #
 # ---
 #
-# `hard = softmax(logits)`, and 1 off at each target. `soft = softmax(logits / T) - softmax(teacher_logits / T)`. The
+# `hard = softmax(logits)`, minus 1 at each target. `soft = softmax(logits / T) - softmax(teacher_logits / T)`. The
 # loss brings $T^2$, the chain rule $1/T$: the second has the factor `share * T`. Both are divided by $N$ and multiplied
 # by `dloss`, and large logits must not overflow.
 
@@ -386,11 +386,12 @@ for name, targets in (("all translations", TRANSLATIONS), ("the teacher's best o
 #
 # ### What it is worth: a measurement
 #
-# `make after` measures this on Multi30k, with a teacher of four layers and students of one: a translator alone, and
-# three that learn by words (at $T = 1$, share ½), by sentences, and by both. What is expected was written down before.
-# The cell reads what was recorded, where it was, and says what follows from the numbers. There is one training of each.
-# The intervals in the table are those of bootstrap samples of the test sentences. Those of differences between two
-# models are wider: they leave room for what another seed would change, as far as that is known.
+# `make after` measures this on Multi30k (29,000 captions of images, with translations), with a teacher of four layers
+# and students of one: a translator alone, and three that learn by words (at $T = 1$, share ½), by sentences, and by
+# both. What is expected was written down before. The cell reads what was recorded, where it was, and says what follows
+# from the numbers. There is one training of each. The intervals in the table are those of
+# [bootstrap](glossary.md#bootstrap) samples of the test sentences. Those of differences between two models are wider:
+# they leave room for what another seed would change, as far as that is known.
 
 # %%
 recorded_students = findings("distillation")
@@ -435,19 +436,10 @@ if recorded_students is not None:
 # parallel, so the two components of the first must be equal.) At the best size the two losses are *not* equal. They
 # stand as $\beta$ to $\alpha$.
 #
-# Now put $D = \frac{C}{6N}$ into the condition and solve it for $N$:
-#
-# $$ N^{\alpha+\beta} = \frac{\alpha A}{\beta B}\left(\frac{C}{6}\right)^{\beta} \quad\Rightarrow\quad
-# N = G\left(\frac{C}{6}\right)^{\frac{\beta}{\alpha+\beta}}, \quad D = \frac1G\left(\frac{C}{6}\right)^{\frac{\alpha}
-# {\alpha+\beta}}, \quad G = \left(\frac{\alpha A}{\beta B}\right)^{\frac{1}{\alpha+\beta}} $$
-#
-# The exponents sum to 1, as they must. If the model's term falls faster, $\alpha > \beta$, then it is the text that has
-# to grow more.
-#
 # ### Exercise 2 ★☆☆: the best size for a budget
 #
-# The law's constants come as they are fitted below: $\theta = (a, \alpha, b, \beta, e)$ with $a = \log A$, $b = \log B$
-# and $e = \log E$.
+# Put $D = \frac{C}{6N}$ into the condition, and solve it for $N$. The law's constants come as they are fitted below:
+# $\theta = (a, \alpha, b, \beta, e)$ with $a = \log A$, $b = \log B$ and $e = \log E$.
 
 
 # %% tags=["exercise"]
@@ -473,6 +465,15 @@ compute_optimal = check(compute_optimal)
 # exponential, and D is what the budget leaves: `operations / 6 / n`.
 
 # %% [markdown]
+# In one line, what you have written is
+#
+# $$ N = G\left(\frac{C}{6}\right)^{\frac{\beta}{\alpha+\beta}}, \quad
+# D = \frac1G\left(\frac{C}{6}\right)^{\frac{\alpha}{\alpha+\beta}}, \quad
+# G = \left(\frac{\alpha A}{\beta B}\right)^{\frac{1}{\alpha+\beta}} $$
+#
+# The exponents sum to 1, as they must. If the model's term falls faster, $\alpha > \beta$, then it is the text that has
+# to grow more.
+#
 # The proof: a search along the budget. Then the question itself, for two sets of constants. The second is a fit of
 # Besiroglu and others (2024), who read Hoffmann's trainings out of a figure of their paper and fitted them again.
 
@@ -562,10 +563,10 @@ print(f"{len(n)} trainings, N {n.min():,.0f} to {n.max():,.0f}, D {d.min():,.0f}
 # How do you fit five constants? Hoffmann and others make three choices, and each has a reason.
 #
 # * **The logarithm of the loss.** An error of one percent should count the same at a loss of 4 and of 2. With
-#   $a = \log A$, $b = \log B$, $e = \log E$ the prediction is a *log-sum-exp*. It cannot overflow if the largest goes
-#   off first (lesson 01), and $A$, $B$ and $E$ stay positive by themselves:
+#   $a = \log A$, $b = \log B$, $e = \log E$ the prediction is a *log-sum-exp*. It cannot overflow if the
+#   largest of the three is subtracted first (lesson 01), and $A$, $B$ and $E$ stay positive by themselves:
 #   $$ \log L = \log\bigl(e^{a - \alpha \log N} + e^{b - \beta \log D} + e^{e}\bigr) $$
-# * **[Huber's loss](glossary.md#huber-loss)** of the residuals $r$ (the prediction of $\log L$ less what came): $r^2/2$
+# * **[Huber's loss](glossary.md#huber-loss)** of the residuals $r$ (the predicted minus the measured $\log L$): $r^2/2$
 #   up to $|r| = \delta$, and beyond that the line $\delta\,(|r| - \delta/2)$. Beyond $\delta$ a training pulls no
 #   harder, however wrong it went. $\delta = 10^{-3}$.
 # * **Many starts**, because the descent can end in a bad place. We shall see how often.
@@ -681,9 +682,9 @@ print(f"the noise leaves ±: {', '.join(f'{w:.1e}' for w in NOISE / np.sqrt(curv
 # curvature: the constants can move so far in each direction before the losses tell. In the flattest direction, nearly
 # that of $a$, *the data themselves say little.* That is the reason for all that follows.
 #
-# So one takes steps that know the curvature. Hoffmann and others use L-BFGS. Our study uses the method of Levenberg and
-# Marquardt, for all starts at once: [`minimise`](after/experiments/scaling/fit.py). The next section, which is
-# optional, writes one step of it.
+# So one takes steps that know the curvature. Hoffmann and others use L-BFGS, which estimates the curvature from earlier
+# gradients. Our study uses the method of Levenberg and Marquardt, for all starts at once:
+# [`minimise`](after/experiments/scaling/fit.py). The next section, which is optional, writes one step of it.
 #
 # ## A step that knows the curvature (optional)
 #
@@ -703,7 +704,7 @@ print(f"the noise leaves ±: {', '.join(f'{w:.1e}' for w in NOISE / np.sqrt(curv
 def damped_step(residuals, slopes, damping, delta):
     """A step of Levenberg and Marquardt, with Huber's weights: what is added to theta.
 
-    residuals (n,): predictions less what came. slopes (n, k): of the predictions, by each constant.
+    residuals (n,): predicted minus measured. slopes (n, k): of the predictions, by each constant.
     It solves (M + damping · diagonal of M) step = −gradient, where M = slopesᵀ W slopes, gradient = slopesᵀ W
     residuals, and W has on its diagonal 1 where |residual| ≤ delta, else delta / |residual|. → (k,)
     """
@@ -915,7 +916,7 @@ if trainings is not None and trainings["laws"]:
             held += low <= run["loss"] <= high
             off.append(100 * (law(theta, *here) / run["loss"] - 1))
         factor = trainings["operations"][last] / trainings["operations"][known]
-        print(f"from the {len(below)} trainings of budgets {factor:.1f} times smaller and less: off by "
+        print(f"from the {len(below)} trainings with at most 1/{factor:.1f} of the largest budget: off by "
               f"{', '.join(f'{each:+.1f}' for each in off)} %; {held} of {len(goals)} inside the interval")  # fmt: skip
 else:
     print("Without recorded trainings, the made-up ones below have to answer.")

@@ -359,8 +359,8 @@ for n in (1, 2, 3, 4):
 
 # %% [markdown]
 # So this is the exchange. The flat array of the gradient is cut into a slice for each process, as for the ring. Every
-# process adds up its largest subtrees. Of each of these sums it sends to every other process that one's slice. And each
-# process adds what it has received, for its own slice, along the rest of the tree.
+# process adds up its largest subtrees. It sends each of these sums to every other process, but only the numbers in the
+# receiver's slice. And each process adds what it has received, for its own slice, along the rest of the tree.
 #
 # ## The picture: the same tree, shared by two and by three
 
@@ -374,8 +374,14 @@ draw_exchange(num_shards=SHARDS, sizes=(2, 3))
 # ### Exercise 1 ★★☆: the exchange
 #
 # We simulate all processes in one function. `send` stands for the network, and the check looks at what goes through it.
-# You may use `subtrees` and `TreeSum`. `tree.push(first, value, size)` adds the sum of a whole subtree; push in the
-# order of the shards.
+# You may use `subtrees` and `TreeSum`, which takes a function that adds its second array to its first, in place:
+# `TreeSum(add)`. `tree.push(first, value, size)` adds the sum of a whole subtree; push in the order of the shards. What
+# you push is changed by this, so push copies of what you were given.
+
+
+# %%
+def add(left, right):
+    left += right
 
 
 # %% tags=["exercise"]
@@ -410,10 +416,6 @@ exchange = check(exchange)
 
 
 # %%
-def add(left, right):
-    left += right
-
-
 def tree_total(grads):
     tree = TreeSum(add)
     for shard, grad in enumerate(grads):
@@ -672,9 +674,9 @@ for n in (2, 3, 8, 64):
 # whole pieces, and is far above it with three processes and 64 shards: then a process has several subtrees. Take a
 # number of processes that divides the shards.)
 #
-# Computing takes $1/n$ of the time; sending takes the same time for every $n$. So there is an $n$ from which on sending
-# is longer. In 2017 that was far away. GPUs have since become faster than links, and today the paper's batch would be
-# too small for many GPUs:
+# Computing takes $1/n$ of the time. Sending takes $(n-1)/n$ of a fixed time, so that it soon hardly changes with $n$.
+# So there is an $n$ from which on sending is longer. In 2017 that was far away. Since then GPUs have gained more speed
+# than links have, and today the paper's batch would be too small for many GPUs:
 
 # %%
 processes = 2.0 ** np.arange(1, 8)

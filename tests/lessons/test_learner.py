@@ -74,7 +74,7 @@ def test_a_check_keeps_right_answers_alone(kept, capsys):
     course.progress("01")
     said = capsys.readouterr().out
     assert "✓ softmax   ·" in said
-    assert f"1 of the course's {len(EXERCISES)} exercises are right" in said
+    assert f"1 of the course's {len(EXERCISES)} functions are right" in said
 
 
 def test_a_right_answer_that_cannot_be_kept_is_right_all_the_same(kept, capsys):
@@ -496,7 +496,7 @@ def test_a_damaged_answer_gets_one_sentence(kept, content, said, capfd):
     assert main(["progress", "04"]) == 2
     out, err = capfd.readouterr()
     assert "✓ attention   · attention_backward   · causal_mask" in out
-    assert f"1 of the course's {len(EXERCISES)} exercises are right" in out
+    assert f"1 of the course's {len(EXERCISES)} functions are right" in out
     assert err.startswith(f"course: answers/04/causal_mask.py {said}")
     assert err.endswith(f": {AGAIN}\n")
     assert err.count("\n") == 1
@@ -553,7 +553,7 @@ def test_what_is_no_answer_gets_one_sentence(kept, place, make, said, capfd):
     make(kept / place)
     assert main(["progress"]) == 2
     out, err = capfd.readouterr()
-    assert f"0 of the course's {len(EXERCISES)} exercises are right" in out
+    assert f"0 of the course's {len(EXERCISES)} functions are right" in out
     assert said in err
     assert err.count("\n") == 1
 
@@ -606,7 +606,7 @@ def test_what_else_lies_beside_answers_is_no_fault(kept, capsys):
         (kept / place).parent.mkdir(parents=True, exist_ok=True)
         (kept / place).touch()
     assert main(["progress"]) == 0
-    assert f"1 of the course's {len(EXERCISES)} exercises are right" in capsys.readouterr().out
+    assert f"1 of the course's {len(EXERCISES)} functions are right" in capsys.readouterr().out
 
 
 def test_an_unknown_lesson_is_named(kept, capsys):

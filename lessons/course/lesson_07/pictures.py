@@ -16,7 +16,7 @@ PLANE = np.array([[1.0, -1.0, 0.0], [1.0, 1.0, -2.0]]) / np.sqrt([[2.0], [6.0]])
 def draw_highway(shares: np.ndarray) -> None:
     """The lane that nothing stands on, and the ways round it; under it how much gradient came by each number of them.
 
-    shares (L + 1,): the length of what came through 0, 1, …, L sub-layers.
+    shares (n + 1,): the length of what came through 0, 1, …, n sub-layers.
     """
     _, (road, bars) = plt.subplots(2, 1, figsize=(7.2, 4.4), height_ratios=(1, 1.25))
     road.set(xlim=(-0.9, 8.9), ylim=(-0.75, 1.55))

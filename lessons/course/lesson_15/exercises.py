@@ -175,16 +175,21 @@ def layernorm_backward_rows(attempt: Attempt) -> None:
     must(
         np.isnan(dx).any() or np.abs(dx.sum(axis=1)).max() <= 1e-4,
         f"a row of dx sums to {dx.sum(axis=1)[np.abs(dx.sum(axis=1)).argmax()]:.2g} and must sum to 0: y does not "
-        "change where all of a row's x grow by the same, so the mean of dn is subtracted",
+        "change where all of a row's x grow by the same, so the mean of dnormed is subtracted",
     )
     along = (dx * (x - x.mean(axis=1, keepdims=True))).sum(axis=1)
     must(
         np.isnan(dx).any() or np.abs(along).max() <= 1e-3,
-        f"along its row's own n, dx is {along[np.abs(along).argmax()]:.2g} and must be 0: y does not change where a "
-        "row grows away from its mean, so n · mean(dn · n) is subtracted",
+        f"along its row's own normed, dx is {along[np.abs(along).argmax()]:.2g} and must be 0: y does not change where "
+        "a row grows away from its mean, so normed · mean(dnormed · normed) is subtracted",
     )
     agree("dx", dx, expected[0], tolerance=FLOAT32)
-    agree("dgamma, the sum over rows of dy · n with n = (x − mean) · rstd,", dgamma, expected[1], tolerance=FLOAT32)
+    agree(
+        "dgamma, the sum over rows of dy · normed with normed = (x − mean) · rstd,",
+        dgamma,
+        expected[1],
+        tolerance=FLOAT32,
+    )
     agree("dbeta, the sum over rows of dy,", dbeta, expected[2], tolerance=FLOAT32)
     works_alone(seen, "layernorm_backward_kernel", 3, "5 rows")  # its own, and one for each sum over programs
 
