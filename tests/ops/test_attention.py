@@ -295,7 +295,7 @@ def test_padding_never_leaks(op, large):
 def test_options_may_be_numbers_of_numpy():
     """A number of NumPy's that meets a float32 array in an operation makes it float64."""
     query = np.ones((1, 1, 3, 2), np.float32)
-    options = {"scale": np.float64(0.5), "softcap": np.float64(3.0)}
+    options: dict[str, Any] = {"scale": np.float64(0.5), "softcap": np.float64(3.0)}
     out, cache = numpy_ops.attention.forward(query, query, query, **options)
     assert out.dtype == np.float32
     assert {each.dtype for each in numpy_ops.attention.backward(out, cache)} == {np.dtype(np.float32)}

@@ -301,7 +301,10 @@ def report(findings: Findings) -> list[str]:
         for name, cost in findings["costs"].items()
     ]
     measured = [row for row in findings["rows"] if row["origin"] == MEASURED]
-    no_gpu = "No GPU is in this table: the ledger of the kernels (`kernels/results`) has no training step of one."
+    no_gpu = (
+        "No GPU is in this table: when it was made, the ledger of the kernels (`kernels/results`) had no training step "
+        "of one. README.md has what came since."
+    )
     return [
         paragraph("""
             Table 2 counts what eight P100s could have done in the time that the trainings took. What the matrix
