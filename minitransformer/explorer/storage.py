@@ -7,6 +7,7 @@ import numpy as np
 
 from ..decoding import Generator, Tokenizer, Translator, greedy_search
 from ..decoding.search import Start, beam_search
+from ..decoding.tokenizer import without_text
 from ..models import GPT
 from ..ops import numpy_ops
 
@@ -81,7 +82,7 @@ def _greedy(model: Any, tokenizer: Tokenizer, source: list[int]) -> list[int]:
     """What the model writes, with the end mark where it ended."""
     if isinstance(model, GPT):
         limit = min(LONGEST_CONTINUATION, model.config.max_length - len(source))
-        forbidden = Generator(model, tokenizer).forbidden
+        forbidden = without_text(model.config, tokenizer)
         start = Start(first=np.array([source[-1]]), limits=np.array([limit]), forbidden=forbidden)
         found = beam_search(model, np.array([source[:-1]], np.int64), 1, 0.0, start=start)[0][0]
     else:

@@ -35,9 +35,8 @@ class Layer:
     """The base class of layers: `forward(...) -> (out, cache)`, `backward(dout, cache) -> input gradients`.
 
     A layer owns parameters and computes with ops. A backward adds into each parameter's `grad`; no other state is left
-    in a layer by a call, except that tables of positions grow with longer sentences: each is replaced as a whole, since
-    threads share them. Parameters have no arrays before `FlatParameters` places them, as a `Model` does for all its
-    layers.
+    in a layer by a call, except that tables of positions are replaced by longer ones, as a whole, since threads share
+    them. Parameters have no arrays before `FlatParameters` places them, as a `Model` does for all its layers.
 
     `name` is a layer's place in its model, such as `encoder.layers.0.self_attention`. `site` is a number made from the
     name, by which the layer's dropout differs from that of other layers. A layer outside a model has no name.

@@ -204,10 +204,8 @@ class RelativeBias(Layer):
         """The bias `(1, H, Tq, Tk)` of queries that end where the keys end."""
         reach, by_distance = self.known
         if reach < num_keys:
-            reach = 2 * num_keys
-            distances = range(-reach, reach + 1)  # of a key from its query: before it is negative
-            by_distance = self._buckets(distances) if self.table else self._lines(distances)
-            self.known = reach, by_distance
+            distances = range(-2 * num_keys, 2 * num_keys + 1)  # of a key from its query: before it is negative
+            self.known = reach, by_distance = 2 * num_keys, (self._buckets if self.table else self._lines)(distances)
         key = self.ops.asarray(range(num_keys), "int64")
         query = self.ops.asarray(range(num_keys - num_queries, num_keys), "int64")
         places = (key - query[:, None] + reach).reshape(-1)

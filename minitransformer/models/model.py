@@ -19,7 +19,6 @@ class Model(Layer, ABC, Generic[ConfigT]):
 
     def __init__(self, config: ConfigT, ops: Ops = numpy_ops, dtype: Any = "float32", seed: int = 0) -> None:
         self._assemble(config, ops, _dtype_name(dtype))
-        self.parameters = FlatParameters(dict(self.named_parameters()), ops, self.dtype)
         self.parameters.initialize(seed)
 
     @abstractmethod
@@ -34,36 +33,31 @@ class Model(Layer, ABC, Generic[ConfigT]):
     def loss_backward(self, dloss: float, cache: tuple) -> None:
         """Adds `dloss` times the loss's gradient into the gradient of every parameter."""
 
-    def _assemble(self, config: ConfigT, ops: Ops, dtype: str) -> None:
+    def _assemble(self, config: ConfigT, ops: Ops, dtype: str, shared: FlatParameters | None = None) -> Self:
         super().__init__(ops)
         self.config, self.dtype = config, dtype
         self._build()
         self.name_layers()
+        self.parameters = FlatParameters(dict(self.named_parameters()), shared.ops if shared else ops, dtype, shared)
+        return self
 
     @classmethod
     def blank(cls, config: ConfigT, ops: Ops = numpy_ops, dtype: Any = "float32") -> Self:
         """A model whose weights are zeros: for a caller that copies its own into them."""
-        model = cls.__new__(cls)
-        model._assemble(config, ops, _dtype_name(dtype))
-        model.parameters = FlatParameters(dict(model.named_parameters()), ops, model.dtype)
-        return model
+        return cls.__new__(cls)._assemble(config, ops, _dtype_name(dtype))
 
     def replica(self, ops: Ops | None = None) -> Self:
         """A model that shares these weights and has gradients of its own: for another thread and part of a batch.
 
         `ops` is the replica's table, if it should be another on the same backend, such as one that a probe watches.
         """
-        twin = type(self).__new__(type(self))
-        twin._assemble(self.config, ops or self.ops, self.dtype)
-        twin.parameters = FlatParameters(dict(twin.named_parameters()), self.ops, self.dtype, self.parameters)
-        return twin
+        return type(self).__new__(type(self))._assemble(self.config, ops or self.ops, self.dtype, self.parameters)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """A model with weights and gradients of its own; copied one by one, they would lose their flat arrays."""
         twin = self.blank(self.config, self.ops, self.dtype)
         twin.parameters.data[...], twin.parameters.grad[...] = self.parameters.data, self.parameters.grad
         twin.parameters.refresh()
-        memo[id(self)] = twin
         return twin
 
     @property

@@ -17,8 +17,7 @@ def next_token_loss(
 ) -> tuple[Array, tuple]:
     """The mean cross-entropy of targets `(B, T)` under the logits `hidden @ tableᵀ`, hidden `(B, T, C)`.
 
-    Targets equal to `ignored` do not count. The logits are not kept. Raises `ValueError` for targets of another shape.
-    Source: Vaswani 2017, §5.4 (label smoothing).
+    Targets equal to `ignored` do not count. The logits are not kept. Source: Vaswani 2017, §5.4 (label smoothing).
     """
     batch, time, width = hidden.shape
     targets = tokens.ops.asarray(targets)

@@ -96,9 +96,8 @@ def scores_forward(
     scores = fold(query * factor, key) @ key.swapaxes(-1, -2)  # (B, Hk, H/Hk·Tq, Tk)
     scores, capped = scores.reshape(*query.shape[:3], key.shape[2]), None
     if softcap is not None:
-        softcap = float(softcap)  # a number of NumPy's would make float64 of float32
-        capped = np.tanh(scores / softcap)
-        scores = capped * softcap
+        capped = np.tanh(scores / float(softcap))  # a number of NumPy's would make float64 of float32
+        scores = capped * float(softcap)
     if bias is not None:
         scores += bias
     if mask is not None:
