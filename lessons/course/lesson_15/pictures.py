@@ -257,7 +257,7 @@ def draw_partial_sums(owner: np.ndarray, terms: np.ndarray) -> None:
     """Rows `terms (N, C)` in the colour of their program, the partial sums of each program, and the sums of those."""
     programs = int(owner.max()) + 1
     partials = np.stack([terms[owner == program].sum(axis=0) for program in range(programs)])
-    shown = [(terms, owner, "dy ∘ n, row by row"), (partials, np.arange(programs), "one row for each program"),
+    shown = [(terms, owner, "dy ∘ normed, row by row"), (partials, np.arange(programs), "one row for each program"),
              (partials.sum(axis=0)[None], np.array([-1]), "dgamma")]  # fmt: skip
     _, panels = plt.subplots(1, 3, figsize=(7.2, 2.6))
     for axes, (numbers, programs_of, title) in zip(panels, shown, strict=True):
