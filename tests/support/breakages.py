@@ -51,7 +51,8 @@ key/value head h % Hk serves query head h
         return x if heads == kv_heads else x.reshape(batch, heads // kv_heads, kv_heads, time, width).swapaxes(1, 2)
         .reshape(batch, kv_heads, heads // kv_heads * time, width)
 bias added before the softcap, and bent by it
-    capped = np.tanh(scores / softcap) → capped = np.tanh((scores if bias is None else scores + bias) / softcap)
+    capped = np.tanh(scores / float(softcap)) →
+        capped = np.tanh((scores if bias is None else scores + bias) / float(softcap))
 a bias's gradient not summed over an axis that was broadcast
     return gradient.sum(axis=axes).reshape(shape) →
         return gradient[tuple(slice(0, 1) if i in axes else slice(None) for i in range(4))].reshape(shape)
