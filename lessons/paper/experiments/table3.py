@@ -202,7 +202,7 @@ def draw(findings: Findings, folder: Path) -> None:
         names = [f"({row.group}) {row.name}" if row.group != "big" else "big" for row in rows]
         gaps = [Interval(**findings["differences"][row.name][metric]) for row in rows]
         colours = [COLOURS[row.group] for row in rows]
-        draw_intervals(axes, dict(zip(names, gaps, strict=True)), colours, f"{name} less the base's")
+        draw_intervals(axes, dict(zip(names, gaps, strict=True)), colours, f"{name} minus the base's")
         axes.axvline(0, color=GREY, lw=1)
     right.invert_yaxis()  # again, because both axes share it and each inverted it
     page.save(folder / f"{NAME}-differences.png")
@@ -233,7 +233,7 @@ def report(findings: Findings) -> list[str]:
         *_parameter_blocks(findings["parameters"]),
         _training_paragraph(findings),
         _score_table(findings),
-        picture("table3-differences", "BLEU and perplexity of each row less the base's, with intervals"),
+        picture("table3-differences", "BLEU and perplexity of each row minus the base's, with intervals"),
         *_claim_blocks(findings),
         *_length_blocks(findings["lengths"]),
     ]
@@ -277,14 +277,14 @@ def _training_paragraph(findings: Findings) -> str:
         **In miniature.** Every size is divided by the same number ({divisors}); every row is trained on
         {base["pairs"]:,} pairs for {base["steps"]:,} steps, which is {base["epochs"]:.1f} times over, and asked with
         its last checkpoint, a beam of 4 and α = 0.6, as in §6.2. Big has the base's dropout and takes no more steps
-        than the others (in the paper 0.3, and three times as many). Perplexities are per token. *Less base's*: the
+        than the others (in the paper 0.3, and three times as many). Perplexities are per token. *Minus base's*: the
         difference with its 95 % interval, both models on the same bootstrap samples of the test sentences; **bold**
         where the interval leaves out zero. {falling}
     """)
 
 
 def _score_table(findings: Findings) -> str:
-    head = ["", "row", "paper: ppl", "BLEU", "ours: perplexity", "less base's", "BLEU", "less base's", "parameters"]
+    head = ["", "row", "paper: ppl", "BLEU", "ours: perplexity", "minus base's", "BLEU", "minus base's", "parameters"]
     cells = []
     for row in TABLE_3:
         found, gaps = findings["scores"][row.name], findings["differences"].get(row.name, {})
