@@ -19,9 +19,10 @@ import numpy as np
 from ..data.digits import digits
 from ..decoding import with_tokenizer
 from ..decoding.sampling import softmax_of
+from ..decoding.tokenizer import check_vocabulary
 from ..models import BERT, ViT
 from .backend import add_backend_options, chosen_backend
-from .common import Parser, add_option, heavy_work, one_line, path_name, whole_number
+from .common import Parser, add_option, check_utf8, heavy_work, one_line, path_name, whole_number
 from .opened import open_model
 
 HELP = "classify images with a ViT, or texts with a BERT"
@@ -41,6 +42,8 @@ def run(args: argparse.Namespace) -> int:
     """Print each input with its class."""
     if bool(args.inputs) == (args.digits is not None):
         raise ValueError("name what to classify: images or texts, or --digits, one of the two")
+    for number, text in enumerate(args.inputs, start=1):
+        check_utf8(f"input {number}", text)
     backend = chosen_backend(args)
     with heavy_work():
         opened = open_model(args.model, backend)
@@ -50,6 +53,7 @@ def run(args: argparse.Namespace) -> int:
             logits, _ = model.forward(images)
         elif isinstance(model, BERT) and model.config.head == "classes" and args.digits is None:
             names, tokenizer = args.inputs, with_tokenizer(args.model, opened).tokenizer
+            check_vocabulary(model.config, tokenizer)
             logits = np.concatenate(
                 [model.ops.to_numpy(model.forward([encoded(tokenizer, text)])[0]) for text in args.inputs]
             )

@@ -129,6 +129,12 @@ def add_translation_options(parser: argparse.ArgumentParser) -> None:
     add_option(parser, "--threads", "N", whole_number(most=MOST_THREADS), help_text)
 
 
+def check_utf8(name: str, text: str) -> None:
+    """Raises ValueError for an argument that was not UTF-8: Python marks its bytes with surrogates."""
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise ValueError(f"{name} is not UTF-8")
+
+
 def whole_number(least: int = 1, most: int = sys.maxsize) -> Callable[[str], int]:
     """A function that reads a whole number within these bounds, in decimal digits, or raises an error."""
 

@@ -26,6 +26,7 @@ from ..data import BPETokenizer, multi30k
 from ..data.preparation import DATASETS, CorpusChoice
 from ..data.sentence_pairs import ParallelFiles, read_lines
 from ..decoding import Generator, Sampling, with_tokenizer
+from ..decoding.tokenizer import check_vocabulary
 from ..evaluation import TextScore, evaluate, text_nats
 from ..grammar import translate
 from ..models import GPT
@@ -42,7 +43,6 @@ from .common import (
     heavy_work,
     in_groups,
     language,
-    one_line,
     path_name,
     positive_int,
     progress_wanted,
@@ -120,11 +120,10 @@ def evaluate_translations(args: argparse.Namespace, backend: Backend, processes:
     )
     groups = max(SHARDS, processes.size) if processes.launched else 1  # a sentence's batch decides its last bits
     translations = in_groups(translate, sources, groups, shared_map(processes))
-    hypotheses = [one_line(text) for text in translations]  # scored as they are written
     with processes.together():
         if args.output and processes.first:
-            write_lines(Path(args.output), hypotheses)
-    score = evaluate(hypotheses, references)
+            write_lines(Path(args.output), translations)
+    score = evaluate(translations, references)
     say(f"{'sentences':20}{score.num_sentences:8,}")
     say(f"{'BLEU, cased':20}{score.bleu:8.2f}    {score.signature}")
     say(f"{'BLEU, lower-cased':20}{score.bleu_lowercase:8.2f}    {score.signature_lowercase}")
@@ -210,6 +209,7 @@ def open_language_model(name: str, backend: Backend) -> tuple[GPT, Any]:
     model, tokenizer, _ = with_tokenizer(name, open_model(name, backend))
     if not isinstance(model, GPT):
         raise ValueError(f"{name} holds a model of kind {model.config.kind!r}, not a language model")
+    check_vocabulary(model.config, tokenizer)
     return model, tokenizer
 
 

@@ -16,7 +16,7 @@ import argparse
 from ..decoding import Filler, SpanFiller, with_tokenizer
 from ..models import T5Config
 from .backend import add_backend_options, chosen_backend
-from .common import Parser, add_option, heavy_work, one_line, path_name, positive_int
+from .common import MOST_BEAMS, Parser, add_option, check_utf8, heavy_work, one_line, path_name, whole_number
 from .opened import open_model
 
 HELP = "guess what stands in the gaps of a text with a BERT or a T5"
@@ -26,14 +26,14 @@ def add_options(parser: Parser) -> None:
     """Declare the options of `fill`."""
     add_option(parser, "model", "MODEL", path_name, "a checkpoint, a folder of `save_pretrained`, or a hub's name")
     add_option(parser, "text", "TEXT", str, "a text with [MASK] or <extra_id_0> for each gap")
-    add_option(parser, "--count", "N", positive_int, "guesses for each gap (default: 5)", default=5)
+    help_text = "guesses for each gap (default: 5)"
+    add_option(parser, "--count", "N", whole_number(most=MOST_BEAMS), help_text, default=5)
     add_backend_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the best guesses of each gap."""
-    if any("\ud800" <= character <= "\udfff" for character in args.text):  # Python's mark for bytes not in UTF-8
-        raise ValueError("the text is not UTF-8")
+    check_utf8("the text", args.text)
     backend = chosen_backend(args)
     with heavy_work():
         model, tokenizer, _ = with_tokenizer(args.model, open_model(args.model, backend))

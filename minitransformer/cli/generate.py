@@ -26,6 +26,7 @@ from .common import (
     Parser,
     add_field_options,
     add_option,
+    check_utf8,
     given,
     heavy_work,
     path_name,
@@ -33,7 +34,7 @@ from .common import (
     whole_number,
 )
 from .opened import open_model
-from .outputs import check_output
+from .outputs import STANDARD_OUTPUT, check_output
 
 SAMPLING_OPTIONS = help_of(Sampling)
 
@@ -67,6 +68,7 @@ def run(args: argparse.Namespace) -> int:
     if args.lens is not None and (len(args.prompts) != 1 or args.file is not None):
         raise ValueError(f"--lens draws one prompt, got {'a file' if args.file else len(args.prompts)}")
     check_output("--lens", args.lens, [args.model])
+    check_output("standard output", STANDARD_OUTPUT, [args.file])  # it would read its own output
     sampling = Sampling(**chosen)
     backend = chosen_backend(args)
     with heavy_work():
@@ -91,8 +93,7 @@ def prompts(args: argparse.Namespace) -> Iterator[str]:
         yield from read_lines(args.file)
         return
     for number, prompt in enumerate(args.prompts or [""], start=1):
-        if any("\ud800" <= character <= "\udfff" for character in prompt):  # Python's mark for bytes not in UTF-8
-            raise ValueError(f"prompt {number} is not UTF-8")
+        check_utf8(f"prompt {number}", prompt)
         yield prompt
 
 

@@ -164,13 +164,13 @@ def material(
     """What a kind of model makes of the prepared data; images need none. The processes share each validation."""
     if data is None:
         train, valid = digits()
-        return Material(train, valid, partial(_accuracy, valid, processes), "images")
+        return Material(train, valid, partial(_accuracy, valid, settings, processes), "images")
     if data.choice.languages is not None:
         return Material(data.train, data.valid, partial(_bleu, data, settings, processes), "training pairs")
     train, valid = TextDataset(data.train), TextDataset(data.valid)
     if name == "bert":
         train, valid = MaskedText(train), MaskedText(valid)
-        return Material(train, valid, partial(_accuracy, valid, processes), "training lines")
+        return Material(train, valid, partial(_accuracy, valid, settings, processes), "training lines")
     if name == "t5":
         return Material(SpanText(train), SpanText(valid), lambda model, figures: {}, "training lines")
     num_bytes = sum(len(data.tokenizer.decode(line).encode("utf-8", "replace")) + 1 for line in valid)
@@ -182,9 +182,12 @@ def _bits_per_byte(tokens_per_byte: float, model: Any, figures: Mapping[str, flo
     return {"bits_per_byte": figures["validation_loss"] * tokens_per_byte / log(2)}
 
 
-def _accuracy(valid: Dataset[Any], processes: Processes, model: Any, figures: Mapping[str, float]) -> dict[str, float]:
+def _accuracy(
+    valid: Dataset[Any], settings: TrainingSettings, processes: Processes, model: Any, figures: Mapping[str, float]
+) -> dict[str, float]:
     """The share of the targets that the model finds most probable, in percent."""
-    return {"accuracy": accuracy(model, valid.batches(4096, None, model.config).epoch(0), processes.map)}
+    size = max(4096, settings.tokens_per_batch)  # one setting for most trainings, and room for the longest line
+    return {"accuracy": accuracy(model, valid.batches(size, None, model.config).epoch(0), processes.map)}
 
 
 def _bleu(

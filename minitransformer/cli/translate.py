@@ -16,7 +16,7 @@ CHECKPOINT is also a folder with a Marian or a T5 as `transformers` saves it, or
 task stands before the sentence: "translate English to German: The dog sleeps." Without a sentence the command asks
 for them, or reads them from standard input, one a line. Each line gives one line, in the same order; an empty line
 gives an empty one. With --n-best each sentence gives N lines: its number, the score (the log-probability over the
-length penalty) and the translation, separated by tabs.
+length penalty) and the translation, separated by tabs; an empty line gives one.
 """
 
 import argparse
@@ -32,6 +32,7 @@ from .common import (
     add_checkpoint_argument,
     add_option,
     add_translation_options,
+    check_utf8,
     heavy_work,
     one_line,
     path_name,
@@ -175,8 +176,7 @@ def input_lines(args: argparse.Namespace) -> Iterator[Line]:
             yield Line(text, f"{args.file}, line {number}")
     elif args.sentences:
         for number, text in enumerate(args.sentences, start=1):
-            if any("\ud800" <= character <= "\udfff" for character in text):  # Python's mark for bytes not in UTF-8
-                raise ValueError(f"sentence {number} is not UTF-8")
+            check_utf8(f"sentence {number}", text)
             yield Line(text, f"sentence {number}")
     elif sys.stdin is None:
         raise ValueError("standard input is closed: give sentences, or --file FILE")

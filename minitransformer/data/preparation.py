@@ -140,17 +140,19 @@ class TextChoice(CorpusChoice):
         return name if self.text else f"{name}-{self.source}"
 
     def corpus(self) -> Corpus | None:
-        """The files of a corpus; None for the grammar and for a file."""
-        return None if self.text else super().corpus()
+        """The files of a corpus, of a folder the source's side alone; None for the grammar and for a file."""
+        if self.text or self.dataset is not None:
+            return None if self.text else super().corpus()
+        return corpus_from_folder(self.data or "", self.source, self.source)
 
     def lines(self, split: Split, corpus: Corpus | None = None) -> Iterator[str]:
         """The lines of a split; `corpus`, if given, saves finding the files again.
 
-        Raises ValueError if a file has fewer than two.
+        Blank lines at the end of a file do not count. Raises ValueError if it has fewer than two others.
         """
         if self.text is None:
             return (pair.source for pair in self.pairs(split, corpus))
-        count = sum(1 for _ in read_lines(self.text))
+        count = max((number for number, line in enumerate(read_lines(self.text), start=1) if line.strip()), default=0)
         if count < 2:
             raise ValueError(
                 f"{self.text} has {count} lines, and a text needs two: one to train on, one for validation"

@@ -85,7 +85,8 @@ def corpus_from_folder(folder: StrPath, source: str, target: str) -> Corpus:
             if sides[0] and sides[1]:
                 found[split] = ParallelFiles(sides[0], sides[1])
     if missing := [split for split in ("train", "valid") if split not in found]:
-        lacking = ", and ".join(f"{' or '.join(NAMES[split])} in .{source} and .{target}" for split in missing)
+        sides = " and ".join(dict.fromkeys((f".{source}", f".{target}")))
+        lacking = ", and ".join(f"{' or '.join(NAMES[split])} in {sides}" for split in missing)
         raise FileNotFoundError(f"{folder} lacks {lacking} (plain or .gz)")
     return Corpus(**found)
 

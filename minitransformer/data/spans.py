@@ -1,4 +1,4 @@
-"""Span corruption, T5's objective: gaps are cut into a text, and a model fills them (Raffel et al. 2020, §3.1.4).
+"""Span corruption, T5's objective: gaps are cut into a text, and a model fills them (Raffel et al. 2020, §3.3.4).
 
 text    the dog barks at a cat that sleeps
 source  the <0> at a cat <1> </s>
@@ -36,7 +36,7 @@ class SpanText(TextTask):
         check_special_ids(config.pad_id, config.bos_id, config.eos_id)
         self.text.check(config.vocab_size - SENTINELS)
         stream = self.text.stream
-        length = row_length(min(config.max_length, tokens_per_batch, len(stream)))
+        length = min(row_length(min(config.max_length, tokens_per_batch, len(stream))), len(stream))
 
         def make(rows: NDArray[np.int64], epoch: int, rng: np.random.Generator) -> Batch:
             places = (rows[:, None] * length + np.arange(length) + first_cut(seed, epoch, length)) % len(stream)

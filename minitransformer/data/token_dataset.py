@@ -200,8 +200,9 @@ def _write(
             os.fsync(file.fileno())
     if count["num_pairs"] == 0:
         raise ValueError(
-            f"no sentence pair is left: {count['num_empty']} had an empty side, "
-            f"{count['num_too_long']} more than {max_length} tokens"
+            f"no {'line' if one_sided else 'sentence pair'} is left: {count['num_empty']} "
+            f"{'were blank' if one_sided else 'had an empty side'}, {count['num_too_long']} "
+            f"{'had ' if one_sided else ''}more than {max_length} tokens"
         )
     return {"dtype": dtype, **count}
 

@@ -1,4 +1,4 @@
-"""A tokenizer for any text: byte-pair encoding (Sennrich et al. 2016) with byte fallback (Kudo & Richardson 2018).
+"""A tokenizer for any text: byte-pair encoding (Sennrich et al. 2016) with byte fallback, as in SentencePiece.
 
     ids 0–2       <pad>, <s>, </s>: no text is encoded as these, not even "<s>"
     ids 3–258     the 256 bytes: a character without a token is written as its UTF-8 bytes

@@ -14,7 +14,7 @@ class Sampling(Config):
     repetition_penalty  divides the logits above 0, and multiplies those below, of tokens that the text has already
                         (Keskar et al. 2019, §4.1); above 1 it makes them rarer
     temperature         divides all logits: below 1 the best tokens gain, above 1 they lose; 0 takes the best token
-    top_k               keeps the k best tokens (Fan et al. 2018, §5.2)
+    top_k               keeps the k best tokens (Fan et al. 2018)
     top_p               keeps the fewest best tokens whose probabilities sum to p or more (Holtzman et al. 2020, §3.1)
     min_p               keeps the tokens with at least this share of the best one's probability (Nguyen et al. 2024)
     seed                the same seed gives the same texts, whatever else is in the batch

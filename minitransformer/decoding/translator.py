@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..data.batching import check_special_ids, pad
+from ..data.spans import SENTINELS
 from ..data.tokenizer import BPETokenizer
 from ..models import EncoderDecoder, Transformer
 from ..ops import Ops, numpy_ops
@@ -67,6 +68,8 @@ class Translator:
         forks: bool = False,
     ) -> None:
         own = isinstance(tokenizer, BPETokenizer)
+        if own and model.config.vocab_size - tokenizer.vocab_size == SENTINELS:
+            raise ValueError("the model was trained to fill the gaps of a text, not to translate: `fill` asks it")
         check_vocabulary(model.config, tokenizer, exactly=own)
         if own:
             check_special_ids(model.config.pad_id, model.config.bos_id, model.config.eos_id)

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,17 +10,21 @@ import numpy as np
 import pytest
 from support.cli_runs import Command, refuse
 
+from minitransformer.cli.kinds import _accuracy
 from minitransformer.data import BPETokenizer
 from minitransformer.data.digits import digits
+from minitransformer.data.masked import MaskedText
 from minitransformer.data.preparation import open_prepared
+from minitransformer.data.text import TextDataset
 from minitransformer.decoding import Filler, Generator, Sampling, SpanFiller, beam_search
 from minitransformer.evaluation import accuracy, text_nats
 from minitransformer.inside import logit_lens
 from minitransformer.models import BERTConfig, GPTConfig, T5Config, ViTConfig, build_model
 from minitransformer.plots import plot_logit_lens
 from minitransformer.pretrained import save
-from minitransformer.training import read_log
+from minitransformer.training import TrainingSettings, read_log
 from minitransformer.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from minitransformer.training.distributed import ALONE
 
 TRAINING = [*("--tokens-per-batch", "512", "--valid-interval", "2", "--checkpoint-interval", "2", "--threads", "1")]
 TINY = [*("--d-model", "16", "--num-heads", "2", "--d-ff", "16", "--num-layers", "1"), *TRAINING]
@@ -328,6 +333,23 @@ def test_a_model_whose_weights_are_no_numbers_writes_nothing(command: Command, m
         refuse(command, arguments[0], tmp_path / name, arguments[1], says="logits are NaN")
 
 
+def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(command: Command, models: Path, tmp_path: Path) -> None:
+    for name, arguments in (("gpt", ["evaluate", "--text", __file__]), ("classes", ["classify", "A dog."])):
+        checkpoint = load_checkpoint(models / name)
+        more = BPETokenizer.train(Path(__file__).read_text(encoding="utf-8").split("\n"), 400)
+        save_checkpoint(tmp_path / name, replace(checkpoint, tokenizer=more.to_json()))
+        says = "tokens and the tokenizer 400: they don't belong together"
+        refuse(command, arguments[0], tmp_path / name, *arguments[1:], says=says)
+
+
+def test_the_accuracy_of_a_line_that_is_longer_than_most_batches(models: Path) -> None:
+    """A training's own size of batches may be larger than that of the accuracy."""
+    lines = np.random.default_rng(0).integers(3, 330, (1, 4500))
+    model = build_model(BERTConfig(331, 4, 1, 4, 1, max_length=4502, mask_id=330))
+    valid, settings = MaskedText(TextDataset.from_lines(lines)), TrainingSettings(tokens_per_batch=4502)
+    assert 0 <= _accuracy(valid, settings, ALONE, model, {})["accuracy"] <= 100
+
+
 def test_what_a_model_is_not_for_is_said_in_one_sentence(command: Command, models: Path, tmp_path: Path) -> None:
     gpt, bert, vit, t5 = (models / name for name in ("gpt", "bert", "vit", "t5"))
     for arguments, says in (
@@ -344,6 +366,9 @@ def test_what_a_model_is_not_for_is_said_in_one_sentence(command: Command, model
         (["fill", t5, "A dog."], "the gaps of a text are <extra_id_0>, <extra_id_1>, … in this order"),
         (["fill", t5, "A <extra_id_1>."], "in this order"),
         (["fill", t5, "A <extra_id_0>." + " dog" * 50], "and the model reads 32"),
+        (["fill", t5, "A <extra_id_0>.", "--count", "1001"], "--count"),
+        (["translate", t5, "A dog."], "was trained to fill the gaps of a text, not to translate: `fill` asks it"),
+        (["classify", models / "classes", "a dog", "\udcff"], "input 2 is not UTF-8"),
         (["generate", t5, "A dog"], "does not continue texts; `translate` shows what it writes"),
         (["info", tmp_path], "is a folder without a model"),
         (["classify", vit], "name what to classify"),

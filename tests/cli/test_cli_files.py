@@ -80,13 +80,16 @@ def test_standard_input_is_an_input_too(files: Path) -> None:
     assert (files / "test.en").read_bytes() == before
 
 
-@pytest.mark.parametrize("arguments", [["--file", "test.en"], []])
-def test_what_is_read_is_not_written_to(files: Path, arguments: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("program", "arguments"),
+    [("translate", ["--file", "test.en"]), ("translate", []), ("generate", ["--file", "test.en"])],
+)
+def test_what_is_read_is_not_written_to(files: Path, program: str, arguments: list[str]) -> None:
     """As `cat x >> x`, which would never end."""
     text = files / "test.en"
     before = text.read_bytes()
     with open(text, "ab") as out, open(text if not arguments else os.devnull) as source:
-        run = run_program("translate", "model", *arguments, stdin=source, stdout=out, cwd=files)
+        run = run_program(program, "model", *arguments, stdin=source, stdout=out, cwd=files)
     assert run.returncode == 2
     assert "standard output goes into what is read, " in run.stderr
     assert text.read_bytes() == before

@@ -240,9 +240,10 @@ def test_nothing_of_a_span_batch_is_padded_and_every_token_is_there(
             assert (target_in[:, 0] == BOS_ID).all()
             assert (target_in[:, 1:] == target_out[:, :-1]).all()
             for row, answer in zip(source.tolist(), target_out.tolist(), strict=True):
-                found.update(restored(row, answer, config.vocab_size))
-        missing = Counter(text.stream.tolist()) - found
-        assert not missing
+                found.update(whole := restored(row, answer, config.vocab_size))
+        expected = Counter(text.stream.tolist())
+        assert not expected - found
+        assert (found - expected).total() < len(whole)  # only the last row may begin the stream again
 
 
 @given(LINES, SEEDS, st.data())

@@ -13,7 +13,14 @@ from support.first_edition import make_first_edition
 from support.folders import contents, flips
 from support.processes import killed_at
 
-from minitransformer.data.preparation import CorpusChoice, PreparedData, kept_choice, open_prepared, prepare
+from minitransformer.data.preparation import (
+    CorpusChoice,
+    PreparedData,
+    TextChoice,
+    kept_choice,
+    open_prepared,
+    prepare,
+)
 from minitransformer.data.tokenizer import BPETokenizer
 
 FILES = ("train/ids.bin", "train/offsets.bin", "train/meta.json", "valid/ids.bin", "valid/offsets.bin",
@@ -45,6 +52,24 @@ def test_it_has_these_files(folder: Path) -> None:
     assert contents(folder).keys() == set(FILES)
 
 
+def test_a_text_s_validation_is_not_a_blank_end(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a dog\n" * 30 + "\n \n", encoding="utf-8")
+    text = TextChoice(dataset=None, text=str(tmp_path / "a.txt"))
+    assert list(text.lines("train")) == ["a dog"] * 29
+    assert next(text.lines("valid")) == "a dog"
+
+
+def test_a_text_is_one_side_of_a_folder(tmp_path: Path) -> None:
+    """No other language has to be there."""
+    folder = write_corpus(tmp_path / "text", train=20, valid=2)
+    german = TextChoice(dataset=None, data=str(folder), source="de", vocab_size=330)
+    for path in folder.glob("*.en"):
+        path.unlink()
+    assert len(prepare(tmp_path / "data", german).train) == 20
+    with pytest.raises(FileNotFoundError, match=r"lacks train in \.en, and valid or val or dev in \.en \(plain"):
+        prepare(tmp_path / "other", replace(german, source="en"))
+
+
 def test_data_is_made_again_only_where_something_is_different(tmp_path: Path) -> None:
     text, folder = write_corpus(tmp_path / "text", train=20, valid=2), tmp_path / "data"
     choice = CorpusChoice(dataset=None, data=str(text), vocab_size=330)
@@ -67,7 +92,7 @@ def test_data_is_made_again_only_where_something_is_different(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_no_changed_byte_goes_unnoticed(folder: Path, choice: CorpusChoice, name: str) -> None:
+def test_no_changed_byte_goes_unnoticed(folder: Path, name: str) -> None:
     advice = rf"(move it elsewhere or )?delete (it|the folder {folder / name[:5]}), and the \w+ is made again"
     step = 1 if "/" not in name else 7  # that no byte of a dataset is, test_token_dataset.py tells
     for _ in flips(folder / name, step=step):

@@ -87,6 +87,12 @@ def test_a_failed_build_leaves_nothing(tmp_path: Path, pairs: list[tuple[str, st
     assert os.listdir(tmp_path) == []
 
 
+def test_where_no_line_is_left_lines_are_spoken_of(tmp_path: Path) -> None:
+    lines = [("3 3 3 3", ""), (" ", "")]
+    with pytest.raises(ValueError, match="no line is left: 1 were blank, 1 had more than 4 tokens"):
+        TokenDataset.build(lines, WordTokenizer(), tmp_path / "ids", max_length=4, one_sided=True)
+
+
 def test_from_pairs_refuses() -> None:
     with pytest.raises(ValueError, match="pairs must not be empty"):
         TokenDataset.from_pairs([])
