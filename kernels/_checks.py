@@ -13,7 +13,13 @@ import torch
 from torch import Tensor
 
 from minitransformer import ops as reference
-from minitransformer.ops.arguments import Declaration, after_check, check_ignore_index, check_number
+from minitransformer.ops.arguments import (
+    Declaration,
+    after_check,
+    check_ignore_index,
+    check_not_negative,
+    check_number,
+)
 
 FLOAT_DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
@@ -123,6 +129,24 @@ def check_device(name: str, tensor: Tensor, other_name: str, other: Tensor) -> N
     """Raises `ValueError` unless both are on one device."""
     if tensor.device != other.device:
         raise ValueError(f"{other_name} is on {other.device} and {name} on {tensor.device}, expected one device")
+
+
+def check_mask(name: str, mask: Any, other_name: str, other: Tensor) -> Tensor:
+    """Returns `mask`. Raises unless it is a boolean tensor on the other's device."""
+    check_device(name, check_kind(name, mask, "mask"), other_name, other)
+    return mask
+
+
+def check_adam(numbers: Mapping[str, Any], beta1: float, beta2: float, eps: float) -> None:
+    """Raises `ValueError` as the reference does; of `numbers` (step, lr, grad_scale) tensors are not looked at."""
+    step = numbers["step"]
+    if not isinstance(step, Tensor) and (step < 1 or step % 1):
+        raise ValueError(f"step is {step:g}, expected 1, 2, …: Adam's bias correction divides by 1 − β^step")
+    for name in ("lr", "grad_scale"):
+        if not isinstance(numbers[name], Tensor):
+            check_not_negative(name, numbers[name])
+    if max(beta1, beta2) >= 1 or not eps:
+        raise ValueError(f"beta1, beta2, eps are {beta1}, {beta2}, {eps}, expected betas below 1 and eps above 0")
 
 
 def check_no_gradients(given: Mapping[str, Any]) -> None:

@@ -22,19 +22,23 @@ import triton.language as tl
 from torch import Tensor
 
 from ._checks import check_gradient, kernel
+from ._rows import rounded_product
 from .attention import tiles
 from .attention.blocks import Heads, load_numbers, load_rows, store_rows
 from .eager import linear_attention as eager
 from .launch import on, row_block
-from .tuning import capability
+from .tuning import KIBIBYTE, capability
 
 CHUNKS = {"tf32": 32, "ieee": 16}
-"""Positions of a chunk by the precision of products: as many as registers hold."""
+"""Positions of a chunk by the precision of products: as many as registers hold. With heads wider than 64 they hold 16
+in the kernels that own keys."""
 HOPPERS_CHUNK = 128
 """The same of tf32 with heads of up to 64 on Hopper, for the kernels that own queries: a quarter of the states. On an
 H200 the forward of 64 heads and 4,096 positions takes 0.27 ms where chunks of 32 take 0.56."""
-WIDEST = 64
-"""The widest head whose states fit into registers where products are of float32 as it is."""
+WIDEST = {"tf32": 128, "ieee": 64}
+"""The widest head by the precision of products: where they are of float32 as it is, states must fit into registers."""
+WIDE_HEADS_MEMORY = 136 * KIBIBYTE
+"""Shared memory that heads wider than 64 need: an A100 and its successors have it, an RTX or a T4 has not."""
 ELEMENTS = 256
 """Numbers of a state that one program adds up: few, for one warp, whose threads may share a number that it changes."""
 CHANGING = ["T", "H", "num_chunks", "group"]
@@ -55,7 +59,7 @@ def rounded(x, PRECISION: tl.constexpr):
     This is Veltkamp's splitting (Dekker 1971), with `2¹³ + 1`: NaN stays NaN, and beyond 4e34 all numbers become it.
     """
     if PRECISION == "tf32":
-        far = x * 8193.0
+        far = rounded_product(x, 8193.0)  # which no compiler may fuse with the difference
         x = far - (far - x)
     return x
 
@@ -276,7 +280,8 @@ class Problem(NamedTuple):
 
     def of_keys(self) -> "Problem":
         """The same in the chunks of the kernels that own keys."""
-        return self._replace(arguments=self.arguments | {"CHUNK": CHUNKS[self.arguments["PRECISION"]]})
+        wide = max(self.arguments["D"], self.arguments["DV"]) > 64
+        return self._replace(arguments=self.arguments | {"CHUNK": 16 if wide else CHUNKS[self.arguments["PRECISION"]]})
 
     def launch(self, kernel: Any, heads: int, *arguments: Any, **options: Any) -> None:
         """One program for each chunk of `heads` heads of each sentence."""
@@ -321,17 +326,17 @@ def linear_attention_forward(
     """`φ(q) Σ_j φ(k_j)ᵀ v_j / (φ(q) · Σ_j φ(k_j) + eps)` with `φ(x) = elu(x) + 1`: `(B, H, T, Dv)`.
 
     query `(B, H, T, D)`, key `(B, Hk, T, D)`, value `(B, Hk, T, Dv)`; the options are those of
-    `minitransformer.ops.linear_attention_forward`. Sums are float32. Heads wider than `WIDEST` whose products can't be
-    tf32 take PyTorch's arithmetic. Raises `TypeError` for float64 and `ValueError` for shapes that do not fit.
+    `minitransformer.ops.linear_attention_forward`. Sums are float32. Heads wider than the GPU has room for, `WIDEST` at
+    most, take PyTorch's arithmetic. Raises `TypeError` for float64 and `ValueError` for shapes that do not fit.
     """
     B, H, T, D = query.shape
     Hk, DV = value.shape[1], value.shape[3]
     blocks = {"BLOCK_D": max(16, row_block(D, 1 << 30)), "BLOCK_DV": max(16, row_block(DV, 1 << 30))}
-    precision = _precision(query)
-    if precision == "ieee" and max(D, DV) > WIDEST:
+    precision, gpu = _precision(query), capability(query.device)
+    if max(D, DV) > (WIDEST[precision] if gpu.shared_memory >= WIDE_HEADS_MEMORY else 64):
         options = {"causal": causal, "key_mask": key_mask, "feature_map": feature_map, "eps": eps}
         return eager.linear_attention_forward(query, key, value, **options)
-    long = precision == "tf32" and max(D, DV) <= 64 and capability(query.device).arch == 90
+    long = precision == "tf32" and max(D, DV) <= 64 and gpu.arch == 90
     chunk = HOPPERS_CHUNK if long else CHUNKS[precision]
     arguments = {"D": D, "DV": DV, "PRECISION": precision, "CHUNK": chunk, **blocks}
     mask = None if key_mask is None else key_mask.contiguous()

@@ -16,7 +16,8 @@ from minitransformer.ops import Dropout, Pattern
 from minitransformer.ops.gated import ACTIVATIONS
 
 from .._checks import EXACT
-from ..tuning import Tile
+from ..linear_attention import WIDE_HEADS_MEMORY
+from ..tuning import Tile, capability
 from .cases import SMOOTHED, draw, shapes
 from .machine import name_of
 
@@ -90,7 +91,10 @@ def _rows(dtype: torch.dtype, widths: tuple[int, ...]) -> Iterator[Example]:
     yield "cross_entropy, none ignored", call_of("cross_entropy", dtype, all_count, (N,), V=widths[-1])
     for op in ("relu", "silu", "gelu"):
         yield op, call_of(op, dtype, {}, (4096,))
-    for D, options in ((64, {"causal": True}), (40, PADDING)):
+    heads = [(64, {"causal": True}), (40, PADDING)]
+    if capability(torch.device("cpu")).shared_memory >= WIDE_HEADS_MEMORY and dtype != torch.float32:
+        heads.append((128, {"causal": True}))
+    for D, options in heads:
         sizes = {"B": 1, "H": 4, "Hk": 2, "T": TIME, "D": D, "Dv": D}
         yield f"linear_attention, {D} wide", call_of("linear_attention", dtype, options, **sizes)
     for D, pairs, interleaved in ((128, 64, False), (128, 64, True), (64, 16, False), (80, 40, True), (100, 50, False)):

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from .._checks import check_shadow, declared, refuses_autograd
+from .._checks import check_adam, check_shadow, declared, refuses_autograd
 
 
 @refuses_autograd
@@ -27,8 +27,7 @@ def adam_step(
     `shadow` receives a copy of the new data in its own dtype.
     """
     check_shadow(shadow, data)
-    if not isinstance(step, Tensor) and step < 1:
-        raise ValueError(f"step is {step}, expected 1 or more: Adam's bias correction divides by 1 − β^step")
+    check_adam({"step": step, "lr": lr, "grad_scale": grad_scale}, beta1, beta2, eps)
     # Scalars are float64, in which β^step is exact enough; a tensor without axes does not change the arrays' dtype.
     wide = _widest(data)
     number, lr, grad_scale = (n.reshape(()).to(wide) if isinstance(n, Tensor) else n for n in (step, lr, grad_scale))

@@ -9,7 +9,7 @@ from torch import Tensor
 from minitransformer.ops import Dropout, Pair, Pattern
 from minitransformer.ops.pattern import Window, pattern_of
 
-from .._checks import check_gradient, check_slopes, declared
+from .._checks import check_gradient, check_mask, check_slopes, declared
 from .dropout import dropout_backward, dropout_forward
 from .scores import fold, scores_backward, scores_forward
 from .softmax import softmax_backward, softmax_forward
@@ -45,6 +45,8 @@ def attention_from(softmax: Pair, *, in_pieces: bool = False) -> Pair:
         float32, `(H,)` or `(B, H)`, are constants without a gradient.
         """
         whole = pattern_of(pattern, causal, key_mask, window, (key.shape[0], key.shape[2]))
+        if whole.key_mask is not None:
+            check_mask("key_mask", whole.key_mask, "query", query)
         scale = 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
         bias_shape = None if bias is None else bias.shape
         if slopes is not None:

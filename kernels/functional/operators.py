@@ -49,8 +49,8 @@ NOTHING = Kept(lambda cache: [], lambda *inputs: [], lambda kept, *inputs: None)
 
 def runs_in_triton(name: str, x: Tensor) -> bool:
     """Whether the op has a kernel that takes such a tensor here."""
-    interpreted = x.device.type == "cpu" and interpreting() and x.dtype != torch.bfloat16
-    there = (x.is_cuda or interpreted) and x.dtype in KERNEL_DTYPES
+    there = (x.is_cuda or (x.device.type == "cpu" and interpreting())) and x.dtype in KERNEL_DTYPES
+    there &= not (interpreting() and x.dtype == torch.bfloat16)
     return there and name in kernels.KERNELS and find_spec("triton") is not None
 
 

@@ -14,7 +14,8 @@ from support.kernels.tables import WITHOUT_TRITON, every_checking_table, table
 
 import kernels
 from kernels import eager
-from minitransformer.ops import Dropout
+from minitransformer import ops as reference
+from minitransformer.ops import Dropout, Pattern
 
 OF_TORCH = {name for name in forwards() if hasattr(eager, name)}
 OF_TRITON = {name for name in forwards() if name in kernels.__all__ and name != "linear_forward"}
@@ -214,6 +215,38 @@ def test_what_a_kernel_refuses_beyond_that(op, arguments, kind, message):
 
 
 @WITHOUT_TRITON
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"step": 0}, "step is 0, expected 1, 2"),
+        ({"step": 2.5}, "step is 2.5, expected 1, 2"),
+        ({"lr": float("nan")}, "lr is nan, expected a finite number"),
+        ({"grad_scale": -1.0}, "grad_scale is -1.0, expected a finite number"),
+        ({"beta1": 1.0}, "expected betas below 1 and eps above 0"),
+        ({"beta2": 1}, "expected betas below 1 and eps above 0"),
+        ({"eps": 0.0}, "expected betas below 1 and eps above 0"),
+    ],
+)
+def test_adam_refuses_what_the_reference_refuses_and_changes_nothing(wrong, message):
+    arrays = {name: ADAM[name].clone() for name in ("data", "grad", "m", "v")}
+    with pytest.raises(ValueError, match=message):
+        eager.adam_step(**arrays, **{"step": 1, "lr": 0.1, **wrong})
+    in_numpy = {name: array.cpu().numpy() for name, array in arrays.items()}
+    with pytest.raises(ValueError, match=message.split(",")[0]):
+        reference.adam_step(**in_numpy, **{"step": 1, "lr": 0.1, **wrong})
+    assert all(torch.equal(array, ADAM[name]) for name, array in arrays.items())
+
+
+def test_a_key_mask_in_a_pattern_is_checked_as_one_beside_it():
+    for mask, kind, message in (
+        (np.ones((1, 2), bool), TypeError, "key_mask must be a torch.Tensor, got ndarray"),
+        (torch.ones(1, 2, device=DEVICE), TypeError, "key_mask must be a boolean"),
+        (torch.ones(1, 2, dtype=torch.bool, device="meta"), ValueError, "query is on .* and key_mask on meta"),
+    ):
+        with pytest.raises(kind, match=message):
+            eager.attention_forward(HEADS, HEADS, HEADS, pattern=Pattern(key_mask=mask))
+
+
 def test_the_unfused_rung_broadcasts_nothing():
     from kernels.layernorm import add_layernorm_unfused
 

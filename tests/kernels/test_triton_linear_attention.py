@@ -14,7 +14,9 @@ from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
 import kernels
 from kernels.bench.cases import draw
-from kernels.linear_attention import CHUNKS, WIDEST, linear_attention_naive
+from kernels.eager import linear_attention as eager
+from kernels.linear_attention import CHUNKS, WIDEST, linear_attention_forward_kernel, linear_attention_naive
+from kernels.tuning import KIBIBYTE, Capability, pretending
 from minitransformer import ops
 
 CHUNK = CHUNKS["ieee"]
@@ -105,8 +107,23 @@ def test_nothing_to_attend_to(dtype, causal):
 @pytest.mark.parametrize("causal", [False, True])
 def test_wide_heads(causal):
     """As wide as registers hold, and wider, where PyTorch's arithmetic takes over."""
-    for width in (WIDEST, WIDEST + 1):
+    for width in (WIDEST["ieee"], WIDEST["ieee"] + 1):
         prove_kernel("linear_attention", arrays(20, width, width), torch.float32, causal=causal)
+
+
+@pytest.mark.parametrize(
+    ("width", "kibibytes", "ours"),
+    [(64, 64, True), (65, 99, False), (65, 163, True), (128, 227, True), (129, 227, False)],
+)
+def test_heads_for_which_a_gpu_has_no_room(width, kibibytes, ours, monkeypatch):
+    """A state of a wide head is staged in shared memory: 136 KiB for 128 numbers, and more than any GPU has for 256."""
+    taken = []
+    monkeypatch.setattr(eager, "linear_attention_forward", lambda *arrays, **options: taken.append("eager"))
+    monkeypatch.setattr(linear_attention_forward_kernel, "run", lambda *given, **options: taken.append("kernel"))
+    heads = torch.zeros(1, 1, 16, width, dtype=torch.float16, device=DEVICE)
+    with pretending(Capability("cuda", 80, kibibytes * KIBIBYTE)):
+        kernels.linear_attention_forward(heads, heads, heads)
+    assert taken == (["kernel"] if ours else ["eager"])
 
 
 @pytest.mark.parametrize("causal", [False, True])

@@ -1,11 +1,17 @@
 """The arithmetic of kernels as machine code, where a compiler may fuse a product with a sum, and so round otherwise."""
 
+import re
+from collections import Counter
+
 import pytest
 from support.kernels.machine_code import Text, arithmetic, compiled, float_instructions, of_itself
 
 T4, *AMDS = (pytest.param(name, marks=pytest.mark.slow) for name in ("cuda:75", "hip:gfx942", "hip:gfx1100"))
 every_target = pytest.mark.parametrize("target", ["cuda:90", T4, *AMDS])
 nvidias = pytest.mark.parametrize("target", ["cuda:90", T4])
+SPLITTER = "0f46000400"
+"""2¹³ + 1, as PTX writes it."""
+
 ADAM = ["adam", "adam, scale in memory", "adam, all in memory", "adam, shadow"]
 
 
@@ -49,3 +55,18 @@ def test_one_channel_has_no_gradient(target, call):
     differences = of_itself(backward["llir"])
     assert differences
     assert all("@llvm.fma" in made for made in differences)
+
+
+@nvidias
+def test_linear_attention_splits_a_rounded_product(target):
+    """`far = 8193 x` and `far − (far − x)`: fused with a difference, the product would not be rounded, nor x."""
+    kernels = [kernel["assembly"] for kernel in compiled(target)["linear_attention"][0]]
+    used = [ptx for ptx in kernels if SPLITTER in ptx]
+    assert len(used) == (5 if target == "cuda:90" else 0)  # a T4 has no tf32, and rounds nothing
+    for ptx in used:
+        products = re.findall(rf"^.*{SPLITTER}.*$", ptx, re.MULTILINE)
+        far = [re.search(rf"fma\.rn\.f32\s+(%r\d+), %r\d+, {SPLITTER}, 0f00000000;", p) for p in products]
+        registers = {found[1] for found in far if found}
+        assert len(registers) == len(products)
+        minuends = Counter(re.findall(r"sub\.(?:rn\.)?f32\s+%r\d+, (%r\d+),", ptx))
+        assert all(minuends[register] == 2 for register in registers)

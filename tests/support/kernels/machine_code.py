@@ -13,7 +13,7 @@ from collections import Counter
 from functools import cache, partial
 from typing import Any
 
-AS_FUSED = ("layernorm", "add_layernorm")
+AS_FUSED = ("layernorm", "add_layernorm", "linear_attention")
 """Calls that no test looks at without fusion, nor at what NVIDIA's assembler makes of them: each look takes seconds."""
 
 Text = dict[str, str]
@@ -33,13 +33,14 @@ def compiled(target: str) -> dict[str, list[list[Text]]]:
 
 
 def calls() -> dict[str, Any]:
-    """By name: an update of Adam with its numbers here and there, a loss, and norms of rows of one channel."""
+    """By name: an update of Adam with its numbers here and there, a loss, linear attention, norms of one channel."""
     import torch
 
     import kernels
     from minitransformer.ops import Dropout
 
     flat, one, column = torch.zeros(4096), torch.ones(()), torch.zeros(64, 1)
+    heads = torch.zeros(1, 2, 64, 16, dtype=torch.float16)
     adam = partial(kernels.adam_step, flat, flat, flat, flat)
 
     def both(op: str, *arguments: Any, **options: Any) -> None:
@@ -53,6 +54,7 @@ def calls() -> dict[str, Any]:
         "adam, shadow": partial(adam, step=7, lr=0.1, grad_scale=0.5, shadow=flat.half()),
         "global_norm": partial(kernels.global_norm, flat),
         "cross_entropy": partial(both, "cross_entropy", torch.zeros(64, 100), torch.zeros(64, dtype=torch.int64), 0.1),
+        "linear_attention": partial(both, "linear_attention", heads, heads, heads, causal=True),
         "layernorm": partial(both, "layernorm", column, column[0], column[0]),
         "add_layernorm": partial(both, "add_layernorm", column, column, column[0], column[0], dropout=Dropout(0.1, 1)),
     }
