@@ -22,7 +22,8 @@ from .additive_attention import additive_attention_backward, additive_attention_
 from .arguments import Array, unchecked
 from .arguments import without_spurious_warnings as without_spurious_warnings
 from .arrays import activations, asarray, cast, concatenate, cos, sin, take, to_numpy, zeros
-from .attention import attention_backward, attention_forward, attention_weights
+from .attention import attention_backward, attention_forward
+from .attention_weights import attention_weights
 from .conv1d import conv1d_backward, conv1d_forward
 from .cross_entropy import (
     cross_entropy_backward,

@@ -30,7 +30,6 @@ Piece = tuple[Places, Places, Array]
 
 check_distance = partial(check_integer, at_least=0)
 check_mask_size = partial(check_integer, at_least=0, at_most=2**31 - 1)
-check_mask_offset = partial(check_integer, at_least=-(2**31), at_most=2**31 - 1)
 
 
 def check_window(name: str, value: Any) -> None:
@@ -256,7 +255,6 @@ def pattern_of(
     num_keys=check_mask_size,
     causal=check_flag,
     window=check_window,
-    offset=check_mask_offset,
     pattern=check_pattern,
 )
 def attention_mask(
@@ -265,12 +263,11 @@ def attention_mask(
     causal: bool,
     key_mask: Array | None,
     window: Window,
-    offset: int | None = None,
     pattern: Pattern | None = None,
 ) -> Array | None:
     """Which keys each query may attend to, `True` = may; broadcasts to `(B, H, Tq, Tk)`; `None` if all.
 
-    Query i stands at position `offset + i`, by default `Tk − Tq + i`: aligned bottom-right, as a key/value cache needs.
+    Query i stands at position `Tk − Tq + i`: aligned bottom-right, as a key/value cache needs.
     `causal`: keys at or before it. `window = r`: keys at distance ≤ r; `(left, right)`: at most `left` before it and
     `right` after it. `key_mask (B, Tk)`: keys that are real, not padding. A `pattern` says these and more in one value.
     """
@@ -278,8 +275,7 @@ def attention_mask(
     whole = pattern_of(pattern, causal, key_mask, window)
     if whole.key_mask is not None and whole.key_mask.shape[-1] != num_keys:
         raise ValueError(f"key_mask has shape {whole.key_mask.shape}, expected (B, {num_keys})")
-    first = num_keys - num_queries if offset is None else int(offset)
-    mask = whole.allows(np.arange(first, first + num_queries)[:, None], np.arange(num_keys)[None])
+    mask = whole.allows(np.arange(num_keys - num_queries, num_keys)[:, None], np.arange(num_keys)[None])
     if whole.key_mask is None:
         return mask
     real = whole.key_mask[:, None, None, :]  # (B, 1, 1, Tk)

@@ -170,6 +170,21 @@ def test_grouped_heads_copy_no_keys_and_values(name):
     assert error(attention_forward(query, key, value, pattern=PATTERNS.get(name))[0], one) <= 1e-12
 
 
+@pytest.mark.parametrize(("heads", "kv_heads", "tq"), [(8, 2, 1), (4, 1, 4), (3, 3, 5), (16, 1, 2)])
+def test_few_queries_of_many_keys(heads, kv_heads, tq):
+    """With 256 keys the keys come first in the product, for up to 16 queries of a key head: as for one query alone."""
+    rng, B, tk = np.random.default_rng(0), 2, 256
+    query, key, value = normal(rng, B, heads, tq, 6), *normal(rng, 2, B, kv_heads, tk, 6)
+    bias, key_mask, dout = normal(rng, heads, tq, tk), rng.random((B, tk)) < 0.8, normal(rng, B, heads, tq, 6)
+    out, cache = attention_forward(query, key, value, bias, key_mask=key_mask)
+    dquery = attention_backward(dout, cache)[0]
+    for h, i in np.ndindex(heads, tq):
+        one, shared = np.s_[:, h : h + 1, i : i + 1], np.s_[:, h * kv_heads // heads, None]
+        alone, kept = attention_forward(query[one], key[shared], value[shared], bias[one[1:]], key_mask=key_mask)
+        assert error(out[one], alone) <= 1e-14
+        assert error(dquery[one], attention_backward(dout[one], kept)[0]) <= 1e-13
+
+
 # --- Who attends to whom --------------------------------------------------------------------------------------
 
 

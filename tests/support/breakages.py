@@ -41,6 +41,8 @@ causal mask aligned top-left where Tq and Tk differ
 padding attended to instead of words
     mask = None if key_mask is None else key_mask[:, None, None, :] →
         mask = None if key_mask is None else ~key_mask[:, None, None, :]
+scores of few queries left in the order of the keys
+    np.ascontiguousarray((key @ rows.swapaxes(-1, -2)).swapaxes(-1, -2)) → (key @ rows.swapaxes(-1, -2))
 [ops/attention.py: ops/test_op_gradients]
 missing √d_k
     factor = query.dtype.type(1 / math.sqrt(query.shape[-1]) if scale is None else scale)\n    if window is not None →
