@@ -126,7 +126,7 @@ def test_readme_and_steps_say_what_was_measured(benchmark):
         assert report.BEGIN + section + report.END in text, "run python tests/benchmarks/report.py"
 
 
-def test_every_contestant_had_as_many_turns(benchmark):
+def test_every_contestant_had_as_many_turns():
     files = sorted((BENCHMARKS / "results").glob("*.json"))
     assert files
     for file in files:

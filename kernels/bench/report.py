@@ -172,7 +172,7 @@ def _table(heads: list[str], rows: list[list[str]]) -> str:
 # --- Targets --------------------------------------------------------------------------------------------------
 
 GPU = "H200"
-"""Whose name has to hold this for the targets to count; on others they are shown for scale."""
+"""The targets count on a GPU with this in its name; on others they are shown for scale."""
 
 LONG = (4096, 8192, 16_384)
 LEAST, MOST = "at least", "at most"

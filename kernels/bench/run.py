@@ -245,7 +245,7 @@ class Run:
             print(f"{name}: {late} times were left out for lack of time", flush=True)
 
     def _measure(self, name: str, ceilings: dict[str, float], rounds: Rounds) -> bool:
-        """In one process, as far as it comes; whether another should go on after it."""
+        """Measure in one process, as far as it comes; returns whether another should go on after it."""
         before, someone_is_up, reason = len(rounds.waiting), False, None
 
         def hear(job: Job, message: Any) -> None:

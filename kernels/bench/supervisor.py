@@ -125,7 +125,7 @@ class _Child:
 
 
 def _work(connection: Connection, before: Callable[[], None], function: Callable, arguments: tuple) -> None:
-    """In the process: do the job. One that failed goes at once: who tidies up may wait for a broken GPU for ever."""
+    """Do the job, in its process. If it fails, the process ends at once: to tidy up may take a broken GPU for ever."""
     os.setpgid(0, 0)  # its own group; Ctrl-C reaches the parent alone
     Thread(target=_outlive_nobody, daemon=True).start()
     reason = None

@@ -192,7 +192,7 @@ class Machine:
         return index
 
     def _nearest(self, index: int, size: int) -> str:
-        """In words where a stray access lies."""
+        """Where a stray access lies, in words."""
         near = min(self.regions, key=lambda each: max(each.start - index, index - each.start - each.size + 1))
         byte = index - near.start
         if byte < 0:

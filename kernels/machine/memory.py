@@ -296,7 +296,7 @@ def _scratch(instruction: Instruction, is_store: bool) -> Places:
 
 
 def _scalar_load(instruction: Instruction, size: int) -> Step:
-    """From the arguments of the kernel, or from a tensor: the same words for a whole wave."""
+    """Load words of the kernel's arguments, or of a tensor, the same for a whole wave."""
     into, base, offset = instruction.operands
     first, address = span(into)[1], scalar_reader(base, "i64")
     extra = np.int64(int(instruction.modifiers.get("offset", "0"), 0))

@@ -51,7 +51,7 @@ class Group:
         self.switch()
 
     def switch(self) -> None:
-        """To be called after exec was written: `mask` `(waves, 32)` are the lanes that are on, None if all are."""
+        """Read exec again after it was written: `mask` `(waves, 32)` are the lanes that are on, None if all are."""
         on = self.scalar[EXEC][self.waves]
         self.mask = None if (on == ALL).all() else lanes_of(on)
 

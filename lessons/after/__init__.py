@@ -1,4 +1,4 @@
-"""What came after the paper, measured: what each idea is worth at equal cost.
+"""What came after the paper, measured: single parts at equal cost, and what each section holds equal.
 
 experiments/                   what each experiment trains, measures, draws and reports
 predictions.json               what was expected of each, written down before it ran for its results

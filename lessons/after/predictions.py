@@ -51,6 +51,14 @@ def is_right(prediction: Mapping[str, Any], outcome: Outcome) -> bool | None:
     return False if found.high < prediction["low"] or found.low > prediction["high"] else None
 
 
+def is_too_coarse(prediction: Mapping[str, Any], outcome: Outcome) -> bool:
+    """Whether a number's interval is wider than the predicted range and reaches into it: it could not be right."""
+    found = outcome.found
+    if not isinstance(found, Interval) or is_right(prediction, outcome) is not None:
+        return False
+    return found.high - found.low > prediction["high"] - prediction["low"]
+
+
 def prediction_blocks(predictions: Predictions, outcomes: Mapping[str, Outcome]) -> list[str]:
     """The part of a report that holds predictions against what came.
 
@@ -68,6 +76,9 @@ def prediction_blocks(predictions: Predictions, outcomes: Mapping[str, Outcome])
         for value, word in words.items()
         if value in judged.values()
     )
+    coarse = sum(is_too_coarse(each, outcomes[name]) for name, each in predictions.items())
+    if coarse:
+        said += f". For {coarse} of the last the bracket is wider than the predicted range: too wide to show them right"
     return [
         f"**Predicted before, and what came**: {said}.",
         table(["predicted", "because", "came", "verdict"], rows, left=4),

@@ -40,7 +40,7 @@ def compiled(function: Callable[..., Any], *arrays: Any, order: str = "together"
     return beside(executed, *_sent(function, arrays), order, seed)
 
 
-def dissected(function: Callable[..., Any], *arrays: Any, order: str = "at random", seed: int = 0) -> dict[str, Any]:
+def dissected(function: Callable[..., Any], *arrays: Any) -> dict[str, Any]:
     """The same for a function that launches one kernel once, taken apart.
 
     → plain data: its "code", each [kind, instruction, number of a line of Python, that line]; what is "executed" of it,
@@ -48,7 +48,7 @@ def dissected(function: Callable[..., Any], *arrays: Any, order: str = "at rando
     it together]; and what the 32 "lanes" of wave 0 hold before the first addition of floats and after each, all of them
     [number of the addition, 32 floats].
     """
-    return beside(watched, *_sent(function, arrays), order, seed)
+    return beside(watched, *_sent(function, arrays))
 
 
 def kind_of(instruction: str) -> str:
@@ -92,7 +92,7 @@ def executed(text: str, name: str, arrays: list[Any], order: str, seed: int) -> 
     return found
 
 
-def watched(text: str, name: str, arrays: list[Any], order: str, seed: int) -> dict[str, Any]:
+def watched(text: str, name: str, arrays: list[Any]) -> dict[str, Any]:
     """`dissected`, of a function's text."""
     from kernels.machine import emulating, execute
     from kernels.machine.registers import span
@@ -131,7 +131,7 @@ def watched(text: str, name: str, arrays: list[Any], order: str, seed: int) -> d
 
     with (
         mock.patch.object(execute, "blocks_of", noted),
-        emulating(order, seed, rewrite=lambda text: assembly.append(text) or text) as emulation,
+        emulating("at random", rewrite=lambda text: assembly.append(text) or text) as emulation,
     ):
         _called(text, name, arrays)
     (launch,) = emulation.launches

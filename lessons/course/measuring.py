@@ -52,9 +52,9 @@ def _seconds(call: Call, repeats: int) -> float:
     return (time.perf_counter() - start) / repeats
 
 
-def this_machine(size: int = 1024) -> Machine:
+def this_machine() -> Machine:
     """The three numbers of one core, in float32: a large product, a copy far beyond the caches, an addition."""
-    rng = np.random.default_rng(0)
+    rng, size = np.random.default_rng(0), 1024
     a, b = rng.random((2, size, size), dtype=np.float32)
     source = rng.random(24 << 20, dtype=np.float32)  # 96 MiB
     copy, one = np.empty_like(source), np.ones(1, np.float32)

@@ -23,7 +23,7 @@ class Survey(NamedTuple):
 
     right: dict[str, set[str]]
     faults: dict[str, list[str]]
-    """Under "" what belongs to no lesson."""
+    """What belongs to no lesson has the key "" here."""
 
 
 def survey() -> Survey:

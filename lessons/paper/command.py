@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from minitransformer.cli.common import Parser
 from study import command
 from study.experiment import Study
 from study.markdown import paragraph
@@ -47,11 +46,6 @@ STUDY = Study(
     task=task_named,
     data_goes_with="--task multi30k",
 )
-
-
-def build_parser() -> Parser:
-    """The parser of the command, with its options."""
-    return command.build_parser(STUDY)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

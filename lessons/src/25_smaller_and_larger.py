@@ -38,7 +38,6 @@ from course.lesson_25.pictures import (
     draw_trainings,
 )
 from course.lesson_25.studies import (
-    columns,
     distillation_table,
     distillation_verdicts,
     findings,
@@ -47,7 +46,6 @@ from course.lesson_25.studies import (
     scaling_table,
     scaling_verdicts,
     what_is_known,
-    whole,
     wrapped,
 )
 from course.lesson_25.words import WordModel, Words
@@ -903,21 +901,12 @@ if trainings is not None:
 
 # %%
 if trainings is not None and trainings["laws"]:
-    runs = whole(trainings)
-    last = max(run["budget"] for run in runs)
-    goals = [run for run in runs if run["budget"] == last]
-    for known in range(1, last):
-        below = [run for run in runs if run["budget"] <= known]
-        theta, others = fitted(*map(np.array, columns(below, ALL)))
-        held, off = 0, []
-        for run in goals:
-            here = run["parameters"][ALL], run["tokens"]
-            low, high = middle([law(each, *here) for each in others])
-            held += low <= run["loss"] <= high
-            off.append(100 * (law(theta, *here) / run["loss"] - 1))
-        factor = trainings["operations"][last] / trainings["operations"][known]
-        print(f"from the {len(below)} trainings with at most 1/{factor:.1f} of the largest budget: off by "
-              f"{', '.join(f'{each:+.1f}' for each in off)} %; {held} of {len(goals)} inside the interval")  # fmt: skip
+    for found in trainings["ahead"]:  # each miss in percent of the measured loss, with its interval
+        factor = trainings["operations"][-1] / trainings["operations"][found["known"] - 1]
+        inside = sum(low <= 0 <= high for _, low, high in found["misses"])
+        print(f"from the {found['trainings']} trainings with at most 1/{factor:.1f} of the largest budget: off by "
+              f"{', '.join(f'{miss:+.1f}' for miss, _, _ in found['misses'])} %; "
+              f"{inside} of {len(found['misses'])} inside the interval")  # fmt: skip
 else:
     print("Without recorded trainings, the made-up ones below have to answer.")
 

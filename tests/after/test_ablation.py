@@ -56,9 +56,7 @@ def test_each_variant_exchanges_one_part() -> None:
     assert sizes["linear"] == sizes[BASE_NAME]
 
 
-def found_for(
-    losses: dict[str, float], folder: Path, monkeypatch: pytest.MonkeyPatch, **options: dict[str, str]
-) -> Findings:
+def found_for(losses: dict[str, float], monkeypatch: pytest.MonkeyPatch, **options: dict[str, str]) -> Findings:
     """Findings of made-up trainings whose losses are these, by the names of the variants."""
     monkeypatch.setattr(ablation, "loss_by_place", lambda path, data: [1.0] * 8)
     names = {trial(BY_NAME[n], s, Texts(), 1.0).name: (v, 0.002 * s) for n, v in losses.items() for s in SEEDS}
@@ -67,7 +65,7 @@ def found_for(
 
 
 def test_what_differs_and_what_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = found_for({"RMSNorm": 1.501, "SwiGLU": 1.45, "linear": 1.6, "rotary": 1.4}, tmp_path, monkeypatch)
+    found = found_for({"RMSNorm": 1.501, "SwiGLU": 1.45, "linear": 1.6, "rotary": 1.4}, monkeypatch)
     text = "\n\n".join(ablation.report(found))
     assert "Better than the base: SwiGLU, rotary." in text
     assert "Worse than the base: linear." in text
@@ -83,11 +81,13 @@ def test_what_differs_and_what_does_not(tmp_path: Path, monkeypatch: pytest.Monk
     assert set(re.findall(r"pictures/(.+?)\.png", text)) == {path.stem for path in tmp_path.glob("*.png")}
 
 
-def test_sinusoids_are_held_against_no_positions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = found_for({"sinusoids": 1.7, "scaled sinusoids": 1.501}, tmp_path, monkeypatch)
+def test_sinusoids_are_held_against_no_positions(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = found_for({"sinusoids": 1.7, "scaled sinusoids": 1.501}, monkeypatch)
     text = "\n".join(ablation.report(found))
-    assert re.search(r"better: sinusoids minus no positions: \+0\.20\d* \([^;]*\)\. This", text)
-    assert "Even no positions" not in "\n".join(ablation.report(found_for({}, tmp_path, monkeypatch)))
+    assert re.search(
+        r"Sinusoids are worse than no positions at all: sinusoids minus no positions: \+0\.20\d* \([^;]*\)\. This", text
+    )
+    assert "worse than no positions" not in "\n".join(ablation.report(found_for({}, monkeypatch)))
 
 
 def test_what_is_not_counted_of_linear_attention_is_said() -> None:
@@ -101,10 +101,8 @@ def test_what_is_not_counted_of_linear_attention_is_said() -> None:
     assert ablation.chunked_share() == pytest.approx(uncounted / counted)
 
 
-def test_longer_rows_are_held_against_the_second_half_of_short_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = found_for({}, tmp_path, monkeypatch)
+def test_longer_rows_are_held_against_the_second_half_of_short_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = found_for({}, monkeypatch)
     found["variants"][BASE_NAME]["losses"] = {WITHIN: [0.5] * 3, LATE: [1.0] * 3, BEYOND: [2.0, 2.0, 3.5]}
     found["stretched"][ablation.LEARNED] = {"value": 1.5, "low": 0.0, "high": 3.0}
     assert ablation.stretched(found, ablation.LEARNED) == Interval(*np.exp([1.5, 0.0, 3.0]))
@@ -116,33 +114,33 @@ def test_longer_rows_are_held_against_the_second_half_of_short_ones(
     ("gap", "right"), [((-0.005, 0.009), True), ((-0.005, 0.011), None), ((0.002, 0.012), False), ((0.1, 0.2), False)]
 )
 def test_no_difference_is_right_where_all_of_the_interval_is_small(
-    gap: tuple[float, float], right: bool | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    gap: tuple[float, float], right: bool | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An interval that holds zero and much else tells nothing."""
-    found = found_for({}, tmp_path, monkeypatch)
+    found = found_for({}, monkeypatch)
     found["differences"]["RMSNorm"] = {"value": sum(gap) / 2, "low": gap[0], "high": gap[1]}
     assert ablation.judge(found)["RMSNorm"].right is right
 
 
 @pytest.mark.parametrize(("rotary", "ALiBi", "right"), [(1.4, 1.45, True), (1.45, 1.4, False), (1.401, 1.4, None)])
 def test_rotary_positions_are_held_against_the_best_of_all_others(
-    rotary: float, ALiBi: float, right: bool | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rotary: float, ALiBi: float, right: bool | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not against the second best: where three are alike, the third is not wrong."""
     losses = {"rotary": rotary, "ALiBi": ALiBi, "sinusoids": ALiBi + 0.0005}
-    outcome = ablation.judge(found_for(losses, tmp_path, monkeypatch))["best positions"]
+    outcome = ablation.judge(found_for(losses, monkeypatch))["best positions"]
     assert outcome.right is right
     assert outcome.came.endswith("against ALiBi")
 
 
 def test_variants_that_diverge_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = trial(BY_NAME["rotary"], 1, Texts(), 1.0).name
-    found = found_for({}, tmp_path, monkeypatch, diverged={gone: "the loss of step 2 is nan"})
+    found = found_for({}, monkeypatch, diverged={gone: "the loss of step 2 is nan"})
     text = "\n\n".join(ablation.report(found))
     assert "Not to be compared, since a training diverged: rotary." in text
     ablation.draw(found, tmp_path)
     of_base = {trial(BY_NAME[BASE_NAME], seed, Texts(), 1.0).name: "nan" for seed in SEEDS}
-    found = found_for({}, tmp_path, monkeypatch, diverged=of_base)
+    found = found_for({}, monkeypatch, diverged=of_base)
     assert ablation.report(found) == ["The base diverged: nothing can be compared with it."]
 
 

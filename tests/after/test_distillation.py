@@ -167,7 +167,7 @@ def test_differences_that_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["closed"]["value"] == pytest.approx(100 * (best - low) / (high - low))
     others = found_for({SEQUENCES: 0.9}, monkeypatch)
     assert distillation.judge(others)["both"].right is False
-    assert "because no such lead is shown" in "\n".join(distillation.report(others))
+    assert "No lead of the teacher over the student alone is shown" in "\n".join(distillation.report(others))
 
 
 def narrow(value: float) -> dict[str, float]:

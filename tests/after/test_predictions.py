@@ -50,6 +50,13 @@ def test_an_interval_must_be_in_the_range_or_outside_it(low: float, high: float,
     assert is_right(TWO["a number"], Outcome("", found=Interval((low + high) / 2, low, high))) is right
 
 
+@pytest.mark.parametrize(("low", "high", "coarse"), [(1.4, 1.95, True), (1.6, 2.05, False), (2.1, 3.0, False)])
+def test_a_bracket_wider_than_the_range_is_said_to_be(low: float, high: float, coarse: bool) -> None:
+    outcomes = {"a number": Outcome("", found=Interval(low, low, high)), "an ordering": Outcome("")}
+    said, _ = prediction_blocks(TWO, outcomes)
+    assert ("For 1 of the last the bracket is wider than the predicted range" in said) is coarse
+
+
 def test_a_prediction_without_an_outcome_is_refused() -> None:
     with pytest.raises(ValueError, match=r"differ in \['an ordering'\]"):
         prediction_blocks(TWO, {"a number": Outcome("1.7", found=1.7)})

@@ -175,11 +175,27 @@ def test_guesses_without_a_law() -> None:
 
 def test_the_report_says_whether_a_law_is_nearer_than_a_parabola() -> None:
     found = found_for()
-    assert "The law of all parameters is nearer than this parabola" in "\n".join(scaling.report(found))
+    assert "The law of all parameters comes nearer than this parabola" in "\n".join(scaling.report(found))
     found["laws"][ALL]["aside"] = [1.3 * found["aside"]["loss"]] * 3
     text = "\n".join(scaling.report(found))
-    assert "The law of all parameters is no better than this parabola" in text
+    assert "The law of all parameters comes no nearer than this parabola" in text
     assert "which is off by +30.00 (+30.00 to +30.00) %" in text
+
+
+def test_looking_ahead_from_smaller_budgets() -> None:
+    """A law's own losses are predicted from two budgets and from three; the last budget is in neither fit."""
+    found = found_for()
+    assert [(each["known"], each["trainings"]) for each in found["ahead"]] == [(2, 10), (3, 15)]
+    for each in found["ahead"]:
+        assert np.array(each["misses"]).shape == (4, 3)
+        assert np.abs(np.array(each["misses"])[:, 0]).max() < 0.5
+    dearer = [run | {"loss": run["loss"] * (1.1 if run["budget"] == 3 else 1.0)} for run in found["runs"]]
+    again = scaling.ahead(dearer, 3)
+    assert again is not None
+    assert np.array(again["misses"]) == pytest.approx((100 + np.array(found["ahead"][1]["misses"])) / 1.1 - 100)
+    assert scaling.ahead(found["runs"], 1) is None  # three trainings have the first budget: no law has five constants
+    text = "\n".join(scaling.report(found | {"ahead": [{"known": 2, "trainings": 10, "misses": [[-9.0, -11.0, 2.0]]}]}))
+    assert "with at most 1/21.5 of the largest budget, it is off by −9.00 %, and 1 of 1 intervals hold" in text
 
 
 def test_misses_that_are_systematic_are_told() -> None:

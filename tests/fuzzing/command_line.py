@@ -20,7 +20,8 @@ from support.cli_runs import SMALL
 from world import ESCAPES, FAMILY, MODELS, TEXTS
 
 from minitransformer.cli import build_parser
-from paper import command as paper
+from paper.command import STUDY
+from study import command as study
 
 NUMBERS = [
     *("0", "1", "2", "3", "4", "5", "8", "10", "16", "17", "48", "100", "300", "1000", "65536", "2147483648"),
@@ -264,7 +265,7 @@ def _fine(command: str, dest: str) -> Fine:
 
 def _commands() -> dict[str, argparse.ArgumentParser]:
     subparsers: Any = next(each for each in build_parser()._actions if isinstance(each, argparse._SubParsersAction))
-    return {**subparsers.choices, "paper": paper.build_parser()}
+    return {**subparsers.choices, "paper": study.build_parser(STUDY)}
 
 
 def _arguments(parser: argparse.ArgumentParser) -> list[argparse.Action]:

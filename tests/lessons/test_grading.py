@@ -228,7 +228,7 @@ def test_marks_are_written_again_over_marks_and_never_over_a_notebook(one, tmp_p
         grading.check_place(tmp_path / "link.json", found)
 
 
-def test_what_may_not_be_opened_is_said_and_names_that_are_no_text_are_shown(one, monkeypatch, capsys):
+def test_what_may_not_be_opened_is_said_and_names_that_are_no_text_are_shown(one, monkeypatch):
     """Who runs the tests may be root, whom no permission stops."""
     (one / "locked").mkdir()
     (one / os.fsdecode(b"\xff_04_attention.ipynb")).write_bytes(notebook(MASK))

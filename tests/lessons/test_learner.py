@@ -212,7 +212,7 @@ def test_a_lesson_can_be_begun_again_and_nothing_is_lost(theirs, kept, capsys):
 
 
 @pytest.mark.parametrize("source", sources(), ids=lambda source: source.stem)
-def test_every_lesson_begins_again_with_what_the_course_would_build(source, kept, tmp_path, monkeypatch, capsys):
+def test_every_lesson_begins_again_with_what_the_course_would_build(source, kept, tmp_path, monkeypatch):
     path = tmp_path / notebook_of(source).name
     for module in ("course.learner", "course.notebooks"):
         monkeypatch.setattr(f"{module}.notebook_of", lambda source: path)

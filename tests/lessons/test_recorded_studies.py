@@ -85,7 +85,7 @@ def test_what_has_run_is_read(tmp_path: Path, capsys: Any) -> None:
     assert "python -m after scaling: 70 core-minutes; a machine" in capsys.readouterr().out
 
 
-def test_a_law_that_is_right_and_one_that_is_wrong(capsys: Any) -> None:
+def test_a_law_that_is_right_and_one_that_is_wrong() -> None:
     right, wrong = trainings(), trainings(off=1.3)
     assert "outside the law's interval. The law is off by −23.08 (" in "\n".join(studies.scaling_verdicts(wrong))
     assert "inside the law's interval. The law is off by −0.0" in "\n".join(studies.scaling_verdicts(right))

@@ -25,7 +25,7 @@ def _memory_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cost, "keep_freed_memory", lambda: False)
 
 
-def _findings(monkeypatch: pytest.MonkeyPatch, folder: Path, big_fits: bool = True, gpus: Any = ()) -> Findings:
+def _findings(monkeypatch: pytest.MonkeyPatch, big_fits: bool = True, gpus: Any = ()) -> Findings:
     models = {name: lambda: TINY for name in ("base", "big")}
     monkeypatch.setattr(cost, "MODELS", models)
     monkeypatch.setattr(cost, "TIMED", {"base": 8, "big": 4})
@@ -39,8 +39,8 @@ def test_it_trains_nothing() -> None:
     assert cost.trials(GRAMMAR, 1.0) == []
 
 
-def test_hours_follow_from_the_step(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    found = _findings(monkeypatch, tmp_path)
+def test_hours_follow_from_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = _findings(monkeypatch)
     paper, here = found["rows"]
     assert paper["hours"]["base"] == pytest.approx(100_000 * 0.4 / 3600)
     for name, step in found["steps"].items():
@@ -50,8 +50,8 @@ def test_hours_follow_from_the_step(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert here["scaled"] == []
 
 
-def test_what_does_not_fit_is_scaled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    found = _findings(monkeypatch, tmp_path, big_fits=False)
+def test_what_does_not_fit_is_scaled(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = _findings(monkeypatch, big_fits=False)
     here = found["rows"][1]
     needed = {name: each.needed for name, each in training_costs().items()}
     assert here["scaled"] == ["big"]
@@ -63,11 +63,11 @@ def test_what_does_not_fit_is_scaled(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 
 def test_the_report_with_and_without_a_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    without = "\n".join(cost.report(_findings(monkeypatch, tmp_path)))
+    without = "\n".join(cost.report(_findings(monkeypatch)))
     assert "No GPU is in this table" in without
     assert "only base was timed" not in without
     step = MeasuredStep("NVIDIA H200", "+ CUDA graph", 50_000, 0.2)
-    found = _findings(monkeypatch, tmp_path, gpus=[step])
+    found = _findings(monkeypatch, gpus=[step])
     text = "\n".join(cost.report(found))
     assert "No GPU" not in text
     assert found["rows"][2]["hours"]["base"] == pytest.approx(100_000 * 0.1 / 3600)
@@ -76,8 +76,8 @@ def test_the_report_with_and_without_a_gpu(monkeypatch: pytest.MonkeyPatch, tmp_
     assert (tmp_path / "cost-hours.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_limits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    found = _findings(monkeypatch, tmp_path)
+def test_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = _findings(monkeypatch)
     by_name = {limit["name"]: limit for limit in found["limits"]}
     base = training_costs()["base"]
     assert by_name["P100"]["used"]["base"] == pytest.approx(8 * RUNS["base"].hours)  # as many P100-hours as were spent

@@ -107,7 +107,7 @@ def test_a_trial_is_done_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
         Runner(folder, workers=1, say=lines.append).run([replace(TRIAL, settings=replace(SETTINGS, steps=42))])
 
 
-def test_the_rest_is_told_from_what_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rest_is_told_from_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches of twice the tokens are twice the work, and each of two workers does half of it."""
     told: list[str] = []
     clock = iter([1000.0, 1100.0, 1400.0, 1450.0])

@@ -17,7 +17,7 @@ from minitransformer.training import TrainingSettings
 from minitransformer.training.checkpoint import load_checkpoint
 from study.charts import draw_intervals, finish, plain_logarithm
 from study.experiment import Context, Findings
-from study.markdown import bullets, paragraph, picture, scientific, table
+from study.markdown import bullets, listed, paragraph, picture, scientific, table
 from study.trials.bootstrap import Interval
 from study.trials.likelihood import question, target_losses
 from study.trials.reading import InRows, Reading, ReadingTrial
@@ -425,7 +425,19 @@ def _sentences(findings: Findings) -> list[str]:
     said = [f"{title}: {', '.join(names)}." for title, names in kinds.items() if names]
     if findings["activations"] is not None:
         said.append(f"SwiGLU minus ReLU: {_verdict(Interval(**findings['activations']))}.")
-    return [bullets(said), *_of_sinusoids(findings)]
+    return [bullets(said), *_of_activations(gaps), *_of_sinusoids(findings)]
+
+
+def _of_activations(gaps: Mapping[str, Interval]) -> list[str]:
+    """What a difference between ReLU and GELU does not say about larger models."""
+    if "ReLU" not in gaps or not gaps["ReLU"].excludes_zero:
+        return []
+    return [
+        paragraph("""
+            In large models ReLU and GELU differ by thousandths of a nat. Here the learning rate and the initial weights
+            were tuned for neither. Why they differ more here was not measured.
+        """)
+    ]
 
 
 def _of_sinusoids(findings: Findings) -> list[str]:
@@ -435,11 +447,12 @@ def _of_sinusoids(findings: Findings) -> list[str]:
     if not worse:
         return []
     said = "; ".join(f"{name} minus {NONE}: {_text(gap)}" for name, gap in worse.items())
+    which = "Both kinds of sinusoids are" if len(worse) == len(gaps) > 1 else f"{listed(list(worse)).capitalize()} are"
     return [
         paragraph(f"""
-            Even no positions at all are better: {said}. This does not show that the paper's sinusoids are bad. It
-            multiplies its vectors of tokens by √d_model, which would be {BASE.d_model**0.5:g} here, and has another
-            learning rate; here none was tuned. And where vectors are multiplied by {1 / BASE.init_std:g}, each
+            {which} worse than no positions at all: {said}. This does not show that the paper's sinusoids are bad. The
+            paper multiplies its vectors of tokens by √d_model, which would be {BASE.d_model**0.5:g} here, and has
+            another learning rate; here none was tuned. And where vectors are multiplied by {1 / BASE.init_std:g}, each
             step of Adam moves them {1 / BASE.init_std:g} times as far, which alone may make the loss worse.
         """)
     ]

@@ -12,6 +12,7 @@ from minitransformer import decoding
 from ..judging import kind
 
 EOS = 0  # of every toy vocabulary, unless a model says otherwise
+VOCAB_SIZE, MAX_LENGTH = 4, 4  # of random models
 
 Prefix = tuple[int, ...]
 NextLogProbs = Callable[[Any], np.ndarray]
@@ -49,30 +50,29 @@ class ToyModel:
         return np.array_equal(np.stack(list(self.table.values())), self.kept)
 
 
-def toy_model(seed: int, vocab_size: int = 4, max_length: int = 4, sharpness: float = 1.5) -> ToyModel:
-    """A random language model: every sentence ends with EOS, at the latest at `max_length`."""
-    table = _random_table(seed, vocab_size, max_length, sharpness)
-    return ToyModel({prefix: row.copy() for prefix, row in table.items()})
+def toy_model(seed: int) -> ToyModel:
+    """A random language model: every sentence ends with EOS, at the latest at `MAX_LENGTH`."""
+    return ToyModel({prefix: row.copy() for prefix, row in _random_table(seed).items()})
 
 
 @cache
-def _random_table(seed: int, vocab_size: int, max_length: int, sharpness: float) -> dict[Prefix, np.ndarray]:
+def _random_table(seed: int) -> dict[Prefix, np.ndarray]:
     rng = np.random.default_rng(seed)
     table: dict[Prefix, np.ndarray] = {}
-    for length in range(max_length):
-        for prefix in product(range(1, vocab_size), repeat=length):
-            logits = sharpness * rng.standard_normal(vocab_size)
-            if length == max_length - 1:
-                logits[np.arange(vocab_size) != EOS] = -np.inf
+    for length in range(MAX_LENGTH):
+        for prefix in product(range(1, VOCAB_SIZE), repeat=length):
+            logits = 1.5 * rng.standard_normal(VOCAB_SIZE)
+            if length == MAX_LENGTH - 1:
+                logits[np.arange(VOCAB_SIZE) != EOS] = -np.inf
             table[prefix] = logits - np.log(np.exp(logits).sum())
     return table
 
 
-def all_sentences(next_log_probs: NextLogProbs, vocab_size: int = 4, max_length: int = 4) -> dict[Prefix, float]:
-    """Every sentence of a toy model with its log-probability."""
+def all_sentences(next_log_probs: NextLogProbs) -> dict[Prefix, float]:
+    """Every sentence of a random model with its log-probability."""
     found = {}
-    for length in range(max_length):
-        for prefix in product(range(1, vocab_size), repeat=length):
+    for length in range(MAX_LENGTH):
+        for prefix in product(range(1, VOCAB_SIZE), repeat=length):
             sentence = (*prefix, EOS)
             found[sentence] = sum(float(next_log_probs(sentence[:t])[sentence[t]]) for t in range(len(sentence)))
     return found
@@ -86,7 +86,7 @@ def greedy(next_log_probs: NextLogProbs) -> Prefix:
     return ids
 
 
-def narrow_search(next_log_probs: NextLogProbs, places: int, alpha: float, longest: int = 4) -> tuple[Prefix, float]:
+def narrow_search(next_log_probs: NextLogProbs, places: int, alpha: float, longest: int) -> tuple[Prefix, float]:
     """What a beam of so many places finds, over dictionaries: ids and their log P."""
     beam: dict[Prefix, float] = {(): 0.0}
     ended: dict[Prefix, float] = {}

@@ -51,14 +51,14 @@ def lines_of(code: Sequence[Sequence[Any]]) -> Iterator[tuple[str, list[Sequence
         yield instructions[0][3], instructions
 
 
-def abridged(code: Iterable[Sequence[Any]], first: int, last: int = 3) -> list[str]:
+def abridged(code: Iterable[Sequence[Any]], first: int) -> list[str]:
     """How many instructions of one kind follow each other, in words, and the first of them; most of a long list."""
     rows = []
     for words, same in groupby(code, key=lambda each: WORDS[each[0]]):
         texts = [each[1] for each in same]
         short = re.sub(r" (row_mask|bank_mask|bound_ctrl|op_sel):\S+", "", texts[0])
         rows.append(f"{len(texts):>4} × {words:<30}{short}{' …' * (len(texts) > 1)}")
-    return rows if len(rows) <= first + last + 1 else [*rows[:first], "       …", *rows[-last:]]
+    return rows if len(rows) <= first + 4 else [*rows[:first], "       …", *rows[-3:]]
 
 
 # --- In a picture -------------------------------------------------------------------------------------------------

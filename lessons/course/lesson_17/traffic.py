@@ -62,7 +62,7 @@ Counted = dict[str, Sequence[tuple[float, float, float]]]
 """(operations, bytes, number of such launches), by the part of a step."""
 
 
-def base_step(sentences: int = 784, length: int = 32) -> dict[str, Counted]:
+def base_step() -> dict[str, Counted]:
     """A training step of the paper's base on 25,088 tokens a side, rung by rung of the ladder, without dropout.
 
     The rungs are those of `kernels.bench.swap`: PyTorch's arithmetic, and one kernel more at a time. What layers do
@@ -72,7 +72,7 @@ def base_step(sentences: int = 784, length: int = 32) -> dict[str, Counted]:
     from minitransformer.costs import num_parameters
     from minitransformer.models import TransformerConfig
 
-    config = TransformerConfig.base()
+    sentences, length, config = 784, 32, TransformerConfig.base()
     C, F, V, H, D = config.d_model, config.d_ff, config.vocab_size, config.num_heads, config.key_width
     N, P = sentences * length, num_parameters(config)
     layers, heads, scores = config.num_layers, N * H * D, N * H * length

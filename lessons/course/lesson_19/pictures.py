@@ -151,8 +151,9 @@ def cost_of_a_token(lengths: Sequence[int], times: Mapping[str, Sequence[float]]
     axes.legend(loc="upper left")
 
 
-def temperatures(logits: Mapping[str, np.ndarray], taus: Sequence[float], k: int, p: float, shown: int = 40) -> None:
+def temperatures(logits: Mapping[str, np.ndarray], taus: Sequence[float], k: int, p: float) -> None:
     """The best tokens' probabilities, a row for each context, a column for each temperature; the nucleus is dark."""
+    shown = 40
     _, grid = plt.subplots(len(logits), len(taus), figsize=(7.2, 1.55 * len(logits) + 0.4), sharey="row", squeeze=False)
     for line, (text, z) in zip(grid, logits.items(), strict=True):
         for axes, tau in zip(line, taus, strict=True):

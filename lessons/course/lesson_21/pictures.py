@@ -99,11 +99,12 @@ def draw_fine_tuning(
     row[0].set_ylabel("right, % of test sentences")
 
 
-def draw_spans(source: Sequence[str], target: Sequence[str], widest: float = 17.0) -> None:
+def draw_spans(source: Sequence[str], target: Sequence[str]) -> None:
     """A text, what an encoder gets of it, and what a decoder writes; "<0>" marks the first gap.
 
-    source and target end with a mark. A row that is wider than `widest` goes on below.
+    source and target end with a mark. A row that is too wide goes on below.
     """
+    widest = 17.0
     gap, cut = -1, list[tuple[str, int]]()  # the target's tokens, each with the number of its gap
     for token in target[:-1]:
         gap += token.startswith("<")

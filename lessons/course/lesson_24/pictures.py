@@ -22,7 +22,7 @@ def colour_of(name: str) -> str:
     return next((colour for part, colour in KINDS.items() if part in name), PALE)
 
 
-def draw_file(tensors: Mapping[str, Tensor], layer: int = 0) -> None:
+def draw_file(tensors: Mapping[str, Tensor]) -> None:
     """Above the file, to scale, below the model in the order in which it computes; lines for one layer's weights."""
     _, axes = plt.subplots(figsize=(9.0, 4.2))
     places = {
@@ -43,12 +43,11 @@ def draw_file(tensors: Mapping[str, Tensor], layer: int = 0) -> None:
     )  # fmt: skip
     axes.text(10, 4.22, f"model.safetensors, {stop:,} bytes", fontsize=8, color=INK, ha="right", va="center")
 
-    stem = f"h.{layer}."
     boxes = [
-        ("wte.weight", "wte"), ("wpe.weight", "wpe"), (f"{stem}ln_1.weight", "ln_1"),
-        (f"{stem}attn.c_attn.weight", "c_attn"), (f"{stem}attn.c_proj.weight", "attn.\nc_proj"),
-        (f"{stem}ln_2.weight", "ln_2"), (f"{stem}mlp.c_fc.weight", "c_fc"),
-        (f"{stem}mlp.c_proj.weight", "mlp.\nc_proj"),
+        ("wte.weight", "wte"), ("wpe.weight", "wpe"), ("h.0.ln_1.weight", "ln_1"),
+        ("h.0.attn.c_attn.weight", "c_attn"), ("h.0.attn.c_proj.weight", "attn.\nc_proj"),
+        ("h.0.ln_2.weight", "ln_2"), ("h.0.mlp.c_fc.weight", "c_fc"),
+        ("h.0.mlp.c_proj.weight", "mlp.\nc_proj"),
         ("ln_f.weight", "ln_f"), ("wte.weight", "wte"),
     ]  # fmt: skip
     width, gap = 0.82, 0.2
@@ -64,7 +63,7 @@ def draw_file(tensors: Mapping[str, Tensor], layer: int = 0) -> None:
             )
     left, right = 2 * (width + gap) - 0.1, 7 * (width + gap) + width + 0.1
     axes.plot([left, left, right, right], [0.28, 0.18, 0.18, 0.28], color=GREY, lw=1)
-    below = f"layer {layer}; every layer has these"
+    below = "layer 0; every layer has these"
     axes.text((left + right) / 2, 0.02, below, ha="center", va="top", fontsize=8, color=GREY)
     axes.set(xlim=(-0.15, 10.3), ylim=(-0.3, 4.45))
     axes.axis("off")

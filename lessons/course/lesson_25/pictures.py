@@ -95,7 +95,7 @@ def draw_exponents(sizes: np.ndarray, exponents: Mapping[str, np.ndarray], marks
 
 
 def draw_reach(factors: np.ndarray, off: np.ndarray, bands: np.ndarray) -> None:
-    """By how many percent a law's loss of the best model is off the truth, with its interval, against the budget."""
+    """Draw how far, in percent, a law's loss of the best model is off the truth, with its interval, by budget."""
     _, axes = plt.subplots(figsize=(7.2, 2.6))
     axes.fill_between(factors, bands[0], bands[1], color=BLUE, alpha=0.2, lw=0, label="95 % of bootstrap samples")
     axes.plot(factors, off, color=BLUE, label="the fit")

@@ -35,7 +35,7 @@ def trained(processes: Processes = ALONE) -> dict[str, Any]:
     return {"tree": ours, "all_reduce": theirs, "bytes": processes.bytes_sent / STEPS}
 
 
-def shared(size: int, seconds: float = 120) -> list[dict[str, Any]]:
+def shared(size: int) -> list[dict[str, Any]]:
     """`trained` in `size` processes, by rank. Raises RuntimeError if one fails."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
@@ -54,7 +54,7 @@ def shared(size: int, seconds: float = 120) -> list[dict[str, Any]]:
     results = []
     try:
         for process in started:
-            out, err = process.communicate(timeout=seconds)
+            out, err = process.communicate(timeout=120)
             if process.returncode:
                 raise RuntimeError(f"a process ended with {process.returncode}: {err[-500:]}")
             results.append(json.loads(out))

@@ -92,30 +92,30 @@ def bracket_statistics(outputs: Sequence[str], references: Sequence[str]) -> NDA
     return np.array(counts, dtype=np.float64)
 
 
-def interval(metric: Metric, statistics: NDArray[np.float64], seed: int = 0) -> Interval:
+def interval(metric: Metric, statistics: NDArray[np.float64]) -> Interval:
     """The score of a test set, statistics `(N, k)`, and its interval. Raises `ValueError` without sentences."""
-    samples = [metric.score(sums) for sums in _samples(statistics, seed)]
+    samples = [metric.score(sums) for sums in _samples(statistics)]
     return _interval(metric.score(statistics.sum(0)), samples)
 
 
-def difference(metric: Metric, ours: NDArray[np.float64], theirs: NDArray[np.float64], seed: int = 0) -> Interval:
+def difference(metric: Metric, ours: NDArray[np.float64], theirs: NDArray[np.float64]) -> Interval:
     """Our score minus theirs on the same sentences, statistics `(N, k)` each, and its interval.
 
     Raises `ValueError` without sentences, or if the two have not equally many.
     """
     if ours.shape != theirs.shape:
         raise ValueError(f"the statistics have shapes {ours.shape} and {theirs.shape}, expected the same sentences")
-    pairs = zip(_samples(ours, seed), _samples(theirs, seed), strict=True)
+    pairs = zip(_samples(ours), _samples(theirs), strict=True)
     samples = [metric.score(a) - metric.score(b) for a, b in pairs]
     return _interval(metric.score(ours.sum(0)) - metric.score(theirs.sum(0)), samples)
 
 
-def _samples(statistics: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
-    """The sums `(SAMPLES, k)` of the samples; the same seed draws the same sentences."""
+def _samples(statistics: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The sums `(SAMPLES, k)` of the samples; systems with equally many sentences get the same ones."""
     count = len(statistics)
     if not count:
         raise ValueError("there are no sentences to score")
-    drawn = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=SAMPLES)  # (SAMPLES, N)
+    drawn = np.random.default_rng(0).multinomial(count, np.full(count, 1 / count), size=SAMPLES)  # (SAMPLES, N)
     return drawn @ statistics
 
 

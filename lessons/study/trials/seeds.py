@@ -11,8 +11,8 @@ from .bootstrap import CONFIDENCE, MEAN, Interval, interval
 
 
 @cache
-def student_t(freedom: float, confidence: float = CONFIDENCE) -> float:
-    """The t within which a Student-distributed number lies with this confidence, in percent.
+def student_t(freedom: float) -> float:
+    """The t within which a Student-distributed number lies with the confidence of all intervals, `CONFIDENCE`.
 
     With ν = `freedom` its density is `c · (1 + t²/ν)^(−(ν + 1)/2)`. With `t = √ν · tan φ` the probability of |t| < T is
     `∫ cos^(ν−1) φ dφ` from 0 to `atan(T/√ν)`, divided by the integral up to π/2. Source: Student 1908.
@@ -20,7 +20,7 @@ def student_t(freedom: float, confidence: float = CONFIDENCE) -> float:
     angles = np.linspace(0, math.pi / 2, 20_001)
     middles = (angles[1:] + angles[:-1]) / 2
     mass = np.cumsum(np.cos(middles) ** (freedom - 1))
-    reached = np.interp(confidence / 100, np.concatenate([[0], mass / mass[-1]]), angles)
+    reached = np.interp(CONFIDENCE / 100, np.concatenate([[0], mass / mass[-1]]), angles)
     return math.sqrt(freedom) * math.tan(reached)
 
 

@@ -305,8 +305,9 @@ def report(findings: Findings) -> list[str]:
             {SEED_SD:.2f}. With greedy search it is {np.std(OF_SEEDS[GREEDY], ddof=1):.2f}; the larger one is taken for
             both. For what the beam wins over greedy search it is {GAIN_SD:.2f}. Three seeds give only a rough number.
             So it is multiplied by Student's t for {len(OF_SEEDS[SEARCHED])} values,
-            {student_t(len(OF_SEEDS[SEARCHED]) - 1):.1f}, and not by the usual 2.0: an honest bracket is wide here. That
-            the trainings here vary as much, and independently of each other, is assumed. The three students with a
+            {student_t(len(OF_SEEDS[SEARCHED]) - 1):.1f}, and not by the usual 2.0, so these brackets are wide:
+            only a difference of about 3 BLEU or more can be shown. That the trainings here vary as much, and
+            independently of each other, is assumed. The three students with a
             teacher all learn from the same one; what another teacher would change is in no bracket.
         """),
         _table(findings),
@@ -338,8 +339,8 @@ def _costs(findings: Findings) -> str:
         All models take as many steps, but not at equal cost. *Operations* are those of a model's own forwards and
         backwards. At word level the teacher also reads each batch: {scientific(teacher["flops"] / 3)} operations on
         top, a third of its own training's, and about as many at both levels. They are not in that column, but their
-        time is in the *seconds*. At sequence level and at both levels the teacher translates the training set before.
-        This is in neither column.
+        time is in the *seconds*. Before the trainings at sequence level and at both levels, the teacher translates the
+        training set. Neither column includes this.
     """
     if times is not None:
         seconds = min(one for (one,) in times[SEARCHED]) / TIMED * teacher["pairs"]
@@ -406,9 +407,17 @@ def _meaning(findings: Findings) -> list[str]:
             A student has {100 * small / large:.0f} % of the teacher's parameters. Of its own parameters,
             {100 * share:.0f} % are the table of tokens. It translates {faster[GREEDY]} times as fast as the teacher,
             greedily, and {faster[SEARCHED]} times with a beam (in brackets: single rounds; one core, {TIMED}
-            sentences).
+            sentences). {_choice(findings)}
         """),
     ]
+
+
+def _choice(findings: Findings) -> str:
+    """Which model these trainings speak for, where they show no difference in BLEU."""
+    if any(between(gap).excludes_zero for each in findings["against"].values() for gap in each.values()):
+        return ""
+    return """With this budget the student alone is the practical choice: a smaller and faster model whose training is
+        the simplest, and no loss of BLEU is shown. Gains and losses of less than 3 BLEU stay hidden."""
 
 
 def _result(findings: Findings) -> str:
@@ -436,8 +445,8 @@ def _result(findings: Findings) -> str:
     if "closed" in findings:
         return f"""{said} It makes up for {closed_share(findings).text(0)} % of the teacher's lead over the student
             alone. It was chosen by the same test set, which makes this number a little too high."""
-    return f"""{said} How much of the teacher's lead over the student alone it makes up for can't be said, because no
-        such lead is shown."""
+    return f"""{said} No lead of the teacher over the student alone is shown, so which part of it a student makes up
+        for can't be said."""
 
 
 def _perplexities(findings: Findings) -> list[str]:

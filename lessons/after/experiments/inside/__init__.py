@@ -307,10 +307,10 @@ def report(findings: Findings) -> list[str]:
         """),
         "### Where attention looks",
         paragraph("""
-            The mean distance in tokens between a query and the keys it attends to, weighted by attention, a dot for
-            each head; dotted: even attention, the distance of a head with equal weights on all keys that it may see. In
-            the table: the nearest and the farthest head, with layer and head in brackets, and the mean of all heads
-            divided by even attention's.
+            Distance is that between a query and the keys it attends to, in tokens, weighted by attention. The picture
+            has one dot for each head. The dotted line is even attention: the distance of a head with equal weights on
+            all keys that it may see. The table has the nearest and the farthest head, with layer and head in brackets,
+            and the mean of all heads divided by even attention's. Distances have no intervals.
         """),
         picture(f"{NAME}-distance", "Mean distance of attention, by head and layer, for each model"),
         _distance_table(models),
@@ -328,11 +328,11 @@ def report(findings: Findings) -> list[str]:
         *_sublayer_tables(models),
         "### The logit lens",
         paragraph(f"""
-            What each model's output layer would say after 0, 1, … layers, and how often its best guess is already that
-            of the last layer. Before the first layer the output layer reads a vector that it never saw in training.
-            {_worse_than_even(models)} The translator's layers are its decoder's. Of BERT's tokens only the targets
-            count: eight in ten of them are masked, one is another token, and one is still there to be seen, before the
-            first layer too.
+            The table shows the loss if the output layer already read what 0, 1, … layers give, and how often its best
+            guess is then that of the last layer. Before the first layer the output layer reads a vector that it never
+            saw in training. {_worse_than_even(models)} The translator's layers are its decoder's. Of BERT's tokens only
+            the targets count: eight in ten of them are masked, one is another token, and one is left as it is, so that
+            it can be read even before the first layer.
         """),
         _lens_table(models),
         picture(f"{NAME}-lens", "Loss and agreement with the last layer after each layer, for each model"),
@@ -341,7 +341,7 @@ def report(findings: Findings) -> list[str]:
 
 
 def _worse_than_even(models: Mapping[str, Any]) -> str:
-    """Whose loss before the first layer is above that of an even guess, which is the logarithm of the vocabulary."""
+    """Names the models whose loss before the first layer is above an even guess's, the logarithm of the vocabulary."""
     worse = [kind for kind, found in models.items() if found["lens"]["loss"][0] > math.log(VOCABULARIES[kind])]
     if not worse:
         return ""
@@ -404,7 +404,12 @@ def _sublayer_tables(models: Mapping[str, Any]) -> list[str]:
     deepest = max(map(len, rows.values()))
     cells = [[name, *values, *[""] * (deepest - len(values))] for name, values in rows.items()]
     head = ["without one sub-layer, nats", *(f"of layer {n}" for n in range(1, deepest + 1))]
-    return ["Without one whole sub-layer the loss rises by:", table(head, cells)]
+    most = []
+    for kind, found in models.items():
+        dearest = max(found["sublayers"], key=lambda each: each["value"])
+        most.append(f"{kind} on {place_of(dearest['layer'], found)} ({_interval(dearest).text(1, sign=True)})")
+    said = f"Each of these trainings depends most on one sub-layer: {listed(most)}."
+    return ["Without one whole sub-layer the loss rises by:", table(head, cells), said]
 
 
 def _lens_table(models: Mapping[str, Any]) -> str:

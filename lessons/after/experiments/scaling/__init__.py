@@ -146,6 +146,25 @@ def find(context: Context[Texts]) -> Findings:
         "aside": aside,
         "laws": {count: _described(fit, aside, count) for count, fit in fits.items()},
         "gap": _gap(fits),
+        "ahead": [found for known in range(1, len(BUDGETS)) if (found := ahead(whole, known)) is not None],
+    }
+
+
+def ahead(runs: Sequence[dict[str, Any]], known: int) -> dict[str, Any] | None:
+    """What a law of the first `known` budgets says of the trainings with the last one, N being all parameters.
+
+    None where fewer than six trainings have those budgets, or none has the last. `misses` are in per cent, with their
+    intervals.
+    """
+    below = [run for run in runs if run["budget"] < known]
+    goals = [run for run in runs if run["budget"] == len(BUDGETS) - 1]
+    if len(below) <= 5 or not goals:
+        return None
+    fit = _fit(below, ALL)
+    return {
+        "known": known,
+        "trainings": len(below),
+        "misses": [_bracket(miss(fit.law, run, ALL), [miss(law, run, ALL) for law in fit.samples]) for run in goals],
     }
 
 
@@ -246,12 +265,12 @@ def _whole(findings: Findings) -> list[dict[str, Any]]:
 
 
 def miss(law: Law, run: dict[str, Any], count: str) -> float:
-    """By how many per cent of its loss a training's loss by the law, with N by this count, is above it."""
+    """How far the law's loss of a training, with N by this count, is above its own loss, in per cent of the latter."""
     return 100 * (law.loss(run["parameters"][count], run["tokens"]) / run["loss"] - 1)
 
 
 def aside_miss(findings: Findings, count: str) -> Interval:
-    """By how many per cent a law misses the loss of the size that was kept aside, by the law's interval."""
+    """How far a law misses the loss of the size that was kept aside, in per cent, by the law's interval."""
     loss = findings["aside"]["loss"]
     return Interval(*(100 * (each / loss - 1) for each in findings["laws"][count]["aside"]))
 
@@ -323,7 +342,7 @@ def _judge_fit(findings: Findings) -> Outcome:
 
 
 def misses_of(findings: Findings, count: str) -> list[float]:
-    """By how many per cent a law misses each of its trainings."""
+    """How far a law misses each of its trainings, in per cent."""
     law = Law(*findings["laws"][count]["law"])
     return [miss(law, run, count) for run in _whole(findings)]
 
@@ -472,14 +491,14 @@ def _exponents(findings: Findings) -> str:
     runs = _whole(findings)
     most = {count: max(run["flops"] / (6 * run["parameters"][count] * run["tokens"]) for run in runs) for count in LAWS}
     return paragraph(f"""
-        The exponent with which the best size grows with compute (C = 6 N D, by the same N) without embeddings {differ}:
-        {gap.text(digits, sign=True)}. Kaplan et al. found 0.73, without embeddings. Hoffmann et al. found 0.50 and
-        0.49, with all parameters, by their approaches 1 and 2, and 0.46 by approach 3, which is used here; Besiroglu et
-        al. (2024) fit the same trainings again, and get 0.51. Pearce & Song (2024) derive most of the difference
-        between Kaplan's and Hoffmann's exponents from the count, at small sizes, where the tables are much of the
-        model. For small models C = 6 N D is not the real cost: these trainings took up to {most[ALL]:.1f} times as many
-        operations by all parameters, and up to {most[WITHOUT]:.1f} times as many without embeddings, since this count
-        leaves out the output layer.
+        By these laws the best size grows as a power of compute, C = 6 N D. Without embeddings in N, and so in C, the
+        exponent {differ}: {gap.text(digits, sign=True)}. Kaplan et al. found 0.73, without embeddings. Hoffmann et al.
+        found 0.50 and 0.49, with all parameters, by their approaches 1 and 2, and 0.46 by approach 3, which is used
+        here; Besiroglu et al. (2024) fit the same trainings again, and get 0.51. Pearce & Song (2024) derive most of
+        the difference between Kaplan's and Hoffmann's exponents from the count, at small sizes, where the tables are
+        much of the model. For small models C = 6 N D is not the real cost: these trainings took up to {most[ALL]:.1f}
+        times as many operations by all parameters, and up to {most[WITHOUT]:.1f} times as many without embeddings,
+        since this count leaves out the output layer.
     """)
 
 
@@ -503,7 +522,7 @@ def _kept_aside(findings: Findings) -> list[str]:
     largest, by_parabola = guessed
     neighbour, parabola = (100 * (value / aside["loss"] - 1) for value in (largest["loss"], by_parabola))
     guess = f"""
-        To be right to 1 % is an easy test here. The loss of the next smaller size with the same budget,
+        This is an easy test: the size lies close to the others. The loss of the next smaller size with the same budget,
         {largest["size"]}, is {largest["loss"]:.3f}: as a guess it is off by {_signed(neighbour)} %. A parabola in
         log N, fitted to the losses of that budget alone, says {by_parabola:.3f}, which is off by
         {_signed(parabola)} %.
@@ -511,6 +530,27 @@ def _kept_aside(findings: Findings) -> list[str]:
     tested = [guess]
     for count, each in missed.items():
         better = abs(each.value) < abs(parabola)
-        tested.append(f"{LAWS[count]} is {'nearer' if better else 'no better'} than this parabola.")
+        tested.append(f"{LAWS[count]} comes {'nearer' if better else 'no nearer'} than this parabola.")
     tested.append("With one size, such differences may be chance.")
-    return [" ".join(said), paragraph(" ".join(tested))]
+    return [" ".join(said), paragraph(" ".join(tested)), *_ahead(findings)]
+
+
+def _ahead(findings: Findings) -> list[str]:
+    """How far laws of the smaller budgets reach."""
+    said = []
+    for found in findings["ahead"]:
+        misses = [Interval(*each) for each in found["misses"]]
+        factor = findings["operations"][-1] / findings["operations"][found["known"] - 1]
+        inside = sum(not each.excludes_zero for each in misses)
+        said.append(f"""
+            fitted to the {found["trainings"]} trainings with at most 1/{factor:.1f} of the largest budget, it is off by
+            {_signed(*(each.value for each in misses))} %, and {inside} of {len(misses)} intervals hold the measured
+            loss""")
+    if not said:
+        return []
+    return [
+        paragraph(f"""
+            A harder test is to look ahead: the law of all parameters, from the smaller budgets alone, for the trainings
+            with the largest budget. {"; ".join(said).strip().capitalize()}.
+        """)
+    ]

@@ -292,12 +292,12 @@ def draw_schedule(path: str | Path) -> None:
     page.save(path)
 
 
-def draw_positions(path: str | Path, length: int = 100, d_model: int = 128) -> None:
+def draw_positions(path: str | Path) -> None:
     """Draw the sinusoids as a map, and the dot products of one position's with all others, which depend on distance.
 
     Source: Vaswani 2017, §3.5.
     """
-    table = np.asarray(SinusoidalPositions(numpy_ops, length, d_model, "float64").table)  # (length, d_model)
+    table = np.asarray(SinusoidalPositions(numpy_ops, 100, 128, "float64").table)  # (length, d_model)
     page = Page(7.4, 3.2, layout="constrained")
     left, right = page.figure.subplots(1, 2, width_ratios=[1.15, 1.0])
     image = left.imshow(table, aspect="auto", cmap=SIGNED, vmin=-1, vmax=1, interpolation="nearest")
@@ -305,7 +305,7 @@ def draw_positions(path: str | Path, length: int = 100, d_model: int = 128) -> N
     finish(left, "dimension", "position")
     for position, colour, width in ((20, BLUE, 4.5), (50, VERMILION, 2.7), (80, GREEN, 1.0)):  # they lie on each other
         products = table @ table[position]
-        right.plot(np.arange(length) - position, products, color=colour, lw=width, label=f"position {position}")
+        right.plot(np.arange(len(table)) - position, products, color=colour, lw=width, label=f"position {position}")
     right.legend(frameon=False, fontsize=8, labelcolor=INK, title="dot product with", title_fontsize=8)
     finish(right, "distance", "PE(pos) · PE(pos + distance)")
     page.save(path)

@@ -355,8 +355,8 @@ class Panel:
     marked: list[int] | None = None
 
 
-def draw_lines(panels: Sequence[Panel], path: str | Path, width: float = 7.4) -> None:
-    """Draws the panels side by side on a page of this width in inches. Raises `OSError` as `Page.save` does.
+def draw_lines(panels: Sequence[Panel], path: str | Path) -> None:
+    """Draws the panels side by side on one page. Raises `OSError` as `Page.save` does.
 
     Raises `ValueError` unless a panel's weights have one row for each query and one column for each key.
     """
@@ -364,8 +364,8 @@ def draw_lines(panels: Sequence[Panel], path: str | Path, width: float = 7.4) ->
         if [len(row) for row in panel.weights] != [len(panel.keys)] * len(panel.queries):
             raise ValueError(f"{panel.title}: the weights are not {len(panel.queries)} rows of {len(panel.keys)}")
     rows = max(max(len(panel.queries), len(panel.keys)) for panel in panels)
-    page = Page(width, TOP + rows * LINE + FOOT)
-    each = width / len(panels)
+    page = Page(7.4, TOP + rows * LINE + FOOT)
+    each = page.width / len(panels)
     for number, panel in enumerate(panels):
         axes = page.axes(number * each, 0, each, page.height)
         axes.set(xlim=(0, each), ylim=(0, page.height))

@@ -19,6 +19,7 @@ from minitransformer.probe import Call, probe
 from study.trials.counting import counting
 
 KERNEL_WIDTH, WINDOW = 5, 8
+NARROW = 4  # the width where it makes no difference
 ATTENTION, RECURRENT, CONVOLUTION = "Self-Attention", "Recurrent", "Convolutional"
 RESTRICTED = "Self-Attention (restricted)"
 
@@ -108,32 +109,32 @@ def operations(kind: LayerType, n: int, d: int, *, whole: bool = False) -> float
     return tally.forward if whole else tally.by_op[kind.mixing]
 
 
-def num_calls(kind: LayerType, n: int, d: int = 4) -> int:
+def num_calls(kind: LayerType, n: int) -> int:
     """The number of ops that a forward calls, one after the other; each computes all of its positions at once."""
-    return _calls(kind, n, d).total()
+    return _calls(kind, n).total()
 
 
-def _calls(kind: LayerType, n: int, d: int) -> Counter[str]:
+def _calls(kind: LayerType, n: int) -> Counter[str]:
     """The number of calls of each op in a forward of one sequence."""
     calls: Counter[str] = Counter()
 
     def count(call: Call) -> None:
         calls[call.op] += call.way == "forward"
 
-    _layer(kind.make, probe(numpy_ops, count), d).forward(_sequence(n, d))
+    _layer(kind.make, probe(numpy_ops, count), NARROW).forward(_sequence(n, NARROW))
     return calls
 
 
-def path_length(kind: LayerType, n: int, d: int = 4) -> int:
+def path_length(kind: LayerType, n: int) -> int:
     """The number of hops that a signal takes from one end of a sequence to the other.
 
     A hop is a layer. Its reach is measured: the largest distance at which an input has a gradient from an output. In a
     recurrent layer a hop is a step from one state to the next; each state calls tanh once, and the first needs no hop.
     """
     if kind.name == RECURRENT:
-        return _calls(kind, n, d)["tanh"] - 1
-    layer = _layer(kind.make, numpy_ops, d)
-    out, cache = layer.forward(_sequence(n, d))
+        return _calls(kind, n)["tanh"] - 1
+    layer = _layer(kind.make, numpy_ops, NARROW)
+    out, cache = layer.forward(_sequence(n, NARROW))
     dout = np.zeros_like(out)
     dout[:, -1] = 1.0
     gradients = layer.backward(dout, cache)
