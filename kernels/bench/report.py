@@ -37,6 +37,12 @@ BEGIN, END = "<!-- kernels: made by python -m kernels.bench.report -->\n", "<!--
 PREDICTED = "predicted of ours"
 """The column of `kernels.predict`, before what was measured."""
 
+PICTURES = {
+    "attention": "Attention's TFLOP/s and memory against the length",
+    "rows": "What each op reaches of a copy's GB/s, beside others' kernels",
+}
+"""The pictures of a page of times, and what they show."""
+
 RUNGS = ("unfused", "online", "naive")
 """Earlier versions of our kernels: their columns come last."""
 
@@ -57,9 +63,16 @@ def times(folder: Path = RESULTS) -> dict[Path, str]:
     for ledger in ledgers(folder).values():
         if not ledger["smoke"]:
             table = table_for(ledger["gpu"], folder)
+            path = path_of(folder, ledger["gpu"]).with_suffix(".md")
             parts = [f"# Times on an {ledger['gpu']}\n", _heading(ledger, table), *_times(ledger, table)]
-            texts[path_of(folder, ledger["gpu"]).with_suffix(".md")] = "\n".join(filter(None, parts))
+            texts[path] = "\n".join(filter(None, [*parts, *_pictures(path)]))
     return texts
+
+
+def _pictures(path: Path) -> list[str]:
+    """The pictures beside a page of times, as `charts` draws them."""
+    pictures = {path.with_name(f"{path.stem}-{name}.png"): said for name, said in PICTURES.items()}
+    return [f"![{said}]({picture.name})\n" for picture, said in pictures.items() if picture.is_file()]
 
 
 def _executed(found: dict[str, Any]) -> str:

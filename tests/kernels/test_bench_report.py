@@ -100,6 +100,10 @@ def test_readme_with_a_ledger(tmp_path):
     ):
         assert line in times.splitlines(), line
     assert "(kernels/results/imaginary-h200.md)" in text
+    assert "imaginary-h200-rows.png" not in times
+    (tmp_path / "imaginary-h200-rows.png").touch()
+    (times,) = report.times(tmp_path).values()
+    assert times.endswith("](imaginary-h200-rows.png)\n")
     assert text.count("not yet verified |") == len(KERNELS) - 2
 
 
