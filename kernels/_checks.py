@@ -138,7 +138,7 @@ def check_mask(name: str, mask: Any, other_name: str, other: Tensor) -> Tensor:
 
 
 def check_adam(numbers: Mapping[str, Any], beta1: float, beta2: float, eps: float) -> None:
-    """Raises `ValueError` as the reference does; of `numbers` (step, lr, grad_scale) tensors are not looked at."""
+    """Raises `ValueError` as the reference does. Tensors among `numbers` (step, lr, grad_scale) are not checked."""
     step = numbers["step"]
     if not isinstance(step, Tensor) and (step < 1 or step % 1):
         raise ValueError(f"step is {step:g}, expected 1, 2, …: Adam's bias correction divides by 1 − β^step")

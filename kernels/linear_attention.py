@@ -326,8 +326,9 @@ def linear_attention_forward(
     """`φ(q) Σ_j φ(k_j)ᵀ v_j / (φ(q) · Σ_j φ(k_j) + eps)` with `φ(x) = elu(x) + 1`: `(B, H, T, Dv)`.
 
     query `(B, H, T, D)`, key `(B, Hk, T, D)`, value `(B, Hk, T, Dv)`; the options are those of
-    `minitransformer.ops.linear_attention_forward`. Sums are float32. Heads wider than the GPU has room for, `WIDEST` at
-    most, take PyTorch's arithmetic. Raises `TypeError` for float64 and `ValueError` for shapes that do not fit.
+    `minitransformer.ops.linear_attention_forward`. Sums are float32. Heads that are wider than `WIDEST`, or for which
+    the GPU has no room, take PyTorch's arithmetic. Raises `TypeError` for float64 and `ValueError` for shapes that do
+    not fit.
     """
     B, H, T, D = query.shape
     Hk, DV = value.shape[1], value.shape[3]

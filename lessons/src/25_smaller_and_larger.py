@@ -901,12 +901,11 @@ if trainings is not None:
 
 # %%
 if trainings is not None and trainings["laws"]:
-    for found in trainings["ahead"]:  # each miss in percent of the measured loss, with its interval
+    for found in trainings["ahead"]:
         factor = trainings["operations"][-1] / trainings["operations"][found["known"] - 1]
-        inside = sum(low <= 0 <= high for _, low, high in found["misses"])
-        print(f"from the {found['trainings']} trainings with at most 1/{factor:.1f} of the largest budget: off by "
-              f"{', '.join(f'{miss:+.1f}' for miss, _, _ in found['misses'])} %; "
-              f"{inside} of {len(found['misses'])} inside the interval")  # fmt: skip
+        off = ", ".join(f"{miss:+.1f} ({low:+.0f} to {high:+.0f})" for miss, low, high in found["misses"])
+        print(f"from the {found['trainings']} trainings with at most 1/{factor:.1f} of the largest budget, "
+              f"off by\n    {off} %")  # fmt: skip
 else:
     print("Without recorded trainings, the made-up ones below have to answer.")
 

@@ -42,8 +42,6 @@ def run(args: argparse.Namespace) -> int:
     """Print each input with its class."""
     if bool(args.inputs) == (args.digits is not None):
         raise ValueError("name what to classify: images or texts, or --digits, one of the two")
-    for number, text in enumerate(args.inputs, start=1):
-        check_utf8(f"input {number}", text)
     backend = chosen_backend(args)
     with heavy_work():
         opened = open_model(args.model, backend)
@@ -54,6 +52,8 @@ def run(args: argparse.Namespace) -> int:
         elif isinstance(model, BERT) and model.config.head == "classes" and args.digits is None:
             names, tokenizer = args.inputs, with_tokenizer(args.model, opened).tokenizer
             check_vocabulary(model.config, tokenizer)
+            for number, text in enumerate(args.inputs, start=1):
+                check_utf8(f"input {number}", text)
             logits = np.concatenate(
                 [model.ops.to_numpy(model.forward([encoded(tokenizer, text)])[0]) for text in args.inputs]
             )

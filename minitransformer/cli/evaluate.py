@@ -43,6 +43,7 @@ from .common import (
     heavy_work,
     in_groups,
     language,
+    one_line,
     path_name,
     positive_int,
     progress_wanted,
@@ -120,10 +121,11 @@ def evaluate_translations(args: argparse.Namespace, backend: Backend, processes:
     )
     groups = max(SHARDS, processes.size) if processes.launched else 1  # a sentence's batch decides its last bits
     translations = in_groups(translate, sources, groups, shared_map(processes))
+    hypotheses = [one_line(text) for text in translations]  # scored as they are written
     with processes.together():
         if args.output and processes.first:
-            write_lines(Path(args.output), translations)
-    score = evaluate(translations, references)
+            write_lines(Path(args.output), hypotheses)
+    score = evaluate(hypotheses, references)
     say(f"{'sentences':20}{score.num_sentences:8,}")
     say(f"{'BLEU, cased':20}{score.bleu:8.2f}    {score.signature}")
     say(f"{'BLEU, lower-cased':20}{score.bleu_lowercase:8.2f}    {score.signature_lowercase}")

@@ -141,9 +141,11 @@ class TextChoice(CorpusChoice):
 
     def corpus(self) -> Corpus | None:
         """The files of a corpus, of a folder the source's side alone; None for the grammar and for a file."""
-        if self.text or self.dataset is not None:
-            return None if self.text else super().corpus()
-        return corpus_from_folder(self.data or "", self.source, self.source)
+        if self.text:
+            return None
+        if self.dataset is None:
+            return corpus_from_folder(self.data or "", self.source, self.source)
+        return super().corpus()
 
     def lines(self, split: Split, corpus: Corpus | None = None) -> Iterator[str]:
         """The lines of a split; `corpus`, if given, saves finding the files again.
@@ -171,7 +173,8 @@ def fingerprint_of(choice: CorpusChoice, corpus: Corpus | None = None) -> str:
         first = islice(choice.pairs("train"), FINGERPRINT_SENTENCES)
         digest.update("".join(chain.from_iterable(first)).encode())
     else:
-        for path in (corpus.train.source, corpus.train.target, corpus.valid.source, corpus.valid.target):
+        paths = corpus.train.source, corpus.train.target, corpus.valid.source, corpus.valid.target
+        for path in dict.fromkeys(paths):  # a text's two sides are one
             digest.update(bytes.fromhex(file_sha256(path)))
     return digest.hexdigest()
 

@@ -11,7 +11,7 @@ import numpy as np
 from ..data.batching import check_special_ids, pad
 from ..data.spans import SENTINELS
 from ..data.tokenizer import BPETokenizer
-from ..models import EncoderDecoder, Transformer
+from ..models import EncoderDecoder, T5Config, Transformer
 from ..ops import Ops, numpy_ops
 from ..training.checkpoint import CheckpointError
 from .batches import BatchSearch, search
@@ -68,7 +68,7 @@ class Translator:
         forks: bool = False,
     ) -> None:
         own = isinstance(tokenizer, BPETokenizer)
-        if own and model.config.vocab_size - tokenizer.vocab_size == SENTINELS:
+        if own and isinstance(model.config, T5Config) and model.config.vocab_size == tokenizer.vocab_size + SENTINELS:
             raise ValueError("the model was trained to fill the gaps of a text, not to translate: `fill` asks it")
         check_vocabulary(model.config, tokenizer, exactly=own)
         if own:

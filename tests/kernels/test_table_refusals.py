@@ -214,7 +214,6 @@ def test_what_a_kernel_refuses_beyond_that(op, arguments, kind, message):
         getattr(kernels, op)(*places, **names)
 
 
-@WITHOUT_TRITON
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
@@ -247,6 +246,7 @@ def test_a_key_mask_in_a_pattern_is_checked_as_one_beside_it():
             eager.attention_forward(HEADS, HEADS, HEADS, pattern=Pattern(key_mask=mask))
 
 
+@WITHOUT_TRITON
 def test_the_unfused_rung_broadcasts_nothing():
     from kernels.layernorm import add_layernorm_unfused
 

@@ -429,13 +429,14 @@ def _sentences(findings: Findings) -> list[str]:
 
 
 def _of_activations(gaps: Mapping[str, Interval]) -> list[str]:
-    """What a difference between ReLU and GELU does not say about larger models."""
+    """What a difference between ReLU and GELU is elsewhere."""
     if "ReLU" not in gaps or not gaps["ReLU"].excludes_zero:
         return []
     return [
         paragraph("""
-            In large models ReLU and GELU differ by thousandths of a nat. Here the learning rate and the initial weights
-            were tuned for neither. Why they differ more here was not measured.
+            In Shazeer (2020), table 1, ReLU is worse than GELU by 0.014 nats after 65,536 steps, and better by 0.002
+            after 524,288. Here the learning rate and the initial weights were tuned for neither. Why ReLU is better
+            here was not measured.
         """)
     ]
 

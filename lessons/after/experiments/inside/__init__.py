@@ -406,9 +406,12 @@ def _sublayer_tables(models: Mapping[str, Any]) -> list[str]:
     head = ["without one sub-layer, nats", *(f"of layer {n}" for n in range(1, deepest + 1))]
     most = []
     for kind, found in models.items():
-        dearest = max(found["sublayers"], key=lambda each: each["value"])
-        most.append(f"{kind} on {place_of(dearest['layer'], found)} ({_interval(dearest).text(1, sign=True)})")
-    said = f"Each of these trainings depends most on one sub-layer: {listed(most)}."
+        first, second = sorted(found["sublayers"], key=lambda each: each["value"], reverse=True)[:2]
+        most.append(
+            f"{kind[0].upper()}{kind[1:]}: {place_of(first['layer'], found)}, {_interval(first).text(1, sign=True)} "
+            f"nats; then {place_of(second['layer'], found)}, {_interval(second).text(1, sign=True)}"
+        )
+    said = f"The two sub-layers that cost most. {'. '.join(most)}."
     return ["Without one whole sub-layer the loss rises by:", table(head, cells), said]
 
 

@@ -539,18 +539,17 @@ def _ahead(findings: Findings) -> list[str]:
     """How far laws of the smaller budgets reach."""
     said = []
     for found in findings["ahead"]:
-        misses = [Interval(*each) for each in found["misses"]]
         factor = findings["operations"][-1] / findings["operations"][found["known"] - 1]
-        inside = sum(not each.excludes_zero for each in misses)
-        said.append(f"""
-            fitted to the {found["trainings"]} trainings with at most 1/{factor:.1f} of the largest budget, it is off by
-            {_signed(*(each.value for each in misses))} %, and {inside} of {len(misses)} intervals hold the measured
-            loss""")
+        misses = listed([Interval(*each).text(1, sign=True) for each in found["misses"]])
+        said.append(
+            f"the {found['trainings']} trainings with at most 1/{factor:.1f} of the largest budget: off by {misses} %"
+        )
     if not said:
         return []
     return [
         paragraph(f"""
-            A harder test is to look ahead: the law of all parameters, from the smaller budgets alone, for the trainings
-            with the largest budget. {"; ".join(said).strip().capitalize()}.
+            A harder test is to look ahead. The law of all parameters is fitted to smaller budgets alone, and says the
+            losses of the trainings with the largest budget, from the smallest model to the largest. From
+            {"; from ".join(said)}. Intervals as wide as these say that so few trainings do not determine the law.
         """)
     ]
