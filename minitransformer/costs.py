@@ -53,7 +53,8 @@ def flops_per_token(config: StacksConfig | GPTConfig | BERTConfig | ViTConfig, l
     2 for each token, and a query over n keys costs 2·n·(d_k + d_v) in each of H heads, for `query keyᵀ` and for the
     weighted sum. Let Q = 2·C·H·(d_k + d_v) be the cost of attention's projections of queries and outputs, K the same
     with H_k heads, that of keys and values, and S = 2·n·H·(d_k + d_v), or 2·(H + H_k)·d_k·(d_v + 1) where attention is
-    linear. The feed-forward network has M = 2 matrices, or 3 where it is gated:
+    linear, token by token: causal, a whole text takes 2·64·H·(d_k + d_v + 1) more, since 64 tokens at a time meet each
+    other too. The feed-forward network has M = 2 matrices, or 3 where it is gated:
 
         encoder layer, for a source token    Q + K (projections) + S + 2·M·C·F (feed-forward)
         decoder layer, for a target token    Q + K + S (self) + Q + S (cross: query, output) + 2·M·C·F

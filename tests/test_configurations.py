@@ -110,6 +110,8 @@ def test_a_part_refuses_an_unknown_field_too():
         (GPT, {"attention": "linear"}, "linear attention has no window, scale, softcap, bias or dropout"),
         (GPT, {"window": None, "sparse": SparseConfig(global_tokens=1)}, "needs a window, a block or a stride"),
         (SparseConfig(block=2), {"summary": 3}, "summary is 3, expected at most block, which is 2"),
+        (BERTConfig(11), {"pad_id": 11}, "pad_id is 11, expected an id below the vocabulary"),
+        (BERTConfig(11), {"mask_id": 11}, "mask_id is 11, expected an id below the vocabulary"),
         (BERTConfig(11), {"num_heads": 5}, "num_heads is 5 and does not divide d_model, 768"),
         (ViTConfig(), {"patch_size": 15}, "patch_size is 15 and does not divide image_size, 224"),
         (BLOCK.norm, {"eps": 0.0}, "eps is 0.0, expected a finite number above 0"),

@@ -145,6 +145,9 @@ class Attention(Layer):
             turning = self.query_width + self.key_width
             both = split_heads(projected[..., :turning], self.num_heads + self.kv_heads)  # (B, H + Hk, T, D)
             if self.rotary is not None:
+                # φ is bent: turned by its place in the batch, a shorter text would get other products.
+                alike = context.padding is None or not self.linear
+                require(alike, "with rotary positions and linear attention, texts of one batch need the same length")
                 both, turn_cache = self.rotary.forward(both, context.position)
             query, key = both[:, : self.num_heads], both[:, self.num_heads :]
             value = split_heads(projected[..., turning:], self.kv_heads)

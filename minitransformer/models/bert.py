@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self, cast
 
-from ..config import SMALLEST, choice, positive, rate, whole
+from ..config import SMALLEST, choice, positive, rate, require, whole
 from ..layers import (
     AttentionConfig,
     BlockConfig,
@@ -59,6 +59,9 @@ class BERTConfig(TextConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for name in ("pad_id", "mask_id"):
+            token = getattr(self, name)
+            require(token is None or token < self.vocab_size, f"{name} is {token}, expected an id below the vocabulary")
         _ = self.encoder  # each part checks itself
 
     @property
@@ -133,7 +136,8 @@ class Pooler(Layer):
         self.pooler = Linear(ops, config.d_model, config.d_model, std=config.init_std)
 
     def pool(self, hidden: Array) -> tuple[Array, tuple]:
-        """hidden `(B, T, C)` → `(B, C)`."""
+        """hidden `(B, T, C)` → `(B, C)`. Raises ValueError for texts without a token."""
+        require(hidden.shape[1] > 0, "ids has texts without a token, and a text's class is told by its first")
         x, pooler_cache = self.pooler.forward(hidden[:, 0])
         pooled, tanh_cache = self.ops.tanh.forward(x)
         return pooled, (pooler_cache, tanh_cache, hidden)

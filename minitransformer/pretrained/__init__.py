@@ -33,6 +33,7 @@ from .bert import BERT
 from .download import folder_of
 from .files import (
     CONFIG,
+    GENERATION,
     TYPES,
     WEIGHTS,
     PretrainedError,
@@ -46,7 +47,7 @@ from .files import (
 from .gpt2 import GPT2
 from .llama import LLAMA
 from .names import Architecture, Row
-from .tokenizers import PretrainedTokenizer, load_tokenizer, save_tokenizer
+from .tokenizers import TOKENIZER_FILES, PretrainedTokenizer, load_tokenizer, save_tokenizer
 from .vit import VIT
 
 __all__ = ["ARCHITECTURES", "PretrainedError", "PretrainedTokenizer", "load", "save"]
@@ -156,10 +157,11 @@ def save(model: Model, folder: str | Path, tokenizer: Any = None) -> None:
     tensors = {}
     for row in architecture.table(model.config):
         tensors |= row.to_theirs(named[row.ours])
-    (folder / CONFIG).unlink(missing_ok=True)
+    for name in (CONFIG, GENERATION, *(TOKENIZER_FILES if tokenizer is not None else ())):  # may be another model's
+        (folder / name).unlink(missing_ok=True)
     if values.get("is_encoder_decoder"):
         names = ("pad_token_id", "decoder_start_token_id", "eos_token_id", "forced_eos_token_id")
-        write_json(folder / "generation_config.json", {name: values[name] for name in names if name in values})
+        write_json(folder / GENERATION, {name: values[name] for name in names if name in values})
     write_tensors(folder / WEIGHTS, tensors)
     if tokenizer is not None:
         save_tokenizer(tokenizer, folder, model.config)

@@ -19,6 +19,7 @@ from ..atomic import atomic_write
 from ..visible import visible
 
 WEIGHTS, INDEX, CONFIG = "model.safetensors", "model.safetensors.index.json", "config.json"
+GENERATION = "generation_config.json"
 LONGEST_HEADER = 100_000_000
 """Bytes: the limit that safetensors itself sets."""
 

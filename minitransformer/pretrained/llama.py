@@ -55,8 +55,8 @@ def from_config(values: Mapping[str, Any], shapes: Mapping[str, Shape]) -> GPTCo
 
 
 def _rotary(values: Mapping[str, Any]) -> RotaryConfig:
-    """Today's `rope_parameters`, or the older `rope_theta` with `rope_scaling`."""
-    name = "rope_parameters" if values.get("rope_parameters") else "rope_scaling"
+    """`rope_scaling` with the older `rope_theta`, which `transformers` takes first, or today's `rope_parameters`."""
+    name = "rope_scaling" if values.get("rope_scaling") else "rope_parameters"
     rope = values.get(name) or {}
     if not isinstance(rope, dict):
         raise PretrainedError(f"{name} is {rope!r}, expected an object")
@@ -67,12 +67,13 @@ def _rotary(values: Mapping[str, Any]) -> RotaryConfig:
         return RotaryConfig(theta=theta)
     if kind != "llama3":
         raise PretrainedError(f"{name} {kind!r} is not supported, only 'default' and 'llama3'")
+    trained, longest = "original_max_position_embeddings", values.get("max_position_embeddings", 2048)
     return RotaryConfig(
         theta=theta,
         factor=required(rope, "factor"),
         low_freq_factor=required(rope, "low_freq_factor"),
         high_freq_factor=required(rope, "high_freq_factor"),
-        original_max_length=rope.get("original_max_position_embeddings", values.get("max_position_embeddings", 2048)),
+        original_max_length=values.get(trained, rope.get(trained, longest)),  # the model's own before the rope's
     )
 
 

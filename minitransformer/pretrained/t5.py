@@ -19,6 +19,7 @@ from .names import (
     linear,
     norm,
     read_options,
+    require_options,
     write_options,
 )
 
@@ -44,6 +45,7 @@ def from_config(values: Mapping[str, Any], shapes: Mapping[str, Shape]) -> T5Con
     name = str(form).removeprefix("gated-")
     gated = name != form
     name = "gelu_new" if form == "gated-gelu" else name
+    require_options(values, dense_act_fn=name, is_gated_act=gated)
     pad = values.get("pad_token_id", 0)
     scaled = values.get("scale_decoder_outputs", values.get("tie_word_embeddings") is not False)
     return T5Config(

@@ -36,7 +36,10 @@ Options = Mapping[str, Any]
 
 def read(path: Path) -> Tokenizer:
     """What `tokenizer.json` holds."""
-    return Tokenizer.from_file(str(path))
+    inner = Tokenizer.from_file(str(path))
+    inner.no_truncation()  # which a file may hold from how it was last used, as padding
+    inner.no_padding()
+    return inner
 
 
 def gpt2(folder: Path, options: Options) -> Tokenizer:

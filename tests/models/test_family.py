@@ -113,6 +113,15 @@ def test_decoding_in_steps_is_the_forward_also_of_prompts_of_different_lengths(n
             ids, lengths = ids[[2, 0]], [lengths[2], lengths[0]]
 
 
+def test_texts_of_different_lengths_are_refused_where_they_would_change_each_other():
+    """φ of a vector that is turned depends on the place, which in a batch is counted from the longest text's start."""
+    model = perturbed(GPTConfig(V, **SMALL, positions="rotary", attention="linear", attention_dropout=0.0))
+    alone, padded = model.start_decoding([[3, 4]]), [[IGNORED, IGNORED, 3, 4], [5, 6, 7, 8]]
+    model.decode_step([[5]], alone)
+    with pytest.raises(ValueError, match="texts of one batch need the same length"):
+        model.start_decoding(padded)
+
+
 def test_a_cache_with_a_window_does_not_grow():
     model = perturbed(GPTS["window"])
     state = model.start_decoding(IDS)

@@ -5,7 +5,7 @@ import pytest
 from support.model_cases import STREAM, every_model, model_of, moved, ragged
 from support.prove import read_only
 
-from minitransformer.models import Transformer
+from minitransformer.models import BERTConfig, Transformer, build_model
 
 IDS = np.ones((2, 3), np.int64)
 
@@ -112,3 +112,9 @@ def test_a_type_may_be_given_by_name_or_as_itself(dtype):
 def test_no_other_type_makes_a_model(dtype):
     with pytest.raises(TypeError, match="expected float32 or float64"):
         Transformer(model_of().config, dtype=dtype)
+
+
+def test_a_text_without_a_token_has_no_class():
+    model = build_model(BERTConfig(11, 4, 2, 4, 1, head="classes"))
+    with pytest.raises(ValueError, match="ids has texts without a token"):
+        model.forward(np.zeros((2, 0), int))

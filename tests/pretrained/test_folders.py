@@ -11,13 +11,23 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 from support.cli_runs import in_this_process, refuse
 from support.pretrained_cases import random_model, rewrite
 
 from minitransformer import pretrained
 from minitransformer.data import BPETokenizer
-from minitransformer.models import GPT, ConvolutionalConfig, GPTConfig, Transformer, TransformerConfig, build_model
-from minitransformer.pretrained import PretrainedError, load, save
+from minitransformer.models import (
+    GPT,
+    ConvolutionalConfig,
+    GPTConfig,
+    T5Config,
+    Transformer,
+    TransformerConfig,
+    build_model,
+)
+from minitransformer.pretrained import PretrainedError, load, save, t5
+from minitransformer.pretrained.llama import _rotary
 
 
 def options(**changed: Any) -> Callable[[Path], None]:
@@ -247,3 +257,46 @@ def test_dtype_of_the_table_is_kept(tmp_path: Path) -> None:
     config = TransformerConfig.demo(64, d_model=8, num_heads=2, d_ff=8, num_layers=1)
     save(Transformer(config, dtype="float64"), tmp_path)
     assert json.loads((tmp_path / "config.json").read_text())["dtype"] == "float64"
+
+
+def test_nothing_of_an_earlier_model_is_left_beside_another(tmp_path: Path) -> None:
+    """Its tokenizer stays only where no other one is given."""
+    tokenizer = BPETokenizer.train(["ab abc"] * 3, 264)
+    sizes: dict[str, Any] = {"d_model": 8, "num_heads": 2, "d_ff": 8, "num_layers": 1}
+    save(build_model(T5Config(264, **sizes, d_k=4, eos_id=5)), tmp_path, tokenizer)
+    assert (tmp_path / "generation_config.json").exists()
+    (tmp_path / "spiece.model").touch()
+    save(GPT(GPTConfig(264, **sizes, eos_id=2)), tmp_path)
+    assert not (tmp_path / "generation_config.json").exists()
+    assert (tmp_path / "tokenizer.json").exists()
+    save(GPT(GPTConfig(264, **sizes, eos_id=2)), tmp_path, tokenizer)
+    assert not (tmp_path / "spiece.model").exists()
+
+
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4}, "rope_scaling": LLAMA3, "rope_theta": 5e4},
+        {"rope_parameters": LLAMA3 | {"rope_theta": 1e4}, "original_max_position_embeddings": 16},
+        {"rope_parameters": LLAMA3 | {"rope_theta": 1e4, "original_max_position_embeddings": 32}},
+        {"rope_parameters": None, "rope_scaling": LLAMA3 | {"original_max_position_embeddings": 8}},
+    ],
+)
+def test_of_two_places_for_rotary_options_the_one_of_transformers_counts(changed: dict[str, Any]) -> None:
+    values = {"max_position_embeddings": 64, **changed}
+    config = transformers.LlamaConfig.from_dict(json.loads(json.dumps(values)))
+    config.standardize_rope_params()  # as its model does
+    theirs: Any = config.rope_parameters
+    ours = _rotary(values)
+    assert (ours.theta, ours.factor) == (theirs["rope_theta"], theirs["factor"])
+    assert ours.original_max_length == theirs["original_max_position_embeddings"]
+
+
+def test_an_activation_that_contradicts_the_form_of_a_t5_is_refused() -> None:
+    sizes = {"vocab_size": 9, "d_model": 8, "num_heads": 2, "d_ff": 8, "num_layers": 1}
+    assert t5.from_config(sizes | {"dense_act_fn": "relu", "is_gated_act": False}, {}).activation == "relu"
+    with pytest.raises(PretrainedError, match="dense_act_fn 'gelu' is not supported, only 'relu'"):
+        t5.from_config(sizes | {"dense_act_fn": "gelu"}, {})

@@ -72,6 +72,20 @@ def test_a_loaded_tokenizer_is_written_as_it_was(tmp_path: Path) -> None:
     assert again.inner.to_str() == inner.to_str()
 
 
+def test_what_a_file_says_of_cutting_and_padding_is_not_done(tmp_path: Path) -> None:
+    """As in `transformers`, where each call says it."""
+    inner = tokenizers.Tokenizer(tokenizers.models.WordPiece({"[UNK]": 0, "a": 1, "##b": 2}, unk_token="[UNK]"))
+    inner.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    inner.enable_truncation(3)
+    inner.enable_padding(length=3)
+    random_model("bert", 0).save_pretrained(tmp_path)
+    inner.save(str(tmp_path / "tokenizer.json"))
+    _, tokenizer = load(tmp_path)
+    assert tokenizer is not None
+    assert tokenizer.encode("ab") == [1, 2]
+    assert tokenizer.encode("ab ab ab") == [1, 2] * 3
+
+
 def test_a_damaged_tokenizer_is_refused(tmp_path: Path) -> None:
     random_model("gpt2", 0).save_pretrained(tmp_path)
     (tmp_path / "tokenizer.json").write_text('{"version": 3}')
