@@ -5,13 +5,14 @@ import time
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_info, threadpool_limits
+from threadpoolctl import threadpool_limits
 
-from minitransformer.threads import Threads, available_cores
+from minitransformer.threads import Threads, _blas, available_cores
 
 
 def blas_threads() -> set[int]:
-    return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+    """The threads of NumPy's BLAS, and of others that were there when it was looked up: a test may load more."""
+    return {pool["num_threads"] for pool in _blas().info() if pool["user_api"] == "blas"}
 
 
 def test_results_come_in_the_order_of_the_arguments():
