@@ -166,7 +166,8 @@ tokens that have no text written all the same
 a part of a configuration that may be anything
     elif each.name in parts and not isinstance( → elif False and not isinstance(
 [pretrained/__init__.py: pretrained/test_folders]
-a killed save that leaves an old configuration beside new weights | for name in (CONFIG, GENERATION, → for name in (GENERATION,
+a killed save that leaves an old configuration beside new weights
+    for name in (CONFIG, GENERATION, → for name in (GENERATION,
 [cli/train.py: cli/test_cli_family]
 a text that was deleted made again as pairs
     return TextChoice if reads == "lines" else CorpusChoice, known → return CorpusChoice, known

@@ -353,10 +353,10 @@ def _judge_cost(attempt: Attempt, count: int, tokens: int) -> None:
         return min(taken) / T
 
     with threadpool_limits(1):  # a busy machine is asked again
-        grows = all(a_token(tokens, 2) > 2 * a_token(200, 5) for _ in range(3))
+        grows = all(a_token(tokens, 2) > 3 * a_token(200, 5) for _ in range(3))
     require(
         not grows,
-        f"it is right, but a token among {tokens:,} costs more than twice one among 200: something walks over all "
+        f"it is right, but a token among {tokens:,} costs more than 3 times one among 200: something walks over all "
         "earlier or later positions again, where a running sum is enough",
     )
 
