@@ -309,7 +309,7 @@ def _what_takes_time(findings: Findings) -> str:
         {rates[FULL]["operations"]:.1f} · 10⁹ operations and moves {rates[FULL]["moved"]:.1f} · 10⁹ bytes a second,
         grouped attention {rates[GROUPED]["operations"]:.1f} · 10⁹ and {rates[GROUPED]["moved"]:.1f} · 10⁹.
     """
-    if ratios["time"]["value"] < ratios["moved"] and rates[GROUPED]["moved"] < rates[FULL]["moved"]:
+    if ratios["time"]["value"] < ratios["moved"] ** 0.5 and rates[GROUPED]["moved"] < rates[FULL]["moved"]:
         text += """
             Grouped heads save less time than bytes. So bandwidth is not what limits grouped attention here: with full
             attention the same core moves more bytes a second. What limits either was not measured. Where bandwidth is
