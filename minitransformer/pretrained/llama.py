@@ -73,7 +73,7 @@ def _rotary(values: Mapping[str, Any]) -> RotaryConfig:
         factor=required(rope, "factor"),
         low_freq_factor=required(rope, "low_freq_factor"),
         high_freq_factor=required(rope, "high_freq_factor"),
-        original_max_length=values.get(trained, rope.get(trained, longest)),  # the model's own before the rope's
+        original_max_length=values.get(trained) or rope.get(trained, longest),  # the model's own before the rope's
     )
 
 

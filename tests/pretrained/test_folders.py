@@ -276,12 +276,18 @@ def test_nothing_of_an_earlier_model_is_left_beside_another(tmp_path: Path) -> N
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 
 
+def test_an_original_length_of_null_is_none_given() -> None:
+    rope = LLAMA3 | {"rope_theta": 1e4, "original_max_position_embeddings": 32}
+    assert _rotary({"rope_parameters": rope, "original_max_position_embeddings": None}).original_max_length == 32
+
+
 @pytest.mark.parametrize(
     "changed",
     [
         {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4}, "rope_scaling": LLAMA3, "rope_theta": 5e4},
         {"rope_parameters": LLAMA3 | {"rope_theta": 1e4}, "original_max_position_embeddings": 16},
         {"rope_parameters": LLAMA3 | {"rope_theta": 1e4, "original_max_position_embeddings": 32}},
+        {"rope_parameters": LLAMA3 | {"rope_theta": 1e4}},
         {"rope_parameters": None, "rope_scaling": LLAMA3 | {"original_max_position_embeddings": 8}},
     ],
 )
