@@ -327,6 +327,9 @@ padding attended to instead of text | (seen, targets, None, ids != PAD_ID) → (
 [data/labelled.py: data/test_family_data]
 classes in the order of the batch, not of its lines | self.classes[lines]) → self.classes[: len(lines)])
 [data/spans.py: data/test_family_data]
+rows longer than the stream, which hold their own answers
+    length = min(row_length(min(config.max_length, tokens_per_batch, len(stream))), len(stream)) →
+        length = row_length(min(config.max_length, tokens_per_batch, len(stream)))
 a gap without its sentinel in the target | target += [sentinel, row → target += [row
 sentinels that count up | sentinel = [vocab_size - 1 - number] → sentinel = [vocab_size - SENTINELS + number]
 gaps of length 0 | rng.choice(total - 1, count - 1, replace=False)) + 1 → rng.choice(total - 1, count - 1))
