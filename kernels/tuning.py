@@ -40,6 +40,8 @@ class Tile(NamedTuple):
     columns: int
     num_warps: int
     num_stages: int
+    descriptors: bool = False
+    """Whether blocks are loaded by tensor descriptors, which Hopper's tensor memory accelerator follows."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,7 @@
 """Scaled dot-product attention: `softmax(scale · query keyᵀ) value`.
 
 The steps from the formula to the kernels, with the numbers that each moves to and from memory for one head at T = 4096
-and D = 128 (tests count them: `test_triton_attention.py`). Facts about machine code are in
-`results/compiled.json`, which has tests of its own.
+and D = 128 (tests count them: `test_triton_attention.py`). `test_compilation.py` holds what is said of machine code.
 
     naive       `attention_naive`: the formula. Five passes write the Tq × Tk scores and weights, and five read them:
                 10 · T² numbers, 80 times the 4 · T · D of inputs and output
@@ -32,9 +31,28 @@ and D = 128 (tests count them: `test_triton_attention.py`). Facts about machine 
 
     look-ahead  on Hopper the forward issues a block's product of queries and keys before the softmax of the block
                 before it, so that the tensor cores work while exponentials are computed; and what is known of
-                addresses before a loop is computed there. In tiles of 128 × 64 the loop of heads 128 wide has 373
-                instructions (380 before, though 32 of them copy scores now), and all of its 34 exponentials are
-                computed with a product in flight; dquery's loop has 301 instead of 327
+                addresses before a loop is computed there
+    descriptors on Hopper keys and values may be loaded by descriptors of their tensors, made on the host: the tensor
+                memory accelerator computes the addresses, so the loop is shorter, and 128 keys a block leave registers
+                for the look-ahead. The value's load stands before the product of queries and keys; behind it the
+                exponentials would no longer run beside the product. Only tuning takes them, where the GPU computes
+                with them what it computes without
+    sharing     where queries are few, as in decoding, several programs share a query's keys, and a second kernel merges
+                what they found
+
+Cycles of a block of 64 keys, for two warps of a scheduler that follow the loop's machine code together (sm_90,
+Triton 3.6.0; `kernels.predict.sass.Warp`; what memory makes them wait is left out):
+
+    heads                 128 wide    64 wide
+    plain                     1790       1373
+    + look-ahead              1690       1174
+    + descriptors             1423       1197
+    a bias, before            8973       7713    numbers of a bias one by one: `keys < Tk` could not be seen to be a
+    a bias                    2143       1858    multiple of 8, and blocks without a mask need no such bound at all
+    dquery, 2 stages          2501       1813
+    dquery, 3 stages          2070       1372
+
+In the backward descriptors gain nothing beside three stages: 2077 and 1365 cycles for dquery.
 
 Tried and given up: warps with roles (`tl.range(…, warp_specialize=True)`), of which a group asks the tensor memory
 accelerator for blocks and two compute. It compiled, and computed what is right as AMD's machine code; but on an H200

@@ -13,6 +13,7 @@ need no atomics, and a second run gives the same bits. Source: Dao et al. 2022, 
 import triton
 import triton.language as tl
 
+from .._logits import multiple
 from .blocks import (
     LOG2_E,
     UNSPECIALIZED,
@@ -47,7 +48,7 @@ def attention_dquery_kernel(
     key_ptr, key_low, key_high, threshold, dropout_scale, sentence, position,
     D: tl.constexpr, DV: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_DV: tl.constexpr,
     QUERIES: tl.constexpr, KEYS: tl.constexpr, GROUP: tl.constexpr, PRECISION: tl.constexpr,
-    HOISTED: tl.constexpr,
+    ALIGNED: tl.constexpr, HOISTED: tl.constexpr,
 ):  # fmt: skip
     """Writes dquery, and for the other kernel delta and, with dropout, the rows' hashes, `(B, H, Tq)` each."""
     block, head, b, h = locate(Tq, H, QUERIES)
@@ -87,7 +88,9 @@ def attention_dquery_kernel(
             if slopes is not None:
                 scores -= slope * distance(queries[:, None] + (Tk - Tq), keys[None, :])
             if bias is not None:
-                within = (queries < Tq)[:, None] & (keys < Tk)[None, :]
+                within = (queries < Tq)[:, None]
+                if MASKED:
+                    within &= (keys < multiple(Tk, ALIGNED))[None, :]
                 scores += load_bias(bias, b, h, queries[:, None], keys[None, :], within)
             if MASKED:
                 seen = sees(queries[:, None] + (Tk - Tq), keys[None, :], below, above, sparse, Tk)
@@ -110,7 +113,7 @@ def attention_dkey_dvalue_kernel(
     key_ptr, key_low, key_high, threshold, dropout_scale, sentence, position,
     D: tl.constexpr, DV: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_DV: tl.constexpr,
     QUERIES: tl.constexpr, KEYS: tl.constexpr, GROUP: tl.constexpr, PRECISION: tl.constexpr,
-    HOISTED: tl.constexpr,
+    ALIGNED: tl.constexpr, HOISTED: tl.constexpr,
 ):  # fmt: skip
     """Writes dkey and dvalue. The weights are computed transposed, keys as rows, as both products need them.
 
@@ -157,7 +160,9 @@ def attention_dkey_dvalue_kernel(
             if slopes is not None:
                 scores -= slope * distance(queries[None, :] + (Tk - Tq), keys[:, None])
             if bias is not None:
-                within = (queries < Tq)[None, :] & (keys < Tk)[:, None]
+                within = (keys < multiple(Tk, ALIGNED))[:, None]
+                if MASKED:
+                    within &= (queries < Tq)[None, :]
                 scores += load_bias(bias, b, h * GROUP + member, queries[None, :], keys[:, None], within)
             if MASKED:
                 seen = sees(queries[None, :] + (Tk - Tq), keys[:, None], below, above, sparse, Tk)

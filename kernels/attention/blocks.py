@@ -158,6 +158,19 @@ def count_blocks(blocks, MASKED: tl.constexpr):
 
 
 @triton.jit
+def part_of(blocks, part, parts):
+    """The blocks, as `in_blocks` returns them, of one of so many programs that share them."""
+    first, inner_first, inner_last, last = blocks
+    start, stop = first + (last - first) * part // parts, first + (last - first) * (part + 1) // parts
+    return (
+        start,
+        tl.minimum(tl.maximum(inner_first, start), stop),
+        tl.minimum(tl.maximum(inner_last, start), stop),
+        stop,
+    )
+
+
+@triton.jit
 def nth_block(n, blocks, listed, MASKED: tl.constexpr):
     """The n-th block that needs a mask, before or after the inner blocks, or without MASKED the n-th inner block."""
     first, inner_first, inner_last, _ = blocks
@@ -205,6 +218,19 @@ def load_rows(
         within = (column < WIDTH)[None, :]
         mask = within if mask is None else mask & within
     return load_numbers(ptrs, mask, 0.0)
+
+
+@triton.jit
+def load_block(
+    blocks, x, b, h, first, span, present, WIDTH: tl.constexpr, BLOCK_WIDTH: tl.constexpr, HOISTED: tl.constexpr = False
+):  # fmt: skip
+    """Loads what `load_rows` does; with a tensor descriptor `blocks` of x by Hopper's tensor memory accelerator."""
+    if blocks is None:
+        block = load_rows(x, b, h, first, span, present, WIDTH, BLOCK_WIDTH, HOISTED)
+    else:
+        place = [b.to(tl.int32), h.to(tl.int32), first, 0]
+        block = tl.reshape(blocks.load(place), (span.shape[0], BLOCK_WIDTH))
+    return block
 
 
 @triton.jit

@@ -9,6 +9,7 @@ queries or keys has fewer blocks, and then each program has more to add up.
 import triton
 import triton.language as tl
 
+from .._logits import multiple
 from .blocks import LOG2_E, UNSPECIALIZED, key_head, load_rows, real_keys, sees
 from .dropping import hash_pairs, kept_weights
 from .scores import distance, load_bias, load_slope, tanh
@@ -30,6 +31,7 @@ def attention_dbias_kernel(
     D: tl.constexpr, DV: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_DV: tl.constexpr,
     SUM_B: tl.constexpr, SUM_H: tl.constexpr, SUM_Q: tl.constexpr, SUM_K: tl.constexpr,
     QUERIES: tl.constexpr, KEYS: tl.constexpr, GROUP: tl.constexpr, PRECISION: tl.constexpr,
+    ALIGNED: tl.constexpr,
 ):  # fmt: skip
     """Writes one block of dbias; `SUM_B`, …, `SUM_K` are the axes that the bias lacks."""
     first_k, num_k, rest = owned(tl.program_id(0), tl.cdiv(Tk, KEYS), SUM_K)
@@ -57,7 +59,7 @@ def attention_dbias_kernel(
             scores *= scale * LOG2_E
         if slopes is not None:
             scores -= load_slope(slopes, b, h) * distance(queries[:, None] + (Tk - Tq), keys[None, :])
-        within = (queries < Tq)[:, None] & (keys < Tk)[None, :]
+        within = (queries < Tq)[:, None] & (keys < multiple(Tk, ALIGNED))[None, :]
         scores += load_bias(bias, b, h, queries[:, None], keys[None, :], within)
         seen = sees(queries[:, None] + (Tk - Tq), keys[None, :], below, above, sparse, Tk)
         seen &= real_keys(key_mask, b, keys, Tk)[None, :]

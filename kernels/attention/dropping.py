@@ -3,7 +3,7 @@
 A weight's coordinates are (sentence, head, query) for its row and the key for its channel. Two neighbouring keys share
 a hash, with 16 bits each. The hash is most of the work, so it is computed once for a pair of keys, and its halves are
 put side by side. If one thread holds both weights of a pair, nothing moves between threads: on Hopper there are as many
-shuffles (`SHFL` in `results/compiled.json`) with dropout as without.
+shuffles (`SHFL`; `test_compilation.py`) with dropout as without.
 """
 
 import triton

@@ -6,6 +6,7 @@ Source: Dao et al. 2022, algorithm 1; Dao 2023, §3.1. The online softmax is Mil
 import triton
 import triton.language as tl
 
+from .._logits import multiple
 from .blocks import (
     LOG2_E,
     UNSPECIALIZED,
@@ -14,9 +15,11 @@ from .blocks import (
     count_blocks,
     key_head,
     list_of,
+    load_block,
     load_rows,
     locate,
     nth_block,
+    part_of,
     real_keys,
     sees,
     store_softmax,
@@ -27,17 +30,18 @@ from .scores import distance, load_bias, load_slope, tanh
 
 @triton.jit(do_not_specialize=UNSPECIALIZED)
 def attention_forward_kernel(
-    query, key, value, out, lse_ptr, key_mask, bias, slopes,
+    query, key, value, out, lse_ptr, key_blocks, value_blocks, key_mask, bias, slopes,
     Tq, Tk, H, below, above, sparse, visits, scale, softcap,
     key_ptr, key_low, key_high, threshold, dropout_scale, sentence, position,
     D: tl.constexpr, DV: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_DV: tl.constexpr,
     QUERIES: tl.constexpr, KEYS: tl.constexpr, GROUP: tl.constexpr, PRECISION: tl.constexpr,
-    LEAD: tl.constexpr, HOISTED: tl.constexpr,
+    ALIGNED: tl.constexpr, LEAD: tl.constexpr, HOISTED: tl.constexpr, SHARED: tl.constexpr,
 ):  # fmt: skip
     """Writes out, and for the backward `lse = log2 Σ_j 2^scores_ij`, `(B, H, Tq)`. The scale must not be negative.
 
     With `LEAD = 1` the product of queries and keys is a block ahead: it is issued before the softmax of the block
-    before it, so that tensor cores that work asynchronously need not wait for the softmax.
+    before it, so that tensor cores that work asynchronously need not wait for the softmax. Where programs along axis 1
+    share the keys of a block of queries (`SHARED`), each writes out and lse of its part, one part behind the other.
     """
     block, head, b, h = locate(Tq, H, QUERIES)
     block = tl.cdiv(Tq, QUERIES) - 1 - block  # causal attention's longest blocks first: short ones fill the gaps
@@ -57,12 +61,14 @@ def attention_forward_kernel(
     acc = tl.zeros((QUERIES, BLOCK_DV), tl.float32)  # Σ_j 2^(scores_j − m) value_j
     listed = None if visits is None else list_of(visits, block, Tk, KEYS)
     blocks = blocks_of_keys(block, Tq, Tk, below, above, listed, key_mask, b, QUERIES, KEYS)
+    if SHARED:
+        blocks = part_of(blocks, tl.program_id(1), tl.num_programs(1))
     if LEAD:
         inner = count_blocks(blocks, False)
         total = inner + count_blocks(blocks, True)
         first_key = block_in_order(0, blocks, listed, True) * KEYS
         there = (first_key + span < Tk) & (total > 0)
-        key_block = load_rows(key, b, kv_head, first_key, span, there, D, BLOCK_D)  # (N, D)
+        key_block = load_block(key_blocks, key, b, kv_head, first_key, span, there, D, BLOCK_D)  # (N, D)
         ahead = tl.dot(query_block, tl.trans(key_block), input_precision=PRECISION)  # (M, N)
     for MASKED in tl.static_range(2):
         start, stop = 0, count_blocks(blocks, MASKED)
@@ -72,20 +78,24 @@ def attention_forward_kernel(
             place = block_in_order(n, blocks, listed, MASKED) if LEAD else nth_block(n, blocks, listed, MASKED)
             first_key = place * KEYS
             keys = first_key + span  # (N,)
+            present = keys < Tk if MASKED else None
             if LEAD:
                 later = tl.minimum(n + 1, total - 1) if MASKED else n + 1
                 next_key = block_in_order(later, blocks, listed, MASKED) * KEYS
                 exist = (next_key + span < Tk) & (n + 1 < total) if MASKED else None
                 scores = ahead
-                key_block = load_rows(key, b, kv_head, next_key, span, exist, D, BLOCK_D, HOISTED)
+                value_block = load_block(
+                    value_blocks, value, b, kv_head, first_key, span, present, DV, BLOCK_DV, HOISTED
+                )
+                key_block = load_block(key_blocks, key, b, kv_head, next_key, span, exist, D, BLOCK_D, HOISTED)
                 ahead = tl.dot(query_block, tl.trans(key_block), input_precision=PRECISION)
             if threshold is not None:  # computed here because it would take more registers where it is used
                 pair_hash = hash_pairs(row_hash, first_key, KEYS)
-            present = keys < Tk if MASKED else None
             if not LEAD:
-                key_block = load_rows(key, b, kv_head, first_key, span, present, D, BLOCK_D, HOISTED)
-            value_block = load_rows(value, b, kv_head, first_key, span, present, DV, BLOCK_DV, HOISTED)  # (N, Dv)
-            if not LEAD:
+                key_block = load_block(key_blocks, key, b, kv_head, first_key, span, present, D, BLOCK_D, HOISTED)
+                value_block = load_block(
+                    value_blocks, value, b, kv_head, first_key, span, present, DV, BLOCK_DV, HOISTED
+                )
                 scores = tl.dot(query_block, tl.trans(key_block), input_precision=PRECISION)
             if softcap is not None:
                 scores = tanh(scores * squeezed)
@@ -97,7 +107,9 @@ def attention_forward_kernel(
                 if slopes is not None:
                     scores -= slope * distance(queries[:, None] + (Tk - Tq), keys[None, :])
                 if bias is not None:
-                    within = (queries < Tq)[:, None] & (keys < Tk)[None, :]
+                    within = (queries < Tq)[:, None]
+                    if MASKED:
+                        within &= (keys < multiple(Tk, ALIGNED))[None, :]
                     scores += load_bias(bias, b, h, queries[:, None], keys[None, :], within)
                 if MASKED:
                     scores = tl.where(seen, scores, float("-inf"))
@@ -115,4 +127,35 @@ def attention_forward_kernel(
             acc = tl.dot(weights.to(value_block.dtype), value_block, acc * rescale[:, None], input_precision=PRECISION)
             m = new_m
 
+    if SHARED:
+        head += tl.program_id(1).to(tl.int64) * (tl.num_programs(0) // tl.cdiv(Tq, QUERIES))
+        b, h = tl.zeros_like(b), head
     store_softmax(out, lse_ptr + head * Tq, b, h, queries, queries < Tq, m, l, acc, dropout_scale, DV, BLOCK_DV)
+
+
+@triton.jit(do_not_specialize=["Tq", "H", "heads", "parts"])
+def attention_merge_kernel(
+    parts_ptr, lse_parts_ptr, out, lse_ptr, Tq, H, heads, parts,
+    DV: tl.constexpr, BLOCK_DV: tl.constexpr, QUERIES: tl.constexpr,
+):  # fmt: skip
+    """Merges the results of the parts `(parts, B·H, Tq, Dv)`: `out = Σ_p 2^(lse_p − lse) out_p`."""
+    block, head, b, h = locate(Tq, H, QUERIES)
+    queries, column = block * QUERIES + tl.arange(0, QUERIES), tl.arange(0, BLOCK_DV)
+    present = queries < Tq
+    m = tl.full((QUERIES,), float("-inf"), tl.float32)
+    l = tl.zeros((QUERIES,), tl.float32)
+    acc = tl.zeros((QUERIES, BLOCK_DV), tl.float32)
+    for part in range(parts):
+        rows = (part * heads + head) * Tq + queries  # (M,)
+        lse = tl.load(lse_parts_ptr + rows, present, other=float("inf"))
+        lse = tl.where(lse == float("inf"), float("-inf"), lse)  # nothing was seen in this part
+        part_out = tl.load(
+            parts_ptr + rows[:, None] * DV + column[None, :], present[:, None] & (column < DV)[None, :], other=0.0
+        )
+        new_m = tl.maximum(m, lse)
+        shift = tl.where(new_m > float("-inf"), new_m, 0.0)
+        weight, rescale = tl.exp2(lse - shift), tl.exp2(m - shift)
+        l = tl.fma(l, rescale, weight)
+        acc = tl.fma(acc, rescale[:, None], part_out * weight[:, None])
+        m = new_m
+    store_softmax(out, lse_ptr + head * Tq, b, h, queries, present, m, l, acc, None, DV, BLOCK_DV)

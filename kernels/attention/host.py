@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from minitransformer.ops import Dropout, Pattern
 from minitransformer.ops.pattern import Window, pattern_of
 
 from .._checks import check_gradient, check_slopes, kernel
+from .._rows import programs_at_once
 from ..eager.arrays import side_by_side
 from ..hashing import is_active, key_arguments
 from ..launch import on
@@ -21,7 +23,7 @@ from . import tiles
 from .backward import attention_dkey_dvalue_kernel, attention_dquery_kernel
 from .blocks import DROPOUT, Heads, Padding, Sparse, padding_ends_kernel
 from .dbias import attention_dbias_kernel
-from .forward import attention_forward_kernel
+from .forward import attention_forward_kernel, attention_merge_kernel
 from .scores import Bias, Slopes
 from .visits import seen_by_all, visits_of
 
@@ -80,6 +82,7 @@ class Problem:
             "scale": self.scale, "softcap": self.softcap,
             "D": tiles.whole(D), "DV": tiles.whole(DV), "BLOCK_D": block_d, "BLOCK_DV": block_dv,
             "GROUP": self.group, "PRECISION": self.precision,
+            "ALIGNED": 1 if self.bias is None else alignment_of(Tk),
             **_dropout_arguments(self.dropout),
         }  # fmt: skip
 
@@ -211,17 +214,25 @@ def _launch(name: str, problem: Problem, *operands: Any, **arguments: Any) -> No
     by_keys, family = name == "dkey_dvalue", tiles.family(device, problem.dtype, precision)
 
     def launch(tile: Tile) -> None:
-        rows, columns, num_warps, num_stages = tile
+        rows, columns, num_warps, num_stages, descriptors = tile
         queries, keys = (columns, rows) if by_keys else (rows, columns)
+        how = {"QUERIES": queries, "KEYS": keys, "num_warps": num_warps, "num_stages": num_stages}
         if name == "dbias":
             sizes, steps = arguments["bias"].ptr.shape, (1, 1, queries, keys)
         else:
             sizes, steps = (B, H // problem.group, Tk) if by_keys else (B, H, Tq), (1, 1, rows)
-            arguments["visits"] = problem.visits(queries, keys, by_keys)
-            arguments.update(tiles.schedule(name, family, tile, D, DV, problem.padding is not None))
-        grid = (math.prod(-(-size // step) for size, step in zip(sizes, steps, strict=True)),)
-        how = {"QUERIES": queries, "KEYS": keys, "num_warps": num_warps, "num_stages": num_stages}
-        tuner.kernel[grid](*operands, **arguments, **how)
+            how["visits"] = problem.visits(queries, keys, by_keys)
+            how |= tiles.schedule(name, family, tile, D, DV, problem.padding is not None, problem.bias is not None)
+        programs = math.prod(-(-size // step) for size, step in zip(sizes, steps, strict=True))
+        if name != "forward":
+            tuner.kernel[(programs,)](*operands, **arguments, **how)
+            return
+        key_blocks, value_blocks = (
+            _described(x.ptr, keys, width) if descriptors else None
+            for x, width in zip(operands[1:3], tiles.blocks_of(D, DV), strict=True)
+        )
+        parts = 1 if problem.sparse else parts_of(programs, -(-Tk // keys), operands[0].ptr)
+        _launch_forward(programs, parts, operands, **arguments, **how, key_blocks=key_blocks, value_blocks=value_blocks)
 
     more = problem.dropout, problem.bias, problem.slopes, problem.softcap
     masks = problem.sparse or any(option is not None for option in more)
@@ -233,6 +244,30 @@ def _launch(name: str, problem: Problem, *operands: Any, **arguments: Any) -> No
             launch(tiles.fitted(choices[0], family, *((Tk, Tq) if by_keys else (Tq, Tk))))
         else:
             launch(tuner(choices, problem.tuning_key(), launch, results))
+
+
+def parts_of(programs: int, key_blocks: int, like: Tensor) -> int:
+    """How many programs share the keys of a block of queries, where one for each would leave processors idle.
+
+    Each gets at least four of the `key_blocks`. In decoding a query is alone with many keys.
+    """
+    return max(min(programs_at_once(like, 1, 1) // programs, key_blocks // 4), 1)
+
+
+def _launch_forward(programs: int, parts: int, operands: Any, **arguments: Any) -> None:
+    """Launch the forward, with `parts` programs for each block of queries; several of them need a merging kernel."""
+    if parts == 1:
+        attention_forward_kernel[(programs,)](*operands, **arguments, SHARED=False)
+        return
+    *inputs, out, lse = operands
+    (B, H, Tq), width = lse.shape, out.ptr.shape[3]
+    part_out = torch.empty((1, parts * B * H, Tq, width), dtype=torch.float32, device=lse.device)
+    part_lse = torch.empty((parts, B, H, Tq), dtype=torch.float32, device=lse.device)
+    attention_forward_kernel[(programs, parts)](*inputs, _heads(part_out), part_lse, **arguments, SHARED=True)
+    attention_merge_kernel[(B * H * -(-Tq // tiles.SMALLEST),)](
+        part_out, part_lse, out, lse, Tq, H, B * H, parts,
+        DV=width, BLOCK_DV=arguments["BLOCK_DV"], QUERIES=tiles.SMALLEST, num_warps=4,
+    )  # fmt: skip
 
 
 # --- Layouts --------------------------------------------------------------------------------------------------
@@ -277,6 +312,20 @@ def _in_one_row(operands: list[Tensor]) -> bool:
     """Whether the heads of these `(B, heads, T, width)` follow each other in every row `(B, T)` of one array."""
     dense = all(x.stride(1) == x.shape[3] for x in operands)
     return dense and side_by_side([x.transpose(1, 2).flatten(2) for x in operands]) is not None
+
+
+def _described(x: Tensor, rows: int, width: int) -> TensorDescriptor | None:
+    """A descriptor of x `(B, H, T, D)`, of which a kernel loads `(1, 1, rows, width)` at a time.
+
+    `None` where x has none: the hardware wants every size and every stride to be positive.
+    """
+    whole = all(x.shape) and all(x.stride())
+    return TensorDescriptor(x, list(x.shape), list(x.stride()), [1, 1, rows, width]) if whole else None
+
+
+def alignment_of(length: int) -> int:
+    """The power of 2, at most 16, that divides a row's length: a thread loads so many numbers of a bias at once."""
+    return math.gcd(length, 16)
 
 
 def _dropout_arguments(dropout: Dropout | None) -> dict[str, Any]:

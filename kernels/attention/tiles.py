@@ -11,7 +11,6 @@ widths" for heads whose values fill another block than their queries.
 from functools import cache
 
 import torch
-import triton
 
 from ..tuning import KIBIBYTE, Capability, Tile
 
@@ -21,34 +20,36 @@ WIDEST = 256
 SMALLEST = 16
 """The fewest rows and columns that `tl.dot` takes."""
 
-BEFORE_3_7 = tuple(map(int, triton.__version__.split(".")[:2])) < (3, 7)
-"""Whether this is an older Triton, whose code for Hopper needs tiles of its own."""
-
-TILES: dict[str, dict[tuple[str, int], list[tuple[int, int, int, int]]]] = {
+TILES: dict[str, dict[tuple[str, int], list[tuple[int, ...]]]] = {
     # Warp groups compute products (wgmma, tcgen05) with 227 KiB: operands stay in shared memory, results in registers.
     "hopper": {
-        ("forward", 64): [(128, 64, 8, 3), (128, 128, 8, 2), (64, 64, 4, 3), (128, 64, 4, 3), (64, 128, 4, 2)],
-        ("forward", 128): [(128, 64, 8, 3), (128, 128, 8, 2), (128, 64, 8, 2), (64, 64, 4, 3), (64, 64, 4, 2)],
+        ("forward", 64): [
+            (128, 64, 8, 3),
+            (128, 64, 8, 3, True),
+            (128, 128, 8, 2),
+            (128, 128, 8, 2, True),
+            (64, 64, 4, 3),
+        ],
+        ("forward", 128): [
+            (128, 64, 8, 3),
+            (128, 64, 8, 3, True),
+            (128, 128, 8, 2, True),
+            (128, 64, 8, 2),
+            (64, 64, 4, 3),
+        ],
         ("forward", 256): [(128, 64, 8, 2), (128, 32, 8, 3), (64, 64, 8, 2), (64, 32, 4, 2)],
         ("dquery", 64): [(128, 64, 8, 3), (128, 128, 8, 2), (64, 64, 4, 3)],
-        ("dquery", 128): [(128, 64, 8, 2), (128, 32, 8, 3), (64, 64, 4, 2), (64, 64, 4, 3)],
+        ("dquery", 128): [(128, 64, 8, 3), (128, 64, 8, 2), (128, 32, 8, 3), (64, 64, 4, 2), (64, 64, 4, 3)],
         ("dquery", 256): [(128, 32, 8, 2), (64, 64, 8, 2), (32, 64, 4, 2)],
-        ("dkey_dvalue", 64): [(128, 64, 8, 2), (128, 64, 8, 3), (64, 64, 4, 2), (64, 64, 8, 3), (128, 32, 8, 3)],
-        ("dkey_dvalue", 128): [(128, 64, 8, 2), (128, 32, 8, 3), (128, 32, 8, 2), (64, 64, 8, 2)],
-        ("dkey_dvalue", 256): [(64, 16, 8, 2), (32, 64, 8, 2), (32, 32, 8, 2)],
-        ("forward with masks", 64): [(128, 64, 8, 3), (128, 128, 8, 2), (64, 64, 4, 3), (64, 128, 4, 2)],
-        ("forward with masks", 128): [(128, 64, 8, 3), (128, 64, 8, 2), (64, 64, 4, 3)],
+        ("dkey_dvalue", 64): [(128, 64, 8, 3), (128, 64, 8, 2), (64, 64, 8, 3), (128, 32, 8, 3), (64, 64, 4, 2)],
+        ("dkey_dvalue", 128): [(128, 32, 8, 3), (128, 64, 8, 2), (64, 64, 8, 3), (64, 32, 4, 3)],
+        ("dkey_dvalue", 256): [(64, 16, 8, 3), (64, 16, 8, 2), (32, 64, 8, 2), (32, 32, 8, 2)],
+        ("forward with masks", 64): [(128, 64, 8, 3), (128, 64, 8, 3, True), (128, 128, 8, 2), (64, 64, 4, 3)],
+        ("forward with masks", 128): [(128, 64, 8, 3), (128, 64, 8, 3, True), (128, 64, 8, 2), (64, 64, 4, 3)],
+        ("dquery with masks", 128): [(128, 64, 8, 3), (128, 64, 8, 2), (128, 32, 8, 3), (64, 64, 4, 2)],
         ("dquery with masks", 256): [(128, 32, 8, 2)],
-        ("dkey_dvalue with masks", 128): [(128, 32, 8, 3), (128, 32, 8, 2), (64, 64, 8, 2)],
+        ("dkey_dvalue with masks", 128): [(128, 32, 8, 3), (64, 32, 8, 3), (64, 64, 8, 2), (128, 16, 8, 3)],
         ("dkey_dvalue with masks", 256): [(32, 64, 8, 2), (32, 32, 8, 2)],
-    },
-    # Lists that differ with Triton 3.6: with two stages of dkey and dvalue each product waits for the one before.
-    "hopper before Triton 3.7": {
-        ("dquery with masks", 128): [(128, 64, 8, 2), (128, 32, 8, 3), (64, 64, 4, 2)],
-        ("dkey_dvalue", 64): [(128, 64, 8, 3), (64, 64, 8, 3), (128, 32, 8, 3), (64, 32, 4, 3)],
-        ("dkey_dvalue", 128): [(128, 32, 8, 3), (64, 64, 8, 3), (64, 32, 4, 3), (64, 32, 8, 3)],
-        ("dkey_dvalue", 256): [(64, 16, 8, 3), (32, 64, 8, 2), (32, 32, 8, 2)],
-        ("dkey_dvalue with masks", 128): [(128, 32, 8, 3), (64, 32, 8, 3), (128, 16, 8, 3)],
     },
     "hopper in tf32": {
         ("forward", 64): [(128, 64, 8, 2), (64, 32, 4, 3), (64, 64, 8, 2)],
@@ -65,6 +66,8 @@ TILES: dict[str, dict[tuple[str, int], list[tuple[int, int, int, int]]]] = {
     "blackwell": {
         ("forward", 64): [(128, 64, 8, 3), (128, 128, 8, 2), (64, 64, 4, 3), (64, 128, 4, 2)],
         ("forward", 128): [(128, 64, 8, 3), (128, 64, 8, 2), (64, 64, 4, 3)],
+        ("forward with masks", 64): [(128, 64, 8, 3), (128, 128, 8, 2), (64, 64, 4, 3), (64, 128, 4, 2)],
+        ("forward with masks", 128): [(128, 64, 8, 3), (128, 64, 8, 2), (64, 64, 4, 3)],
         ("dquery with masks", 64): [(128, 64, 8, 3), (64, 64, 4, 3)],
         ("dkey_dvalue with masks", 64): [(128, 64, 8, 2), (64, 64, 4, 2), (64, 64, 8, 3), (128, 32, 8, 3)],
     },
@@ -175,7 +178,6 @@ TILES: dict[str, dict[tuple[str, int], list[tuple[int, int, int, int]]]] = {
 }
 
 DIFFERS_FROM = {
-    "hopper before Triton 3.7": "hopper",
     "blackwell": "hopper",
     "turing in float32": "turing",
     "rdna in float32": "turing in float32",
@@ -183,9 +185,10 @@ DIFFERS_FROM = {
 """The family whose tiles a family shares, except those that `TILES` lists for it."""
 
 
-def whole_table(family: str) -> dict[tuple[str, int], list[tuple[int, int, int, int]]]:
+def whole_table(family: str) -> dict[tuple[str, int], list[Tile]]:
     """All tiles of a family."""
-    return TILES[family] if family not in DIFFERS_FROM else whole_table(DIFFERS_FROM[family]) | TILES[family]
+    own = {key: [Tile(*tile) for tile in listed] for key, listed in TILES[family].items()}
+    return own if family not in DIFFERS_FROM else whole_table(DIFFERS_FROM[family]) | own
 
 
 TABLES = {family: whole_table(family) for family in TILES}
@@ -233,7 +236,7 @@ def family(device: Capability, dtype: torch.dtype, precision: str) -> str:
     if 90 <= int(device.arch) < 120:
         if dtype == torch.float32:
             return "hopper in tf32"
-        return "blackwell" if int(device.arch) >= 100 else f"hopper{' before Triton 3.7' if BEFORE_3_7 else ''}"
+        return "blackwell" if int(device.arch) >= 100 else "hopper"
     return "ampere" if device.shared_memory >= 160 * KIBIBYTE else "consumer"
 
 
@@ -254,9 +257,11 @@ def candidates(
     blocks = blocks_of(D, DV)
     table, width = TABLES[family], max(*blocks, 64)
     if name == "dbias":
-        half = 2 if max(D, DV) > 128 else 1
+        half, narrower = 2 if width > 128 else 1, 2 if family == "hopper" and width == 128 else 1
         found = (
-            tile._replace(rows=max(tile.rows // half, SMALLEST), num_stages=1)
+            tile._replace(
+                rows=max(tile.rows // half, SMALLEST), columns=max(tile.columns // narrower, SMALLEST), num_stages=1
+            )
             for tile in candidates("dquery", family, D, DV, itemsize, masks, room, bias, slopes)
         )
         return list(dict.fromkeys(found))
@@ -265,10 +270,14 @@ def candidates(
         variants.insert(0, f"{name} with masks")
     if blocks[0] != blocks[1]:
         variants.insert(0, f"{name} of unequal widths")
-    tiles = [Tile(*tile) for tile in next(table[key, width] for key in variants if (key, width) in table)]
+    tiles = next(table[key, width] for key in variants if (key, width) in table)
     if itemsize == 4 and family not in FOR_FLOAT32:  # the tables are for numbers half as long
-        tiles = [Tile(max(rows // 2, SMALLEST), max(columns // 2, SMALLEST), *rest) for rows, columns, *rest in tiles]
-    halvings = 0 if not bias or family == "hopper" else 2 if slopes and family == "consumer" else 1
+        tiles = [
+            tile._replace(rows=max(tile.rows // 2, SMALLEST), columns=max(tile.columns // 2, SMALLEST))
+            for tile in tiles
+        ]
+    roomy = family == "hopper" and name != "dkey_dvalue"
+    halvings = 0 if not bias or roomy else 2 if slopes and family == "consumer" else 1
     for _ in range(halvings):  # a block of the bias takes registers too
         tiles = [
             tile._replace(columns=tile.columns // 2)
@@ -282,11 +291,14 @@ def candidates(
     return fitting
 
 
-def schedule(name: str, family: str, tile: Tile, D: int, DV: int, padding: bool) -> dict[str, int | bool]:
+def schedule(
+    name: str, family: str, tile: Tile, D: int, DV: int, padding: bool = False, bias: bool = False
+) -> dict[str, int | bool]:
     """What a kernel may use registers for that a tile leaves, on Hopper: found by compiling, as the tiles were.
 
     LEAD     blocks that the forward's product of queries and keys is ahead of the softmax: each thread holds the scores
-             of two blocks then. None with padding: the loop with its masks would not load ahead any more
+             of two blocks then. None with a bias, which gains nothing, nor with padding, unless descriptors do without
+             masks: the loop with masks would not load ahead any more
     HOISTED  whether the addresses of the blocks that a loop loads are computed before it
     """
     width = max(blocks_of(D, DV))
@@ -294,7 +306,11 @@ def schedule(name: str, family: str, tile: Tile, D: int, DV: int, padding: bool)
     roomy = family == "interpreter" or (family == "hopper" and width <= 128)
     addresses = 16 if name == "dkey_dvalue" else 32
     found: dict[str, int | bool] = {"HOISTED": roomy and tile.columns * width <= addresses * threads}
-    return found | {"LEAD": int(roomy and not padding and scores <= 32 * threads)} if name == "forward" else found
+    if name != "forward":
+        return found
+    held = 64 if tile.descriptors and width <= 64 else 32  # scores of a block in each thread
+    ahead = roomy and not bias and (tile.descriptors or not padding) and scores <= held * threads
+    return found | {"LEAD": int(ahead)}
 
 
 def loaded_ahead(tile: Tile, blocks: tuple[int, int], itemsize: int) -> int:
@@ -307,4 +323,4 @@ def fitted(tile: Tile, family: str, num_rows: int, num_columns: int) -> Tile:
     rows, columns = min(tile.rows, block_of(num_rows)), min(tile.columns, block_of(num_columns))
     # On tensor cores a warp needs at least 16 rows; without them more warps mean fewer registers for each thread.
     cut_down = rows < min(tile.rows, 64) and family not in WITHOUT_TENSOR_CORES
-    return Tile(rows, columns, min(tile.num_warps, 4) if cut_down else tile.num_warps, tile.num_stages)
+    return tile._replace(rows=rows, columns=columns, num_warps=min(tile.num_warps, 4) if cut_down else tile.num_warps)

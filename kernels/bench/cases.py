@@ -155,6 +155,8 @@ def _attention(rng: np.random.Generator, full: bool) -> Iterator[Case]:
     def biased(*shape: int, **sizes: int) -> dict[str, np.ndarray]:
         return drawn(**square | sizes) | {"bias": rng.standard_normal(shape)}
 
+    decoding = {"B": 1, "H": 2, "Hk": 1, "Tq": 1, "Tk": 5000 if full else 520}
+    yield Case("one query of many keys", drawn(**square | decoding), {"causal": True})
     group = {"H": 6, "Hk": 2} if full else {"H": 2, "Hk": 1}
     block, far = (64, 129) if full else (7, 17)
     pattern = Pattern(True, 2, block, 1, far, (1, T - 4))

@@ -1,7 +1,6 @@
 """What the compiler makes of every kernel on GPUs that are not here: registers, spills, shared memory, tensor cores.
 
-    python -m kernels.compilation            compile everything, write kernels/results/compiled.json
-    python -m kernels.compilation cuda:90    one target alone, to standard output
+    python -m kernels.compilation cuda:90 [PART OF AN EXAMPLE'S NAME ...]      a row for each kernel, as JSON
 
 Nothing is described twice: the host wrappers run on small tensors in host memory, under a driver that pretends to be
 another GPU, and what they would launch is compiled with Triton's own machinery instead. Each target takes a process of
@@ -15,14 +14,11 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
-
-TABLE = Path(__file__).parents[1] / "results" / "compiled.json"
 
 TARGETS = {
     "cuda:75": 64,  # T4
@@ -49,30 +45,30 @@ a number handed to another thread."""
 Row = dict[str, Any]
 
 
-def compile_everything(jobs: int = 2) -> list[Row]:
-    """A row for each kernel that is compiled for any target, in the order of `TARGETS`."""
-    with ThreadPoolExecutor(jobs) as pool:
-        return [row for rows in pool.map(compile_in_a_process, TARGETS) for row in rows]
-
-
-def compile_in_a_process(target: str, packages: str = "") -> list[Row]:
+def compile_in_a_process(target: str, *parts: str, packages: str = "") -> list[Row]:
     """The rows of one target; `packages` is a folder whose Triton is taken before the one that is installed."""
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [packages, os.environ.get("PYTHONPATH")]))
-    command = [sys.executable, "-m", "kernels.compilation", target]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=TABLE.parents[2])
+    command = [sys.executable, "-m", "kernels.compilation", target, *parts]
+    root = Path(__file__).parents[2]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=root)
     if done.returncode:
         raise RuntimeError(f"compiling for {target} failed:\n{done.stderr}")
     return json.loads(done.stdout)
 
 
-def compile_for(target: str) -> list[Row]:
-    """The rows of one target. To be called in a process of its own, without the interpreter."""
+def compile_for(target: str, parts: Sequence[str] = ()) -> list[Row]:
+    """The rows of one target, of all examples or of those whose names hold one of `parts`.
+
+    To be called in a process of its own, without the interpreter.
+    """
     from .examples import examples
 
     rows: dict[str, Row] = {}
     with pretending(target) as launches:
         for name, call in examples(target):
+            if parts and not any(part in name for part in parts):
+                continue
             launches.clear()
             call()
             if not launches:
@@ -128,10 +124,11 @@ def pretending(
 
 
 def describe(function: Any, kernel: Any) -> Row:
-    """What the table says of a compiled kernel."""
+    """A kernel's row."""
     source = kernel.src
     constants = {function.arg_names[path[0]]: value for path, value in source.constants.items()}
     assembly = kernel.asm["ptx" if "ptx" in kernel.asm else "amdgcn"]
+    described = any(kind.startswith("tensordesc") for kind in _flat(source.signature.values()))
     usage = _nvidia_usage(assembly, kernel.asm["cubin"]) if "cubin" in kernel.asm else _amd_usage(assembly)
     return {
         "kernel": function.fn.__name__,
@@ -140,6 +137,7 @@ def describe(function: Any, kernel: Any) -> Row:
         "num_warps": kernel.metadata.num_warps,
         "num_stages": kernel.metadata.num_stages,
         "shared": kernel.metadata.shared,
+        **({"descriptors": True} if described else {}),
         **usage,
         "tensor_cores": next((name for name in TENSOR_INSTRUCTIONS if name in assembly), None),
         "dots": "tt.dot" in kernel.asm["ttir"],
@@ -213,25 +211,11 @@ def _amd_usage(assembly: str) -> Row:
     return {"registers": counts["vgpr_count"], "spilled": counts["vgpr_spill_count"]}
 
 
-def write(rows: list[Row]) -> None:
-    """The table as JSON, one kernel a line, so that a change shows in review."""
-    import triton
-
-    lines = ",\n".join(json.dumps(row) for row in rows)
-    TABLE.parent.mkdir(exist_ok=True)
-    TABLE.write_text(f'{{"triton": "{triton.__version__}", "kernels": [\n{lines}\n]}}\n', encoding="utf-8")
-
-
 def main() -> None:
-    """Compile for one target, or for all and write the table."""
+    """Compile for one target."""
     description = "What the compiler makes of every kernel, without a GPU."
     parser = argparse.ArgumentParser(prog="python -m kernels.compilation", description=description)
-    parser.add_argument("target", nargs="?", choices=TARGETS, help="one alone, as JSON on standard output")
-    parser.add_argument("--jobs", type=int, default=2, help="processes side by side (default 2)")
+    parser.add_argument("target", choices=TARGETS)
+    parser.add_argument("parts", nargs="*", metavar="PART", help="part of an example's name (default: all examples)")
     arguments = parser.parse_args()
-    if arguments.target:
-        print(json.dumps(compile_for(arguments.target)))
-    else:
-        rows = compile_everything(arguments.jobs)
-        write(rows)
-        print(f"{len(rows)} kernels compiled: {TABLE}")
+    print(json.dumps(compile_for(arguments.target, arguments.parts)))

@@ -157,6 +157,7 @@ def _attention(dtype: torch.dtype, half: torch.dtype, every_tile: bool) -> Itera
         widths = f"{D} wide" if D == DV else f"{D} and {DV} wide"
         for number in range(MOST_TILES if every_tile else 1):
             yield f"attention, {widths}{options}, {precision}", partial(_with_tile, number, call)
+    yield "attention, one query", call_of("attention", dtype, {}, B=1, H=2, Tq=1, Tk=4 * TIME, D=64, Dv=64)
     for name, (D, H, bias, options) in WITH_MORE.items():
         arrays = draw("attention", np.random.default_rng(0), B=1, H=H, Hk=2, Tq=TIME, Tk=TIME, D=D, Dv=D)
         tensors = [torch.zeros(x.shape, dtype=dtype) for x in arrays.values()]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from triton.backends.amd.driver import expand_signature, make_tensordesc_arg
 
 from ..availability import interpreting
 from ..bench.compilation import pretending
@@ -139,6 +140,9 @@ def _flat(signature: dict[str, Any], arguments: dict[str, Any]) -> Iterator[tupl
             names = getattr(value, "_fields", range(len(kind)))
             for each, inner, part in zip(names, kind, value, strict=True):
                 yield from pairs(f"{name}.{each}", inner, part)
+        elif kind.startswith("tensordesc"):
+            for inner, part in zip(expand_signature([kind], None), make_tensordesc_arg(value, None, None), strict=True):
+                yield f"{name} {inner}", inner, part
         elif kind != "constexpr":
             yield name, kind, value
 

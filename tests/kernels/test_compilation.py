@@ -3,7 +3,8 @@
 import ast
 import json
 import os
-from importlib.metadata import distributions, version
+from functools import cache
+from importlib.metadata import distributions
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ if find_spec("triton") is None:
     pytest.skip("Triton is not installed", allow_module_level=True)
 
 import kernels
-from kernels.bench.compilation import TABLE, TARGETS, compile_everything, compile_in_a_process, loops_of_products
+from kernels.bench.compilation import TARGETS, compile_in_a_process, loops_of_products
 
 ONCE = "a few bytes, saved once a program outside its loop"
 AGAIN = "a few bytes, loaded again in the loop"
@@ -59,76 +60,111 @@ INSTRUCTIONS = {
 }
 
 
-@pytest.fixture(scope="module")
-def table() -> list[dict[str, Any]]:
-    """The committed one."""
-    return json.loads(TABLE.read_text(encoding="utf-8"))["kernels"]
+Rows = list[dict[str, Any]]
+
+compiled = cache(compile_in_a_process)
+"""What the compiler makes of every example for a target. It takes minutes: a process of tests does it once."""
+
+SAMPLE = (
+    "attention, 128 wide, ieee, bf",
+    "cross_entropy, 512 wide, bf",
+    "layernorm, 512 wide, bf",
+    "softmax, 32768 wide, bf",
+)
+"""Examples that are compiled for Hopper in every run of the tests."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_kernel_suits_every_gpu(target):
+    rows = compiled(target)
+    check_everything_is_there(target, rows)
+    check_every_row(rows)
+    most: dict[str, int] = {}
+    for row in rows:
+        most[row["kernel"]] = max(row["spilled"], most.get(row["kernel"], 0))
+    listed = {kernel: allowed for (where, kernel), (allowed, _) in SPILLS.items() if where == target}
+    assert {kernel: spilled for kernel, spilled in most.items() if spilled} == listed  # the list follows what is better
+
+
+def test_a_sample_suits_hopper():
+    rows = compiled("cuda:90", *SAMPLE)
+    assert {row["op"].split(",")[0] for row in rows} >= {part.split(",")[0] for part in SAMPLE}
+    check_every_row(rows)
+    check_hopper(rows)
+    assert {label(row): row["spilled"] for row in rows if row["spilled"]} == {}
 
 
 def label(row: dict[str, Any]) -> str:
     return f"{row['target']}: {row['kernel']} ({row['op']})"
 
 
-def test_every_target_and_every_kernel_is_in_the_table(table):
-    assert {row["target"] for row in table} == set(TARGETS)
+def check_everything_is_there(target: str, rows: Rows) -> None:
+    """Every kernel in every dtype that the GPU has."""
     sources = Path(kernels.__file__).parent.rglob("*.py")
     nodes = (node for source in sources for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))))
     written = {node.name for node in nodes if isinstance(node, ast.FunctionDef) and node.name.endswith("_kernel")}
     assert len(written) >= 27
-    for target in TARGETS:
-        assert {row["kernel"] for row in table if row["target"] == target} == written, target
-    for dtype, missing in (("bf16", {"cuda:75"}), ("fp16", set()), ("fp32", set())):
-        assert {row["target"] for row in table if row["dtype"] == dtype} == set(TARGETS) - missing
+    assert {row["kernel"] for row in rows} == written
+    assert {"fp16", "fp32", *(["bf16"] if target != "cuda:75" else [])} <= {row["dtype"] for row in rows}
+    has_tf32 = target.startswith("cuda") and target != "cuda:75"
+    assert has_tf32 == any(row["constants"].get("PRECISION") == "tf32" for row in rows)
 
 
-def test_what_spills_is_listed_and_nothing_else(table):
-    """The most that was seen of each: where a kernel has become better, the list must too."""
-    most: dict[tuple[str, str], int] = {}
-    for row in table:
-        place = row["target"], row["kernel"]
-        most[place] = max(row["spilled"], most.get(place, 0))
-    listed = {place: allowed for place, (allowed, _) in SPILLS.items()}
-    assert {place: spilled for place, spilled in most.items() if spilled} == listed
-
-
-def test_shared_memory_fits(table):
-    too_much = {label(row): row["shared"] for row in table if row["shared"] > 1024 * TARGETS[row["target"]]}
-    assert not too_much
-
-
-def test_every_product_uses_the_tensor_cores(table):
-    """But for float32 to the last bit, which they cannot do."""
-    checked = 0
-    for row in table:
+def check_every_row(rows: Rows) -> None:
+    """Shared memory fits, and every product uses the tensor cores, but of float32 to the last bit."""
+    for row in rows:
+        assert row["shared"] <= 1024 * TARGETS[row["target"]], label(row)
+        check_room(row)
         wanted = INSTRUCTIONS[row["target"]]
         widened = row["dtype"] == "fp32" or row["op"].startswith("linear_attention")  # its sums are float32
         exact = widened and row["constants"].get("PRECISION") != "tf32"
         if row["dots"] and wanted is not None and not exact:
-            checked += 1
             assert row["tensor_cores"] in wanted, label(row)
-    assert checked > 50
 
 
-def test_tf32_is_asked_for_where_there_is_any(table):
-    asked = {row["target"] for row in table if row["constants"].get("PRECISION") == "tf32"}
-    assert asked == {target for target in TARGETS if target.startswith("cuda")} - {"cuda:75"}
+def check_room(row: dict[str, Any]) -> None:
+    """What attention's tuning leaves tiles out by is no more than what the compiler then takes."""
+    from kernels.attention.tiles import loaded_ahead
+    from kernels.tuning import Tile
+
+    if row["kernel"].startswith("attention") and "KEYS" in row["constants"]:
+        held, tile = row["constants"], Tile(*tile_of(row))
+        itemsize = 4 if row["dtype"] == "fp32" else 2
+        assert loaded_ahead(tile, (held["BLOCK_D"], held["BLOCK_DV"]), itemsize) <= row["shared"], label(row)
 
 
-def test_hopper_has_its_own_instructions(table):
+# --- Hopper ---------------------------------------------------------------------------------------------------
+
+
+def check_hopper(rows: Rows) -> None:
+    """What is asked of its machine code, of any examples."""
+    check_its_own_instructions(rows)
+    check_no_product_waits(rows)
+    check_exponentials_in_flight(rows)
+    check_a_score(rows)
+
+
+def check_its_own_instructions(rows: Rows) -> None:
     """But in tiles of 32 rows, which are too few for a group of warps."""
-    for row in table:
-        if row["target"] == "cuda:90" and row["dots"] and row["dtype"] != "fp32" and "QUERIES" in row["constants"]:
+    for row in rows:
+        if row["dots"] and row["dtype"] != "fp32" and "QUERIES" in row["constants"]:
             few = min(row["constants"]["QUERIES"], row["constants"]["KEYS"]) < 64
             assert row["tensor_cores"] == "wgmma" or few, label(row)
 
 
-def test_hopper_has_every_tile_and_every_kind_of_head(table):
+@pytest.mark.slow
+def test_hopper_has_every_tile_and_every_kind_of_head():
     """What is chosen by, beside the GPU: the widths, the numbers' type and precision, padding and dropout."""
     from kernels.attention.tiles import blocks_of
 
-    check_every_tile(table, "hopper")
+    rows = compiled("cuda:90")
+    check_every_tile(rows)
+    check_hopper(rows)
+    check_dropout_moves_nothing(rows)
+    assert all("loops" in row for row in rows if row["tensor_cores"] == "wgmma")
     kinds = set()
-    for row in hopper_attention(table):
+    for row in hopper_tiles(rows):
         held = row["constants"]
         kinds.add((precision(row), held["D"], held["DV"]))
         assert (held["BLOCK_D"], held["BLOCK_DV"]) == blocks_of(held["D"], held["DV"])
@@ -140,21 +176,27 @@ def hopper_attention(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [row for row in rows if row["target"] == "cuda:90" and row["kernel"].startswith("attention")]
 
 
+def hopper_tiles(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [row for row in hopper_attention(rows) if row["kernel"] != "attention_merge_kernel"]
+
+
 def precision(row: dict[str, Any]) -> str:
     return row["constants"]["PRECISION"] if row["dtype"] == "fp32" else row["dtype"]
 
 
-def check_every_tile(rows: list[dict[str, Any]], family: str) -> None:
+def tile_of(row: dict[str, Any]) -> tuple[int, int, int, int, bool]:
+    """The tile of one of attention's kernels."""
+    sizes = row["constants"]["QUERIES"], row["constants"]["KEYS"]
+    rows, columns = sizes[::-1] if row["kernel"] == "attention_dkey_dvalue_kernel" else sizes
+    return rows, columns, row["num_warps"], row["num_stages"], row.get("descriptors", False)
+
+
+def check_every_tile(rows: list[dict[str, Any]]) -> None:
     """Each that tuning may try on Hopper was compiled."""
     from kernels.attention.tiles import TABLES
 
-    tried = set()
-    for row in hopper_attention(rows):
-        tile = row["constants"]["QUERIES"], row["constants"]["KEYS"]
-        if row["kernel"] == "attention_dkey_dvalue_kernel":
-            tile = tile[::-1]
-        tried.add((precision(row), row["kernel"], (*tile, row["num_warps"], row["num_stages"])))
-    for precise, name in (("bf16", family), ("tf32", "hopper in tf32")):
+    tried = {(precision(row), row["kernel"], tile_of(row)) for row in hopper_tiles(rows)}
+    for precise, name in (("bf16", "hopper"), ("tf32", "hopper in tf32")):
         for (variant, _), tiles in TABLES[name].items():
             for tile in tiles:
                 assert (precise, f"attention_{variant.split()[0]}_kernel", tile) in tried, (name, variant)
@@ -180,19 +222,14 @@ def check_no_product_waits(rows: list[dict[str, Any]]) -> None:
 KERNELS_OF_ATTENTION = ("forward", "dquery", "dkey_dvalue")
 
 
-def test_no_product_of_hopper_waits_for_the_one_before(table):
-    check_no_product_waits(table)
-    assert all("loops" in row for row in table if row["tensor_cores"] == "wgmma")
-
-
 def with_more(row: dict[str, Any]) -> bool:
     """Whether attention has options that add instructions to a score."""
     return row["op"].startswith("attention with")
 
 
-def test_exponentials_are_computed_while_a_product_is_in_flight(table):
+def check_exponentials_in_flight(rows: list[dict[str, Any]]) -> None:
     """Where the forward's product of queries and keys is a block ahead; dropout's hash may take their place."""
-    ahead = [row for row in table if row["constants"].get("LEAD") and "loops" in row and "dropout" not in row["op"]]
+    ahead = [row for row in rows if row["constants"].get("LEAD") and "loops" in row and "dropout" not in row["op"]]
     assert ahead
     for row in ahead:
         if not with_more(row):
@@ -200,12 +237,12 @@ def test_exponentials_are_computed_while_a_product_is_in_flight(table):
             assert inner["in flight"] >= 8, label(row)
 
 
-def test_a_score_takes_a_fused_multiply_add_and_an_exp2(table):
-    """In blocks without a mask, whose loop comes first and is the shorter one.
+def check_a_score(rows: Rows) -> None:
+    """A fused multiply-add and an exp2, in blocks without a mask, whose loop comes first and is the shorter one.
 
     A product gives each warp 16 rows at least: 8 warps on 64 rows hold, and compute, every score twice.
     """
-    for row in hopper_loops(table):
+    for row in hopper_loops(rows):
         if not with_more(row):
             inner, masked = row["loops"]
             held, warps = row["constants"], row["num_warps"]
@@ -214,14 +251,17 @@ def test_a_score_takes_a_fused_multiply_add_and_an_exp2(table):
                 height, width = width, height
             height = max(height, 16 * warps)
             scores = height * width // (32 * warps)  # of a thread
-            rows = 2 * height // (16 * warps) if row["kernel"] == "attention_forward_kernel" else 0  # that it rescales
-            assert inner["FFMA"] == inner["MUFU.EX2"] == scores + rows, label(row)
+            rescaled = (
+                2 * height // (16 * warps) if row["kernel"] == "attention_forward_kernel" else 0
+            )  # that it rescales
+            assert inner["FFMA"] == inner["MUFU.EX2"] == scores + rescaled, label(row)
             assert inner["instructions"] < masked["instructions"], label(row)
 
 
-def test_dropout_moves_nothing_between_threads(table):
+def check_dropout_moves_nothing(rows: Rows) -> None:
+    """From thread to thread."""
     shuffles: dict[Any, dict[bool, list[int]]] = {}
-    for row in hopper_loops(table):
+    for row in hopper_loops(rows):
         if not with_more(row):
             tile = json.dumps(row["constants"]), row["num_warps"], row["num_stages"], row["dtype"], row["kernel"]
             found = [loop["SHFL"] for loop in row["loops"]]
@@ -251,57 +291,29 @@ def test_loops_are_found_in_machine_code():
     assert loops_of_products(sass + waiting) == [found]
 
 
-def test_no_tile_is_left_out_that_has_room(table):
-    """What tuning prunes by is less than what the compiler then takes."""
-    from kernels.attention.tiles import loaded_ahead
-    from kernels.tuning import Tile
-
-    for row in table:
-        if row["kernel"].startswith("attention"):
-            held = row["constants"]
-            columns = held["QUERIES" if row["kernel"] == "attention_dkey_dvalue_kernel" else "KEYS"]
-            tile = Tile(16, columns, row["num_warps"], row["num_stages"])
-            itemsize = 4 if row["dtype"] == "fp32" else 2
-            assert loaded_ahead(tile, (held["BLOCK_D"], held["BLOCK_DV"]), itemsize) <= row["shared"], label(row)
-
-
-@pytest.fixture(scope="module")
-def compiled() -> list[dict[str, Any]]:
-    """The table made anew."""
-    return compile_everything()
-
-
-@pytest.mark.slow
-def test_the_table_is_what_the_compiler_says(table, compiled):
-    """So that a change of registers or shared memory shows in review: `python -m kernels.compilation` brings it up."""
-    recorded = json.loads(TABLE.read_text(encoding="utf-8"))["triton"]
-    if version("triton") != recorded:
-        pytest.skip(f"the table was made with Triton {recorded}, here is {version('triton')}")
-    assert [label(row) for row in compiled] == [label(row) for row in table]
-    for now, before in zip(compiled, table, strict=True):
-        assert now == before, label(now)
-
-
 OTHER_TRITON = "MINITRANSFORMER_OTHER_TRITON"
 EVERYTHING = "attention with a pattern and everything", "attention with slopes and more"
 """With all these options the products of dkey and dvalue wait in Triton 3.6, whatever the tile: nine were tried."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("packages", ["", OTHER_TRITON], ids=["installed", "beside"])
-def test_hoppers_tiles_suit_this_triton(packages, request):
-    """Its versions make other machine code of the same tiles, and 3.6 has tiles of its own for that."""
-    if not packages:
-        rows, made_by = request.getfixturevalue("compiled"), version("triton")
-    elif packages in os.environ:
-        folder = Path(os.environ[packages]).resolve()
-        (found,) = distributions(name="triton", path=[str(folder)])
-        rows, made_by = compile_in_a_process("cuda:90", str(folder)), found.version
-    else:
-        pytest.skip(f"no other Triton: pip install --no-deps --target DIR triton==3.6.0, and {packages}=DIR")
-    before = tuple(map(int, made_by.split(".")[:2])) < (3, 7)
-    check_every_tile(rows, "hopper before Triton 3.7" if before else "hopper")
-    waiting = [r for r in rows if r["op"].startswith(EVERYTHING) and r["kernel"] == "attention_dkey_dvalue_kernel"]
-    check_no_product_waits([row for row in rows if row not in waiting] if before else rows)
+def test_hoppers_default_tiles_suit_an_older_triton_too():
+    """It makes other machine code of the same tiles: tuning leaves out those whose products wait."""
+    from kernels.attention.tiles import TABLES
+
+    if OTHER_TRITON not in os.environ:
+        pytest.skip(f"no other Triton: pip install --no-deps --target DIR triton==3.6.0, and {OTHER_TRITON}=DIR")
+    folder = Path(os.environ[OTHER_TRITON]).resolve()
+    (found,) = distributions(name="triton", path=[str(folder)])
+    assert found.version.startswith("3.6.")
+    rows = compiled("cuda:90", packages=str(folder))
+    check_every_tile(rows)
+    check_exponentials_in_flight(rows)
+    defaults = {(f"attention_{name.split()[0]}_kernel", tiles[0]) for (name, _), tiles in TABLES["hopper"].items()}
+    looped = [row for row in hopper_loops(rows) if (row["kernel"], tile_of(row)) in defaults]
+    everything = [row for row in looped if row["op"].startswith(EVERYTHING)]
+    check_no_product_waits(
+        [row for row in looped if row not in everything or row["kernel"] != "attention_dkey_dvalue_kernel"]
+    )
     plain = [row for row in hopper_attention(rows) if not with_more(row)]
     assert {label(row): row["spilled"] for row in plain if row["spilled"] > 16} == {}

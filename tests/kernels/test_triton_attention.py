@@ -23,6 +23,7 @@ from support.kernels.prove_kernel import (
 from support.kernels.traffic import Traffic, counted_loads
 
 import kernels
+from kernels import _rows
 from kernels.attention import attention_naive, attention_online, host, tiles
 from kernels.eager.arrays import concatenate
 from kernels.tuning import Tile
@@ -178,7 +179,9 @@ def test_slopes_that_are_refused(slopes, error, message):
 
 
 @pytest.mark.parametrize(
-    ("tile", "tq"), [(Tile(16, 32, 4, 1), 70), (Tile(32, 16, 4, 1), 37), (Tile(64, 32, 4, 1), 70)], ids=str
+    ("tile", "tq"),
+    [(Tile(16, 32, 4, 1), 70), (Tile(32, 16, 4, 1), 37), (Tile(64, 32, 4, 1), 70), (Tile(16, 32, 4, 1, True), 37)],
+    ids=str,
 )
 def test_tiles_of_any_shape(monkeypatch, tile, tq):
     monkeypatch.setattr(tiles, "candidates", lambda *_: (tile,))
@@ -191,17 +194,51 @@ def test_tiles_of_any_shape(monkeypatch, tile, tq):
 
 
 @pytest.mark.parametrize("options", [{"causal": True}, {"pattern": Pattern(True, 3, 20, 1, 33, (40,))}], ids=str)
-def test_a_product_ahead_of_the_softmax_changes_no_bit(monkeypatch, options):
-    """Whether it is ahead depends on the GPU and the tile, and so does what is computed before a loop."""
+def test_no_schedule_changes_a_bit(monkeypatch, options):
+    """The GPU and the tile decide whether a product is ahead of the softmax, what is computed before a loop, and
+    whether keys and values are loaded by descriptors."""
     tensors = on_device(qkv(heads=2, tq=37, tk=70))
     options = options | {"dropout": Dropout(0.3, key=9), "key_mask": torch.arange(70, device=DEVICE)[None] % 7 != 3}
     found = []
-    for lead in (0, 1):
+    for lead, descriptors in ((0, False), (1, False), (0, True), (1, True)):
         ahead = {"forward": {"LEAD": lead, "HOISTED": bool(lead)}}
+        tile = Tile(16, 16, 4, 1, descriptors)
+        monkeypatch.setattr(tiles, "candidates", lambda *_: [tile])  # noqa: B023
         monkeypatch.setattr(tiles, "schedule", lambda name, *_: ahead.get(name, {"HOISTED": bool(lead)}))  # noqa: B023
         out, cache = kernels.attention_forward(*tensors, **options)
         found.append((out, *kernels.attention_backward(torch.ones_like(out), cache)))
-    assert_same_bits(*found)
+    for other in found[1:]:
+        assert_same_bits(found[0], other)
+
+
+def test_without_a_descriptor_blocks_are_loaded_as_ever(monkeypatch):
+    """The hardware has none for an axis along which all numbers are the same."""
+    monkeypatch.setattr(tiles, "candidates", lambda *_: [Tile(16, 16, 4, 1, True)])
+    arrays = qkv(heads=3)
+    shared = on_device(arrays | {"key": arrays["key"][:, :1], "value": arrays["value"][:, :1]})
+    expanded = [shared[0], *(x.expand(-1, 3, -1, -1) for x in shared[1:])]
+    assert host._described(expanded[1], 16, 16) is None
+    assert_same_bits([kernels.attention_forward(*shared)[0]], [kernels.attention_forward(*expanded)[0]])
+
+
+@pytest.mark.parametrize("parts", [2, 3, 7])
+@pytest.mark.parametrize("tq", [1, 21])
+def test_keys_that_programs_share(monkeypatch, parts, tq):
+    """Some queries see nothing in a part of the keys, and those of a sentence without keys nothing at all."""
+    monkeypatch.setattr(host, "parts_of", lambda *_: parts)
+    key_mask = np.random.default_rng(0).random((2, 70)) < [[0.5], [0.0]]
+    arrays = qkv(batch=2, tq=tq, tk=70, d=20, dv=8, group=2)
+    prove_attention(arrays)
+    prove_attention(arrays, torch.float16, causal=True, key_mask=key_mask)
+    bias = {"bias": np.random.default_rng(0).standard_normal((1, 1, tq, 70))}
+    prove_attention(arrays | bias, window=25, dropout=Dropout(0.3, key=9), softcap=2.0)
+
+
+def test_programs_share_keys_where_processors_would_idle(monkeypatch):
+    monkeypatch.setattr(_rows, "PROCESSORS_INTERPRETED", 132)
+    like = torch.empty(0)
+    shares = {(32, 64): 4, (32, 7): 1, (1, 4096): 132, (67, 999): 1, (500, 999): 1, (44, 12): 3}
+    assert {sizes: host.parts_of(*sizes, like) for sizes in shares} == shares
 
 
 @pytest.mark.parametrize(

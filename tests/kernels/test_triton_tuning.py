@@ -17,7 +17,6 @@ H100, A100, RTX, T4 = (
 )
 MI300, RADEON = (Capability("hip", arch, 64 * KIBIBYTE) for arch in ("gfx942", "gfx1100"))
 
-SERIALISING = "hopper before Triton 3.7"
 
 FAST, SLOW, NO_ROOM = Tile(64, 64, 4, 2), Tile(16, 16, 4, 1), Tile(512, 512, 8, 2)
 
@@ -197,18 +196,16 @@ def test_capabilities(monkeypatch):
         (Capability("interpreter", "", 0), torch.float32, "ieee", "interpreter"),
     ],
 )
-def test_families(monkeypatch, device, dtype, precision, family):
-    monkeypatch.setattr(tiles, "BEFORE_3_7", False)
+def test_families(device, dtype, precision, family):
     assert tiles.family(device, dtype, precision) == family
-    monkeypatch.setattr(tiles, "BEFORE_3_7", True)
-    assert tiles.family(device, dtype, precision) == (SERIALISING if family == "hopper" else family)
 
 
-def test_triton_3_6_has_no_two_stages_of_dkey_and_dvalue_on_hopper():
-    """Where products are of groups of warps, which take 64 rows: it would make each wait for the one before."""
-    found = [tile for (name, _), table in tiles.TABLES[SERIALISING].items() if "dkey_dvalue" in name for tile in table]
-    assert len(found) > 10
-    assert all(rows < 64 or num_stages > 2 for rows, _, _, num_stages in found)
+def test_descriptors_are_never_the_default():
+    """So that only tuning takes them, which compares what they write with what the default writes."""
+    for family, table in tiles.TABLES.items():
+        for (name, _), choices in table.items():
+            assert not choices[0].descriptors
+            assert (name.startswith("forward") and family == "hopper") or not any(tile.descriptors for tile in choices)
 
 
 @pytest.mark.parametrize("family", [*tiles.TABLES, "interpreter"])
@@ -273,6 +270,8 @@ def test_tf32_is_used_where_there_is_any(device, dtype, used):
         ("forward", "hopper", (128, 64, 8, 3), 128, {"LEAD": 1, "HOISTED": True}),
         ("forward", "hopper", (64, 64, 4, 3), 64, {"LEAD": 1, "HOISTED": True}),
         ("forward", "hopper", (128, 128, 8, 2), 128, {"LEAD": 0, "HOISTED": False}),
+        ("forward", "hopper", (128, 128, 8, 2, True), 128, {"LEAD": 0, "HOISTED": False}),
+        ("forward", "hopper", (128, 128, 8, 2, True), 64, {"LEAD": 1, "HOISTED": True}),
         ("forward", "hopper", (128, 32, 8, 3), 256, {"LEAD": 0, "HOISTED": False}),
         ("forward", "ampere", (128, 64, 8, 3), 64, {"LEAD": 0, "HOISTED": False}),
         ("dquery", "hopper", (128, 64, 8, 2), 128, {"HOISTED": True}),
@@ -280,8 +279,10 @@ def test_tf32_is_used_where_there_is_any(device, dtype, used):
     ],
 )
 def test_what_registers_are_left_for(name, family, tile, width, found):
-    assert tiles.schedule(name, family, Tile(*tile), width, width, padding=False) == found
-    assert not tiles.schedule(name, family, Tile(*tile), width, width, padding=True).get("LEAD")
+    assert tiles.schedule(name, family, Tile(*tile), width, width) == found
+    assert not tiles.schedule(name, family, Tile(*tile), width, width, bias=True).get("LEAD")
+    padded = tiles.schedule(name, family, Tile(*tile), width, width, padding=True)
+    assert padded.get("LEAD", 0) == (found.get("LEAD", 0) and Tile(*tile).descriptors)
 
 
 def test_short_sequences_take_small_tiles():

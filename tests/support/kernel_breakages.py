@@ -66,6 +66,10 @@ MISTAKES: dict[tuple[str, str], list[tuple[str, str, str]]] = {
          "if disagree.any():", "if False:"),
     ],
     ("attention/forward.py", "test_triton_attention"): [
+        ("parts merged as if each had seen as much",
+         "part_out * weight[:, None]", "part_out"),
+        ("a part in which nothing was seen takes part in the maximum",
+         'lse = tl.where(lse == float("inf"), float("-inf"), lse)', "lse = lse"),
         ("the accumulator is not rescaled as the maximum grows",
          "acc * rescale[:, None]", "acc"),
         ("ALiBi's queries placed as if they began with the first key",
@@ -134,15 +138,20 @@ MISTAKES: dict[tuple[str, str], list[tuple[str, str, str]]] = {
          "slopes.ptr + b * slopes.stride_b + h", "slopes.ptr + h"),
     ],
     ("attention/tiles.py", "test_triton_tuning"): [
-        ("two stages where Triton 3.6 makes each product wait for the one before",
-         '("dkey_dvalue", 64): [(128, 64, 8, 3), (64, 64, 8, 3)',
-         '("dkey_dvalue", 64): [(128, 64, 8, 2), (64, 64, 8, 3)'),
+        ("descriptors as the default, which no GPU has compared with anything",
+         "(128, 64, 8, 3), (128, 64, 8, 3, True), (128, 64, 8, 2)", "(128, 64, 8, 3, True), (128, 64, 8, 2)"),
+        ("a product ahead of the softmax beside a bias, for which there are no registers",
+         "ahead = roomy and not bias and", "ahead = roomy and"),
     ],
     ("attention/host.py", "test_triton_tuning"): [
         ("attention tuned once, with padding or without",
          "band, padding, dropout, *more", "band, dropout, *more"),
     ],
     ("attention/host.py", "test_triton_attention"): [
+        ("a descriptor of an axis along which all numbers are the same",
+         "whole = all(x.shape) and all(x.stride())", "whole = True"),
+        ("programs that share keys where each would have a block or two",
+         "key_blocks // 4", "key_blocks"),
         ("heads of one row that are neighbours no more in their gradients",
          "n == 1 or _in_one_row(operands[:n])", "n == 1"),
         ("gradients that share memory where PyTorch forbids it",
@@ -153,6 +162,8 @@ MISTAKES: dict[tuple[str, str], list[tuple[str, str, str]]] = {
          "_heads(-query) if problem.scale < 0 else cache[1]", "cache[1]"),
     ],
     ("attention/blocks.py", "test_triton_attention"): [
+        ("the last block of a part is visited by the next program too",
+         "first + (last - first) * (part + 1) // parts", "first + (last - first) * (part + 1) // parts + 1"),
         ("the window is one key narrower",
          "keys >= positions - below", "keys > positions - below"),
         ("the blocks to visit as if queries began with the first key",
