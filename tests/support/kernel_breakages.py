@@ -266,6 +266,8 @@ MISTAKES: dict[tuple[str, str], list[tuple[str, str, str]]] = {
     ("embedding.py", "test_ids"): [
         ("a row that the embedding's table does not have is read",
          "mask & is_token(id, V)[:, None]", "mask"),
+        ("an id that is none cut off to 32 bits, in which it is one",
+         "ids.clamp(-1, vocab_size).to(torch.int32)", "ids.to(torch.int32)"),
         ("a row that the table's gradient does not have is written",
          "(position < limit) & is_token(id, V), id, -1)", "(position < limit), id, -1)"),
     ],
