@@ -50,6 +50,17 @@ def store_tile(ptr, stride, row, column, mask, values):
 
 
 @triton.jit
+def exp(x):
+    """`e^x`, as `2^(x · log₂e)`; below 2⁻¹²⁶ it may be 0.
+
+    The product is rounded, so its relative error is |x| · 2⁻²⁴ more than that of the hardware's 2^x: of a weight of a
+    softmax at the most 2⁻²⁴/e of the largest. `tl.exp` multiplies too, and takes three more instructions for results
+    below 2⁻¹²⁶.
+    """
+    return tl.exp2(x * 1.4426950408889634)
+
+
+@triton.jit
 def rounded_product(a, b):
     """`a · b`, rounded. If c is added to `a * b`, a compiler may compute `fma(a, b, c)`, and round only the sum.
 

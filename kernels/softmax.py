@@ -25,7 +25,7 @@ import triton.language as tl
 from torch import Tensor
 
 from ._checks import check_gradient, kernel
-from ._rows import load_tile, programs_at_once, row_tile, store_tile
+from ._rows import exp, load_tile, programs_at_once, row_tile, store_tile
 from .launch import on, row_warps, rows_of
 from .tuning import capability
 
@@ -55,7 +55,7 @@ def softmax_forward_kernel(x_ptr, y_ptr, num_rows, n, stride_x, ROWS: tl.constex
     mask = (row < num_rows)[:, None] & (column < n)[None, :]
     x = load_tile(x_ptr, stride_x, row, column, mask, float("-inf"))  # (R, n)
     highest = tl.maximum(tl.max(x, axis=1), LOWEST)  # (R,)
-    exponentials = tl.exp(x - highest[:, None])
+    exponentials = exp(x - highest[:, None])
     store_tile(y_ptr, n, row, column, mask, exponentials * inverse(tl.sum(exponentials, axis=1))[:, None])
 
 
@@ -72,15 +72,15 @@ def softmax_online_kernel(x_ptr, y_ptr, num_rows, n, stride_x, BLOCK: tl.constex
             column = start + lane
             x = tl.load(x_row + column, column < n, other=float("-inf"), eviction_policy="evict_last").to(tl.float32)
             # If x is the new maximum, exp(m − x) rescales the total and x adds 1; else x adds exp(x − m).
-            below = tl.exp(-tl.abs(x - highest))
+            below = exp(-tl.abs(x - highest))
             total = tl.where(x > highest, total * below + 1, total + below)
             highest = tl.where(x > highest, x, highest)
         row_highest = tl.max(highest, axis=0)
-        scale = inverse(tl.sum(total * tl.exp(highest - row_highest), axis=0))
+        scale = inverse(tl.sum(total * exp(highest - row_highest), axis=0))
         for done in range(0, n, BLOCK):
             column = last - done + lane  # backwards: the cache still holds the end of the row
             x = tl.load(x_row + column, column < n, other=float("-inf"), eviction_policy="evict_first").to(tl.float32)
-            y = tl.exp(x - row_highest) * scale
+            y = exp(x - row_highest) * scale
             tl.store(y_row + column, y.to(y_ptr.dtype.element_ty), column < n)
 
 
