@@ -179,6 +179,8 @@ MISTAKES: dict[tuple[str, str], list[tuple[str, str, str]]] = {
          "total * below + 1", "total + 1"),
         ("softmax: a row of all −inf begins at −inf",
          "tl.full((BLOCK,), LOWEST, tl.float32)", 'tl.full((BLOCK,), float("-inf"), tl.float32)'),
+        ("softmax: the tiles that are loaded ahead are all the program's first",
+         "row = first + further + tl.arange", "row = first + tl.arange"),
         ("softmax's backward over sweeps keeps the last block's sum alone",
          "along += dy * y", "along = dy * y"),
     ],
@@ -222,6 +224,8 @@ MISTAKES: dict[tuple[str, str], list[tuple[str, str, str]]] = {
          "tl.exp2(x * 1.4426950408889634)", "tl.exp2(x)"),
         ("a product with log₂e of a few digits, which is wrong for small weights",
          "1.4426950408889634", "1.44269"),
+        ("a loop over a program's tiles that ends where the program after it begins",
+         "end, step = num_rows - first,", "end, step = ROWS,"),
     ],
     ("_rows.py", "test_triton_norms"): [
         ("the partial sums of one block of programs alone",
