@@ -38,6 +38,18 @@ def programs_at_once(tensor: Tensor, tile: int, elements: int = AT_ONCE) -> int:
 
 
 @triton.jit
+def own_tiles(num_rows, ROWS: tl.constexpr, STAGES: tl.constexpr):
+    """This program's first row, and end and step of a loop over the first rows of its tiles, counted from there.
+
+    With one stage a program has one tile, and the compiler leaves no loop.
+    """
+    first, end, step = tl.program_id(0) * ROWS, 1, 1
+    if STAGES > 1:
+        end, step = num_rows - first, tl.num_programs(0) * ROWS
+    return first, end, step
+
+
+@triton.jit
 def load_tile(ptr, stride, row, column, mask, OTHER: tl.constexpr = 0.0):
     """Loads rows and columns of an `(N, n)` array in float32; `OTHER` where the mask is off."""
     return tl.load(ptr + row.to(tl.int64)[:, None] * stride + column[None, :], mask, other=OTHER).to(tl.float32)
@@ -47,6 +59,17 @@ def load_tile(ptr, stride, row, column, mask, OTHER: tl.constexpr = 0.0):
 def store_tile(ptr, stride, row, column, mask, values):
     """Writes a tile's values in the array's own dtype."""
     tl.store(ptr + row.to(tl.int64)[:, None] * stride + column[None, :], values.to(ptr.dtype.element_ty), mask)
+
+
+@triton.jit
+def exp(x):
+    """`e^x`, as `2^(x · log₂e)`; below 2⁻¹²⁶ it may be 0.
+
+    The product is rounded, so its relative error is |x| · 2⁻²⁴ more than that of the hardware's 2^x: of a weight of a
+    softmax at the most 2⁻²⁴/e of the largest. `tl.exp` multiplies too, and takes three more instructions for results
+    below 2⁻¹²⁶.
+    """
+    return tl.exp2(x * 1.4426950408889634)
 
 
 @triton.jit

@@ -17,6 +17,10 @@ What is left: in the epilogue of the product before it relu's forward would cost
 of a training step of the paper's base on an H200 in it. But PyTorch's door to that epilogue is private, and linear and
 relu would have to be one op in every table.
 
+gelu needs Φ(x). Its float32 is `½ + ½ erf(x/√2)`, which takes 37 instructions an element (sm_90): memory hides them
+where an element is 4 bytes, and in half precision it doesn't. There `normal_below` computes Φ: 21 instructions instead
+of 38, and in the backward, whose slope needs the same exponential, 26 instead of 50.
+
 tanh never occurs: `(1 + tanh(u)) / 2 = σ(2u)`, so gelu's approximation is `x · σ(2u)`, as silu is `x · σ(x)`. σ is
 computed from `e^−|x|`, which never overflows, and without a difference that would cancel.
 """
@@ -27,6 +31,7 @@ import triton.language as tl
 from torch import Tensor
 
 from ._checks import check_gradient, kernel
+from ._rows import exp
 from .eager.arrays import side_by_side
 from .launch import blocks_of_rows, on, rows_of
 
@@ -35,8 +40,11 @@ ELEMENTS = 2048
 
 
 @triton.jit
-def activated(x, ACTIVATION: tl.constexpr):
-    """The activation of x and its slope there, for an x in float32. The compiler leaves out what is not used."""
+def activated(x, ACTIVATION: tl.constexpr, NARROW: tl.constexpr):
+    """The activation of x and its slope there, for an x in float32. The compiler leaves out what is not used.
+
+    NARROW: x was loaded in half precision, as y will be stored.
+    """
     if ACTIVATION == "relu":
         y = tl.where(x < 0, 0.0, x)  # NaN stays NaN
         slope = tl.where(x > 0, 1.0, 0.0)
@@ -48,9 +56,12 @@ def activated(x, ACTIVATION: tl.constexpr):
         y = x * below
         slope = below + y * (1 - below)
     elif ACTIVATION == "gelu":
-        below = 0.5 + 0.5 * tl.erf(x * 0.7071067811865476)  # √½
+        if NARROW:
+            below = normal_below(x)
+        else:
+            below = 0.5 + 0.5 * tl.erf(x * 0.7071067811865476)  # √½
         y = x * below
-        slope = below + x * tl.exp(-0.5 * x * x) * 0.3989422804014327  # 1/√(2π)
+        slope = below + x * bell(x) * 0.3989422804014327  # 1/√(2π)
     else:
         tl.static_assert(ACTIVATION == "gelu_tanh")
         below = sigmoid(1.5957691216057308 * x * (1 + 0.044715 * x * x))  # 2 √(2/π)
@@ -61,9 +72,29 @@ def activated(x, ACTIVATION: tl.constexpr):
 
 
 @triton.jit
+def normal_below(x):
+    """Φ(x), the probability that a standard normal number is below x, for half precision: off by 1e-6 at the most.
+
+    Below −3 it keeps more digits than `½ + ½ erf(x/√2)`, which cancels: off by a 600th at −5, where that is by a 20th.
+    Source: Hastings' formula (Abramowitz and Stegun 1964, 26.2.17).
+    """
+    root = tl.rsqrt(1 + 0.23164190 * tl.abs(x))
+    t = root * root  # the quotient, without a branch for the largest divisors
+    series = 0.127414796 + t * (-0.142248368 + t * (0.7107068705 + t * (-0.7265760135 + t * 0.5307027145)))
+    above = t * series * bell(x)  # Φ(−|x|)
+    return tl.where(x < 0, above, 1 - above)
+
+
+@triton.jit
+def bell(x):
+    """`e^(−x²/2)`."""
+    return tl.exp2(x * x * -0.7213475204444817)  # ½ log₂e
+
+
+@triton.jit
 def sigmoid(x):
     """`1 / (1 + e⁻ˣ)`, which is `e^x / (e^x + 1)`."""
-    small = tl.exp(-tl.abs(x))
+    small = exp(-tl.abs(x))
     return tl.where(x < 0, small, 1.0) / (1 + small)
 
 
@@ -74,7 +105,8 @@ def activation_forward_kernel(
 ):  # fmt: skip
     """`y = activation(x)`, times up if there is one, for a block of rows and channels `(N, C)`."""
     row, channel, mask = block_of_rows(num_rows, width, ROWS, BLOCK)
-    y, _ = activated(load_block(x_ptr, stride_x, row, channel, mask), ACTIVATION)
+    x = load_block(x_ptr, stride_x, row, channel, mask)
+    y, _ = activated(x, ACTIVATION, x_ptr.dtype.element_ty != tl.float32)
     if up_ptr is not None:
         y *= load_block(up_ptr, stride_up, row, channel, mask)
     store_block(y_ptr, width, row, channel, mask, y)
@@ -87,7 +119,8 @@ def activation_backward_kernel(
 ):  # fmt: skip
     """dx, and dup if there is an up, for a block of rows and channels `(N, C)`."""
     row, channel, mask = block_of_rows(num_rows, width, ROWS, BLOCK)
-    y, slope = activated(load_block(x_ptr, stride_x, row, channel, mask), ACTIVATION)
+    x = load_block(x_ptr, stride_x, row, channel, mask)
+    y, slope = activated(x, ACTIVATION, x_ptr.dtype.element_ty != tl.float32)
     dy = load_block(dy_ptr, stride_dy, row, channel, mask)
     if up_ptr is not None:
         store_block(dup_ptr, stride_dup, row, channel, mask, dy * y)

@@ -4,7 +4,7 @@ The forward is one pass: it reads ids and rows, and writes y. The backward adds 
 
     naive   every row of dy is added to its row of dtable with atomic additions (`embedding_backward_naive`): one pass,
             but rows of one id wait for each other, the sums differ each time, and they are taken in dtable's dtype
-    here    ids are sorted together with their positions (16 bytes a token, beside 2·C or 4·C), so that equal ids form a
+    here    ids are sorted together with their positions (12 bytes a token, beside 2·C or 4·C), so that equal ids form a
             segment, and one program alone writes its row of dtable. Nothing is atomic, and sums are taken in float32
             in an order that never changes
 
@@ -179,11 +179,17 @@ def embedding_backward(dy: Tensor, cache: tuple, out: Tensor | None = None) -> T
     else:
         check_out("out", out, table_shape, dtype, dy.device)
     if dy.numel():
-        flat = ids.reshape(-1) if ids.dtype.is_signed else ids.reshape(-1).long()  # CUDA sorts no uint16
-        sorted_ids, order = torch.sort(flat, stable=True)  # (N,) each; order: the old positions, int64
+        sorted_ids, order = torch.sort(_narrow(ids.reshape(-1), len(out)), stable=True)  # (N,); old positions, int64
         with on(dy):
             _scatter_add(out, sorted_ids, order, rows_of(dy), float(scale))
     return out
+
+
+def _narrow(ids: Tensor, vocab_size: int) -> Tensor:
+    """Ids `(N,)` in no more than 32 bits, which are sorted in half the time of 64; one outside the table stays so."""
+    ids = ids if ids.dtype.is_signed else ids.long()  # CUDA sorts no uint16
+    wide = ids.dtype == torch.int64 and vocab_size < 2**31
+    return ids.clamp(-1, vocab_size).to(torch.int32) if wide else ids
 
 
 def embedding_backward_naive(dy: Tensor, cache: tuple) -> Tensor:

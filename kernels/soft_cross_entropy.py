@@ -20,6 +20,7 @@ from minitransformer.ops.cross_entropy import check_all_count
 
 from ._checks import check_loss_options
 from ._logits import group_of, in_groups, load_logits, multiple, row_arguments
+from ._rows import exp
 from .launch import on, rows_of
 from .scalars import number, number_arguments
 
@@ -55,14 +56,14 @@ def soft_cross_entropy_forward_kernel(
         q = in_groups(load_target(targets_row, column, present, V, label_smoothing, ALIGNED), GROUP, ROWS, BLOCK)
         higher = tl.maximum(maximum, tl.max(z, axis=2))  # (R, K)
         below = z - higher[:, :, None]
-        total = total * tl.exp(maximum - higher) + tl.sum(tl.exp(below), axis=2)
+        total = total * exp(maximum - higher) + tl.sum(exp(below), axis=2)
         along += tl.where(mass == 0.0, 0.0, (maximum - higher) * mass)
         along += tl.sum(q * tl.where(q == 0.0, 0.0, below), axis=2)  # 0 · −∞ is NaN: a token that is ruled out
         mass += tl.sum(q, axis=2)
         maximum = higher
     highest = tl.max(maximum, axis=1)  # (R,)
     shift = maximum - highest[:, None]
-    row_total = tl.where(present, tl.sum(total * tl.exp(shift), axis=1), 1.0)
+    row_total = tl.where(present, tl.sum(total * exp(shift), axis=1), 1.0)
     row_along = tl.sum(along + tl.where(mass == 0.0, 0.0, shift * mass), axis=1)
     row_mass = tl.sum(mass, axis=1)
     tl.store(losses_ptr + row, tl.fma(row_mass, tl.log(row_total), -row_along), present)
@@ -86,7 +87,7 @@ def soft_cross_entropy_backward_kernel(
     targets_row = targets_ptr + row.to(tl.int64) * multiple(stride_targets, ALIGNED)
     z = load_logits(logits_row, column, present, V, 0, ALIGNED)
     q = load_target(targets_row, column, present, V, label_smoothing, ALIGNED)
-    dlogits = tl.fma(tl.exp(z - highest[:, None]), ratio[:, None], -q)
+    dlogits = tl.fma(exp(z - highest[:, None]), ratio[:, None], -q)
     dlogits *= number(dloss, dloss_ptr, tl.float32) / num_rows
     place = dlogits_ptr + row.to(tl.int64)[:, None] * multiple(V, ALIGNED) + column[None, :]
     mask = present[:, None] & (column < multiple(V, ALIGNED))[None, :]

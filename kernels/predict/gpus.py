@@ -136,8 +136,8 @@ def time_of(work: Work, gpu: GPU) -> Time:
     return Time(total + gpu.launch_us / 1000, "latency" if alone > slots * needed[bound] else bound)
 
 
-SWEEPS = {"sort": 8}
-"""PyTorch's operations that go through memory several times: a sort of 64-bit ids takes them a byte at a time."""
+SWEEPS = {"sort": 4}
+"""PyTorch's operations that go through memory several times: a sort of 32-bit ids takes them a byte at a time."""
 
 
 def time_of_torch(name: str, moved: float, flops: float, gpu: GPU) -> Time:

@@ -59,17 +59,34 @@ def test_gated(dtype, activation, shape, seed):
     prove_kernel("gated", {"gate": gate, "up": up}, dtype, activation=activation)
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("name", ALONE)
-def test_activations_of_very_large_numbers_and_of_nan(name):
+def test_activations_of_very_large_numbers_and_of_nan(name, dtype):
     """Nothing overflows: an activation is 0 or x there, and its slope 0 or 1. At 0 relu's is 0, the others' ½."""
     op, options = ALONE[name]
-    x = torch.tensor([-3e38, -1e20, -200.0, 0.0, 200.0, 1e20, 3e38, torch.nan], device=DEVICE)
-    with np.errstate(over="ignore"):  # of the interpreter's: a square that is infinite
-        y, cache = getattr(kernels, f"{op}_forward")(x, **options)
-        dx = getattr(kernels, f"{op}_backward")(torch.ones_like(x), cache)
+    large, larger = (6e4, 65504) if dtype == torch.float16 else (1e20, 3e38)
+    x = torch.tensor([-larger, -large, -200.0, 0.0, 200.0, large, larger, torch.nan], dtype=dtype, device=DEVICE)
+    y, cache = getattr(kernels, f"{op}_forward")(x, **options)
+    dx = getattr(kernels, f"{op}_backward")(torch.ones_like(x), cache)
     assert y.tolist()[:-1] == [0, 0, 0, 0, *x[4:-1].tolist()]
     assert dx.tolist()[:-1] == [0, 0, 0, 0 if op == "relu" else 0.5, 1, 1, 1]
     assert y[-1].isnan()
+
+
+def test_gelu_in_float32_is_good_to_its_last_digits():
+    x = torch.linspace(-1, 1, 2001, device=DEVICE)
+    y, _ = kernels.gelu_forward(x)
+    check("output", y, ops.gelu_forward(to_numpy(x))[0], 1.2e-7)
+
+
+@pytest.mark.parametrize("dtype", [dtype for dtype in DTYPES if dtype != torch.float32], ids=str)
+def test_gelu_in_half_precision_keeps_its_tail(dtype):
+    """As a share of y, which far below 0 is small: `½ + ½ erf(x/√2)` in float32 would lose a 20th at −5."""
+    x = torch.linspace(-5, 0, 2001, device=DEVICE).to(dtype)
+    y, _ = kernels.gelu_forward(x)
+    expected, _ = ops.gelu_forward(to_numpy(x))
+    info = torch.finfo(dtype)
+    np.testing.assert_allclose(to_numpy(y), expected, rtol=info.eps, atol=info.smallest_normal * info.eps)
 
 
 def test_the_small_numbers_of_gelu_keep_their_digits():

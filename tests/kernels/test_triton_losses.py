@@ -29,6 +29,11 @@ def draw_targets(rng: np.random.Generator, shape: tuple, vocab_size: int, ignore
     return targets if ignore_index is None else np.where(rng.random(shape) < 0.3, ignore_index, targets)
 
 
+def in_chunks(logits: int) -> Any:
+    """Inside it the fused loss has at most so many logits at a time, or one row."""
+    return mock.patch.multiple(fused, CHUNK_LOGITS=logits, CHUNK_ROWS=1)
+
+
 def fused_arguments(dtype: torch.dtype = torch.float32, rows: int = 40, vocab_size: int = 203) -> list[Any]:
     """x, table and targets, some of which are 0, to be ignored."""
     rng = np.random.default_rng(0)
@@ -86,7 +91,7 @@ def test_linear_cross_entropy(dtype, rows, width, vocab_size, smoothing, ignore_
     rng = np.random.default_rng(seed)
     arrays = {"x": rng.standard_normal((rows, width)), "table": rng.standard_normal((vocab_size, width))}
     arrays["targets"] = draw_targets(rng, (rows,), vocab_size, ignore_index)
-    with mock.patch.object(fused, "CHUNK_LOGITS", chunk):
+    with in_chunks(chunk):
         prove_kernel("linear_cross_entropy", arrays, dtype, label_smoothing=smoothing, ignore_index=ignore_index)
 
 
@@ -236,13 +241,26 @@ def test_the_naive_rungs(op, naive, shapes, passes, smoothing):
 def test_the_logits_never_exist_all_at_once():
     x, table, targets = fused_arguments()
     whole, cache = kernels.linear_cross_entropy_forward(x, table, targets, 0.1, 0)
-    with mock.patch.object(fused, "CHUNK_LOGITS", 1000), Traffic() as traffic:
+    with in_chunks(1000), Traffic() as traffic:
         loss, chunked_cache = kernels.linear_cross_entropy_forward(x, table, targets, 0.1, 0)
         gradients = kernels.linear_cross_entropy_backward(1.0, chunked_cache)
     assert traffic.largest <= 1000 < x.shape[0] * table.shape[0]
     check("loss", loss, whole.item(), 1e-6)
     for gradient, wanted in zip(gradients, kernels.linear_cross_entropy_backward(1.0, cache), strict=True):
         check("gradient", gradient, to_numpy(wanted), 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("rows", "vocab_size", "chunks"), [(25_088, 37_000, 4), (8192, 128_000, 4), (8192, 256_000, 4), (1999, 10**6, 1)]
+)
+def test_chunks_have_rows_enough_for_good_products(rows, vocab_size, chunks):
+    x, table = (torch.empty(length, 8, dtype=torch.float16, device="meta") for length in (rows, vocab_size))
+    found = [logits for _, logits in fused._chunks(x, table)]
+    assert len(found) == chunks
+    assert sum(map(len, found)) == rows
+    for logits in found:
+        assert len(logits) >= min(rows, fused.CHUNK_ROWS)
+        assert logits.numel() <= max(fused.CHUNK_LOGITS, 2 * fused.CHUNK_ROWS * vocab_size)
 
 
 def test_evaluation_does_no_work_for_gradients():
@@ -280,7 +298,7 @@ def test_dtable_is_summed_in_float32(dtype, chunk):
     """Logits of 0 make dlogits of ±½; half of 2048 + 299 is more than float16 can count."""
     x, table = torch.ones(300, 1, dtype=dtype, device=DEVICE), torch.zeros(2, 1, dtype=dtype, device=DEVICE)
     x[0] = 2048
-    with mock.patch.object(fused, "CHUNK_LOGITS", chunk):
+    with in_chunks(chunk):
         _, cache = kernels.linear_cross_entropy_forward(x, table, torch.zeros(300, dtype=torch.int64, device=DEVICE))
     _, dtable = kernels.linear_cross_entropy_backward(300.0, cache, out=torch.zeros(2, 1, device=DEVICE))
     assert dtable[:, 0].tolist() == pytest.approx([-2347 / 2, 2347 / 2], rel=1e-6)
