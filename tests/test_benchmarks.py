@@ -1,4 +1,4 @@
-"""The races: that they run, refuse what is not comparable, and that README says what they measured."""
+"""The races: that they run, refuse what is not comparable, and that `benchmarks/README.md` says what they measured."""
 
 import importlib
 import json

@@ -1,6 +1,6 @@
-"""What is made of the ledgers, without a GPU and without PyTorch: README's section on kernels, and the targets met.
+"""What is made of the ledgers, without a GPU or PyTorch: a section of `kernels/README.md`, and the targets met.
 
-`python -m kernels.bench.report` puts the section into README, and all times of a GPU into `<gpu>.md`. The targets are
+`python -m kernels.bench.report` puts the section there, and all times of a GPU into `<gpu>.md`. The targets are
 for an H200, where a bf16 product runs at 788 TFLOP/s and a copy at 4.3 TB/s.
 """
 
@@ -31,7 +31,7 @@ from .ledger import (
 )
 from .predictions import Table, predicted, stale, table_for
 
-README = Path(__file__).parents[2] / "README.md"
+README = Path(__file__).parents[1] / "README.md"
 BEGIN, END = "<!-- kernels: made by python -m kernels.bench.report -->\n", "<!-- end of kernels -->\n"
 
 PREDICTED = "predicted of ours"
@@ -102,7 +102,7 @@ def _of_a_gpu(ledger: Ledger, table: Table | None) -> list[str]:
     """The parts of its section; `table` is what was predicted of this GPU."""
     targets = "".join(f"- {line}\n" for line in targets_met(ledger))
     name = path_of(RESULTS, ledger["gpu"]).stem
-    link = f"[All times, beside those of others](kernels/results/{name}.md).\n" if any(_times(ledger, table)) else ""
+    link = f"[All times, beside those of others](results/{name}.md).\n" if any(_times(ledger, table)) else ""
     return [_heading(ledger, table), _verified(ledger), _steps(ledger, table), targets, link]
 
 

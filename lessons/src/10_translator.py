@@ -277,9 +277,9 @@ plt.show()
 
 # %% [markdown]
 # Such a map is drawn for any sentence of yours, while the translation is written, in the
-# [explorer](../README.md#see-it-think): `make explorer` writes this translator into one page for the browser,
-# `runs/explorer.html`. Choose *Attention* there, and try a sentence with two nouns: at which of them does each article
-# look?
+# [explorer](../minitransformer/explorer/README.md): `make explorer` writes this translator into one page for the
+# browser, `runs/explorer.html`. Choose *Attention* there, and try a sentence with two nouns: at which of them does
+# each article look?
 #
 # BPE has cut some words into pieces (`·` marks a piece inside a word), and the pieces blur the picture. We read words,
 # not pieces.

@@ -242,9 +242,9 @@ for name, ids in (("greedy", found), ("beam of 3", best)):
     print(f"{name:<10} log P = {log_probs[ids]:6.2f}   {tokenizer.decode(ids)}")
 
 # %% [markdown]
-# The [explorer](../README.md#see-it-think) draws this tree for any sentence: choose *Search* in the page that
-# `make explorer` writes. It also shows the prefixes that were dropped, and has a slider for the length penalty, which
-# comes next.
+# The [explorer](../minitransformer/explorer/README.md) draws this tree for any sentence: choose *Search* in the page
+# that `make explorer` writes. It also shows the prefixes that were dropped, and has a slider for the length penalty,
+# which comes next.
 #
 # We compare yours with the package's search, which works on whole batches, on sentences of the test split. The output
 # may have at most as many tokens as the input plus 50, as in the paper:

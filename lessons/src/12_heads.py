@@ -350,9 +350,9 @@ for head in range(HEADS):
 # the noun, at *hunter* for *Der* and at *village* for *dem*. Nobody designed a head for agreement. German asked for
 # one.
 #
-# You can switch heads off with a click: in the [explorer](../README.md#see-it-think), the page that `make explorer`
-# writes, choose *What if*. It shows the changed sentence beside the original, and what the change costs in
-# log-probability.
+# You can switch heads off with a click: in the [explorer](../minitransformer/explorer/README.md), the page that
+# `make explorer` writes, choose *What if*. It shows the changed sentence beside the original, and what the change costs
+# in log-probability.
 #
 # ### Many at once
 #

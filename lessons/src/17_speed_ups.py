@@ -789,5 +789,6 @@ print(
 # ## Where next
 #
 # [Lesson 18](18_your_transformer.ipynb) makes one file of the parts that you wrote. [The report](paper/paper.md) has
-# the paper's tables and figures beside ours. The [README](../README.md) says how to train the model on real text. And
+# the paper's tables and figures beside ours. The [command line's page](../minitransformer/cli/README.md#real-text)
+# says how to train the model on real text. And
 # if you have a GPU, `make bench` adds it to the ledger.

@@ -771,7 +771,8 @@ for name, (share, words) in (*zip((f"τ = {tau}" for tau in TEMPERATURES), by_te
 # A low temperature buys correctness, and pays with variety. At $\tau = 1$ the model says all that it believes, and its
 # mistakes too. With more heat the share of right sentences falls fast, since one wrong token spoils a sentence. Very
 # cold, it writes few different words, and some sentences are still wrong. There the wrong token is the one that the
-# model likes best, and no way of drawing repairs this. [The project's README](../README.md) says what a larger model
+# model likes best, and no way of drawing repairs this.
+# [The family's page](../minitransformer/pretrained/README.md#trained-here-from-nothing) says what a larger model
 # reaches.
 #
 # In the right half of the picture a point should be far up and far to the right. Cutting off the tail helps: at
@@ -800,9 +801,9 @@ for text in good[:5]:
 #
 # ## Watch it think
 #
-# The [explorer](../README.md#see-it-think) shows such a model at work, in a browser: type a beginning, and see what
-# each block adds to a token's vector, which token the model would say after each block, and who looks at whom. Train
-# one from the command line, which takes some minutes, and write its page:
+# The [explorer](../minitransformer/explorer/README.md) shows such a model at work, in a browser: type a beginning, and
+# see what each block adds to a token's vector, which token the model would say after each block, and who looks at
+# whom. Train one from the command line, which takes some minutes, and write its page:
 #
 # ```bash
 # python -m minitransformer train --kind gpt --dataset grammar --steps 1500 --out runs/gpt

@@ -229,7 +229,7 @@ def test_no_share_is_made_up_for_where_seeds_could_make_the_teachers_lead(monkey
 
 
 def test_the_scores_of_seeds_are_those_of_the_readme() -> None:
-    text = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "minitransformer/cli/README.md").read_text(encoding="utf-8")
     for search, mean in (("greedy", 37.6), ("beam", 38.0)):
         scores = distillation.OF_SEEDS[search]
         assert f"{', '.join(f'{score:.1f}' for score in scores)}: mean {mean:.1f} |" in text

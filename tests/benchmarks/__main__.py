@@ -14,7 +14,7 @@
     processes      a training step that processes share, against threads of one; what they send each other
     imports        seconds that `import minitransformer` takes beyond NumPy's
 
-Each writes `results/RACE.json`; then the pictures beside them and README's table are made from these files.
+Each writes `results/RACE.json`; then the pictures beside them and the tables of `README.md` are made from these files.
 Leave the machine alone meanwhile: on two busy cores the contestants that share work among threads lose most.
 """
 

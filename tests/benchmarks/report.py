@@ -1,4 +1,4 @@
-"""README's tables and the pictures of the races, from `results/*.json`: `python tests/benchmarks/report.py`."""
+"""The tables of `README.md` and the races' pictures, from `results/*.json`: `python tests/benchmarks/report.py`."""
 
 import json
 import statistics
@@ -18,9 +18,8 @@ from minitransformer import costs
 from minitransformer.models import TransformerConfig
 from minitransformer.plots.page import GREY, INK, Page
 
-README = Path(__file__).parents[2] / "README.md"
-STEPS_PAGE, PROCESSES_PAGE = (Path(__file__).parent / name for name in ("STEPS.md", "PROCESSES.md"))
-LEDGER = README.parent / "kernels" / "results" / "predicted-nvidia-h200.json"
+README, STEPS_PAGE, PROCESSES_PAGE = (Path(__file__).parent / f"{name}.md" for name in ("README", "STEPS", "PROCESSES"))
+LEDGER = Path(__file__).parents[2] / "kernels" / "results" / "predicted-nvidia-h200.json"
 BEGIN, END = "<!-- measured: made by tests/benchmarks/report.py -->\n", "<!-- end of measured -->\n"
 PEER_COLOURS = ("#92c5de", "#4393c3", "#2166ac", "#8073ac")
 OURS = "#d6604d"

@@ -1,4 +1,4 @@
-"""Makes README's film of the explorer: `python tests/explorer/film.py runs/explorer.html FILE.gif`. Needs Chromium."""
+"""Makes the film of explorer/README.md: `python tests/explorer/film.py runs/explorer.html FILE.gif`. Needs Chromium."""
 
 import os
 import shutil

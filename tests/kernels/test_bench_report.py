@@ -1,4 +1,4 @@
-"""What is made of a ledger: README's section, and which targets are met. Without a GPU, PyTorch or Triton."""
+"""What is made of a ledger: a section of `kernels/README.md`, and which targets are met. No GPU, PyTorch or Triton."""
 
 import subprocess
 import sys
@@ -99,7 +99,7 @@ def test_readme_with_a_ledger(tmp_path):
         "| softmax, forward: rows 8, columns 131,072 | 1 (70%) |",
     ):
         assert line in times.splitlines(), line
-    assert "(kernels/results/imaginary-h200.md)" in text
+    assert "(results/imaginary-h200.md)" in text
     assert "imaginary-h200-rows.png" not in times
     (tmp_path / "imaginary-h200-rows.png").touch()
     (times,) = report.times(tmp_path).values()

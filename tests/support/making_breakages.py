@@ -36,8 +36,7 @@ class Workshop:
         skip = shutil.ignore_patterns("__pycache__", ".*", "node_modules")
         for name in PACKAGES:
             shutil.copytree(ROOT / name, self.folder / name, ignore=skip)
-        for name in ("pyproject.toml", "README.md"):
-            shutil.copy(ROOT / name, self.folder)
+        shutil.copy(ROOT / "pyproject.toml", self.folder)
         self._processes = multiprocessing.get_context("forkserver")
         self._processes.set_forkserver_preload(LIBRARIES)
 

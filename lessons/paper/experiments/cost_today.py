@@ -303,7 +303,7 @@ def report(findings: Findings) -> list[str]:
     measured = [row for row in findings["rows"] if row["origin"] == MEASURED]
     no_gpu = (
         "No GPU is in this table: when it was made, the ledger of the kernels (`kernels/results`) had no training step "
-        "of one. README.md has what came since."
+        "of one. `kernels/README.md` has what came since."
     )
     return [
         paragraph("""

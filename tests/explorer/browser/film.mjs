@@ -1,4 +1,4 @@
-// Takes the frames of README's film: node film.mjs PAGE.html FOLDER. A frame's name ends in its milliseconds.
+// Takes the frames of the film in the explorer's README: node film.mjs PAGE.html FOLDER. A frame's name ends in its milliseconds.
 
 import { createRequire } from "node:module";
 import { join, resolve } from "node:path";

@@ -55,7 +55,7 @@ TIMED, ROUNDS = 200, 3
 """The sentences whose translation is timed, and how often."""
 
 OF_SEEDS = {SEARCHED: (37.8, 37.6, 38.5), GREEDY: (37.6, 37.5, 37.7)}
-"""BLEU of the preset `tiny` after 4,000 steps with seeds 0, 1 and 2. Source: README.md, "Real text"."""
+"""BLEU of the preset `tiny` after 4,000 steps with seeds 0, 1 and 2. Source: minitransformer/cli/README.md."""
 
 SEED_SD = float(np.std(OF_SEEDS[SEARCHED], ddof=1))
 """The standard deviation of a training's BLEU over seeds. Greedy the three differ less; this one serves for both."""
@@ -300,7 +300,8 @@ def report(findings: Findings) -> list[str]:
             say how far a score would move with other sentences. But each model was trained only once, and another seed
             would move its score too. So the brackets of a difference between two trainings are wider: they cover other
             sentences and other seeds. The same holds for every BLEU score that is held against a prediction. How much a
-            seed changes is known from three trainings of the preset `tiny` (README.md, 4,000 steps): they have
+            seed changes is known from three trainings of the preset `tiny`
+            ([4,000 steps](../../minitransformer/cli/README.md#real-text)): they have
             {listed([f"{bleu:.1f}" for bleu in OF_SEEDS[SEARCHED]])} BLEU with a beam, a standard deviation of
             {SEED_SD:.2f}. With greedy search it is {np.std(OF_SEEDS[GREEDY], ddof=1):.2f}; the larger one is taken for
             both. For what the beam wins over greedy search it is {GAIN_SD:.2f}. Three seeds give only a rough number.
@@ -395,7 +396,8 @@ def _meaning(findings: Findings) -> list[str]:
         paragraph(f"""
             This holds for a teacher whose training is not at its end. Here it comes to
             {models[TEACHER][SEARCHED]["bleu"]["value"]:.1f} BLEU with a beam, after
-            {models[TEACHER][SEARCHED]["steps"]:,} steps. In README.md the same preset comes to
+            {models[TEACHER][SEARCHED]["steps"]:,} steps.
+            By [the recipe for real text](../../minitransformer/cli/README.md#real-text) the same preset comes to
             {np.mean(OF_SEEDS[SEARCHED]):.1f} after 4,000 steps (the mean of three trainings) and to 39.5 after 8,000
             (one training). There, batches have twice as many tokens, and the learning rate is another. And teacher and
             students differ in more than their size: the teacher's dropout is {TransformerConfig.tiny().dropout:g},
