@@ -1,7 +1,7 @@
 # make demo · make test are all the set-up there is: each makes .venv where it is missing and installs what it needs.
 # PYTHON=/path/to/python uses that interpreter instead, as it is, and installs nothing.
 
-.PHONY: help demo explorer page paper after lessons notebooks test test-all bench bench-cpu lint
+.PHONY: help demo explorer page paper after lessons notebooks test test-draw test-all bench bench-cpu lint
 
 help:
 	@echo 'make demo      install the core, train a small translator, show what it learned (minutes)'
@@ -12,7 +12,9 @@ help:
 	@echo 'make lessons   set up Jupyter and open the course'
 	@echo 'make notebooks rebuild the course'\''s executed notebooks from their sources (ARGS="00 01" for some)'
 	@echo 'make test      prove every gradient, layer and model against PyTorch and finite differences'
-	@echo 'make test-all  the same, with the long proofs'
+	@echo '               (ARGS="-k attention" for a part)'
+	@echo 'make test-draw a draw of the long proofs, eight minutes: another one for each commit'
+	@echo 'make test-all  everything'
 	@echo 'make bench     on a GPU: check every kernel, time it beside its peers (10 minutes; ARGS=--smoke rehearses;'
 	@echo '               OUT=DIR keeps what is found there, for a machine whose checkout is thrown away)'
 	@echo 'make bench-cpu races against PyTorch and others on this CPU (three quarters of an hour; DATA=DIR for Multi30k on disk)'
@@ -88,10 +90,13 @@ notebooks: $(test_ready)
 	PYTHONPATH=lessons $(PYTHON) -m course.notebooks $(ARGS)
 
 test: $(test_ready)
-	$(PYTHON) -m pytest $(side_by_side) -m 'not slow'
+	$(PYTHON) -m pytest $(side_by_side) -m 'not slow' $(ARGS)
+
+test-draw: $(test_ready)
+	$(PYTHON) -m pytest --numprocesses auto --maxprocesses 4 --draw 480
 
 test-all: $(test_ready)
-	$(PYTHON) -m pytest $(side_by_side)
+	$(PYTHON) -m pytest $(side_by_side) --durations 30 $(ARGS)
 
 bench: $(test_ready)
 	$(PYTHON) -m kernels.bench $(if $(OUT),--out '$(OUT)') $(ARGS)

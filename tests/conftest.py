@@ -2,6 +2,10 @@
 
 import os
 import signal
+import subprocess
+from hashlib import sha256
+from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import hypothesis
@@ -21,6 +25,44 @@ hypothesis.settings.register_profile("breakages", hypothesis.settings.get_profil
 hypothesis.settings.load_profile("repeatable")
 
 PROOF = pytest.StashKey[Proof]()
+UNTIL = pytest.StashKey[float]()
+"""When a slow test's turn is over, on the clock of `monotonic`."""
+
+
+# --- Which slow tests a change runs -----------------------------------------------------------------------------
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--draw SECONDS`, for CI."""
+    said = "only slow tests: for three quarters of the time those of changed rooms, then others; drawn by HEAD"
+    parser.addoption("--draw", type=float, metavar="SECONDS", help=said)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put the slow tests into the order in which they are drawn. A room has changed if a commit of a day touched it."""
+    seconds = config.option.draw
+    if seconds is None:
+        return
+    commands = ["rev-parse HEAD", "log --since=1.day --name-only --format="]
+    head, changes = (subprocess.check_output(["git", *command.split()], text=True) for command in commands)
+    rooms = {part for path in changes.split() for part in Path(path).parts[:-1]} - {"tests", "support"}
+    began = monotonic()
+    for item in items:
+        changed = any(room in item.nodeid for room in rooms)
+        item.stash[UNTIL] = began + seconds * (0.75 if changed else 1)
+    items[:] = sorted(
+        (item for item in items if item.get_closest_marker("slow")),
+        key=lambda item: (item.stash[UNTIL], sha256(f"{head}{item.nodeid}".encode()).digest()),
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
+    """Leave out the tests whose turn is over."""
+    return True if UNTIL in item.stash and monotonic() > item.stash[UNTIL] else None
+
+
+# --- The session --------------------------------------------------------------------------------------------------
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -7,22 +7,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 from support.breakages import Breakage
 
-T = TypeVar("T")
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("minitransformer", "kernels", "tests", "lessons/after", "lessons/course", "lessons/paper", "lessons/study")
 LIBRARIES = ["numpy", "torch", "triton.language", "pytest", "safetensors"]
 """What most proofs import, and what takes longer to import than a proof takes."""
-
-
-def due(breakages: list[T]) -> list[T]:
-    """Those to be tried: all, or every n-th, the k-th and so on, where MINITRANSFORMER_BREAKAGES is "k/n"."""
-    first, step = map(int, os.environ.get("MINITRANSFORMER_BREAKAGES", "0/1").split("/"))
-    return breakages[first % step :: step]
 
 
 class Workshop:
@@ -48,12 +40,6 @@ class Workshop:
             assert code == pytest.ExitCode.TESTS_FAILED, said
             assert "1 failed" in said, said  # a process that dies of an exception has the same code
 
-    def assert_right_code_is_accepted(self, breakages: list[Breakage]) -> None:
-        """The tests that are meant to refuse the mistakes that are due pass without any."""
-        targets = sorted({breakage.refused_by for breakage in due(breakages)})
-        assert targets, "no test to run, and pytest would run all"
-        assert self._proof(*targets) == pytest.ExitCode.OK, self.output.read_text(encoding="utf-8")
-
     @contextmanager
     def _made(self, breakage: Breakage) -> Iterator[None]:
         file = self.folder / breakage.package / breakage.file
@@ -73,17 +59,14 @@ class Workshop:
 
 
 class MadeOnPurpose:
-    """The tests of a list of breakages, and that right code passes: a test class inherits them and names its list."""
+    """The tests of a list of breakages: a test class inherits them and names its list."""
 
     breakages: list[Breakage]
     least: int
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Gives every test of a breakage those of the list, the slow ones those that are due."""
         if "breakage" in metafunc.fixturenames:
-            slow = metafunc.definition.get_closest_marker("slow")
-            chosen = due(self.breakages) if slow else self.breakages
-            metafunc.parametrize("breakage", chosen, ids=lambda breakage: breakage.name)
+            metafunc.parametrize("breakage", self.breakages, ids=lambda breakage: breakage.name)
 
     def test_breakages_fit_the_code(self, breakage: Breakage) -> None:
         code = (ROOT / breakage.package / breakage.file).read_text(encoding="utf-8")
@@ -92,10 +75,6 @@ class MadeOnPurpose:
     @pytest.mark.slow
     def test_breakage_is_refused(self, breakage: Breakage, workshop: Workshop) -> None:
         workshop.assert_it_is_refused(breakage)
-
-    @pytest.mark.slow
-    def test_the_same_tests_accept_the_code_as_it_is(self, workshop: Workshop) -> None:
-        workshop.assert_right_code_is_accepted(self.breakages)
 
     def test_there_are_enough(self) -> None:
         assert len({(breakage.file, breakage.after) for breakage in self.breakages}) >= self.least
