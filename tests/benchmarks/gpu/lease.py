@@ -1,0 +1,433 @@
+"""The one script for a rented GPU: what is right there, what is fast, and which of two ways is faster.
+
+    export PYTHONPATH=.
+    python tests/benchmarks/gpu/lease.py first --out DIR      at most 300 s: attention, and what is open
+    python tests/benchmarks/gpu/lease.py second --out DIR     at most 240 s: everything else
+    python tests/benchmarks/gpu/lease.py keep DIR/*.json      at home: into kernels/results
+    python tests/benchmarks/gpu/lease.py compile --cache DIR --wheel TREE    at home, before: for TRITON_CACHE_DIR there
+
+first    compile      30 s   what the part launches, on all cores; what lies in TRITON_CACHE_DIR is found there
+         schedules    60 s   attention against float64 in three dtypes: as shipped, then with each schedule forced
+         ab           90 s   one change at a time beside the kernels as shipped, in turns
+         attention   110 s   twelve shapes beside FlashAttention-2, cuDNN and FlexAttention
+second   compile      30 s
+         checks       45 s   every other op against float64 in three dtypes
+         lessons      15 s   the solutions of lessons 15 and 16: right, and how fast
+         rows         70 s   decoding, the fused loss and all ops over rows, beside PyTorch, torch.compile and Liger
+         swap         70 s   base's training step with one kernel more at a time, and with torch.compile
+
+The time that a section leaves, the next has; `measured` says what each measures. DIR/<gpu>-lease.json has every result
+as soon as it is there, in the ledger's format, DIR/<gpu>-lease.log the same in lines. Both are added to: with the same
+DIR a second run measures what is missing, what failed, and what has changed since.
+
+This process touches no GPU. A section's units of work are done one after the other in processes of their own. A unit
+that raises is named with its reason. If one hangs, dies or breaks the GPU for its process, the process is ended, the
+unit is named, and the next process goes on behind it.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Collection, Iterator, Sequence
+from hashlib import sha256
+from pathlib import Path
+from time import monotonic, strftime
+from typing import Any, NamedTuple
+
+from kernels import KERNELS
+from kernels.bench import ledger
+from kernels.bench.ledger import DTYPES, LATE, OURS, Entry, task_of
+from kernels.bench.supervisor import FORK, NO_TIME, SPAWN, Ended, Job, nothing, supervise
+from kernels.bench.work import compute, look, machine_of
+from minitransformer.cli.errors import message_of
+from minitransformer.threads import available_cores
+
+COURSE = Path(__file__).resolve().parents[3] / "lessons" / "course"
+LESSONS = {f"lesson {n}": COURSE / f"lesson_{n}" / "solutions.py" for n in (15, 16)}
+
+
+class Section(NamedTuple):
+    """How long a section may take, and how long one of its processes may say nothing, in seconds; how many processes
+    work side by side, 0 for as many as the machine can have; and how often each time is taken."""
+
+    seconds: int
+    patience: int
+    lanes: int = 1
+    turns: int = 1
+
+
+COMPILE = Section(30, 60)
+PARTS = {
+    "first": {"schedules": Section(60, 40, lanes=0), "ab": Section(90, 20, turns=3), "attention": Section(110, 25)},
+    "second": {
+        "checks": Section(45, 30, lanes=0),
+        "lessons": Section(15, 15),
+        "rows": Section(70, 25),
+        "swap": Section(70, 60),
+    },
+}
+LIMITS, TO_END = {"first": 300, "second": 240}, 6
+"""The seconds of a part, of which so many are kept for ending processes."""
+LEISURE = 10
+"""A rehearsal may take so many times as long: the interpreter is slow."""
+
+SOLUTION = "solution"
+NOT_THERE = "not there: "
+
+Unit = tuple[str, str, int]
+"""A task in words, a contestant, and the number of its turn."""
+
+
+# --- What a process does ---------------------------------------------------------------------------------------
+
+
+def work(smoke: bool, name: str, how: dict[str, Any], done: Collection[Unit], lane: int, lanes: int) -> Iterator[Any]:
+    """Measures a lane's units. Triton asks whether to interpret when it is first imported: it is not, before."""
+    machine = machine_of(smoke)
+    import measured
+
+    yield from measured.units(machine, name, how, done, lane, lanes)
+
+
+def compile(shapes: dict[str, Any], names: Sequence[str], claims: Path, wheel: Path | None = None) -> Iterator[int]:
+    """Compiles what the sections launch and no other process has claimed; sends how many kernels it was."""
+    import measured
+
+    yield measured.compiled(shapes, names, claims, wheel)
+
+
+# --- What is known ---------------------------------------------------------------------------------------------
+
+
+def measured_in(entry: Entry) -> list[str]:
+    """The contestants of whom there is something that need not be measured again."""
+    return [who for who, found in entry["contestants"].items() if "failed" not in found]
+
+
+def joined(section: dict[str, Any], earlier: dict[str, Any]) -> dict[str, Entry]:
+    """A section's entries, with all that an earlier one has measured of the same code and versions."""
+    entries = {task_of(entry): entry for entry in section["entries"]}
+    hashes = section["hashes"]
+    for entry in earlier.get("entries", []):
+        ran = [entry["op"]] if entry["op"] in hashes else KERNELS  # a training step runs all
+        same = all(earlier["hashes"].get(op) == hashes[op] for op in ran)
+        if same and "date" in entry and earlier["versions"] == section["versions"]:
+            mine = entries.get(task_of(entry), entry)
+            more = {who: found for who, found in entry["contestants"].items() if who not in measured_in(mine)}
+            entries[task_of(entry)] = entry | mine | {"contestants": mine["contestants"] | more}
+    return entries
+
+
+def judged(entry: Entry) -> dict[str, Any] | None:
+    """What the ledger says of an op whose check this is; None as long as it may still be right."""
+    ours = {who: found for who, found in entry["contestants"].items() if who.startswith(DTYPES)}
+    failed = [found["failed"] for found in ours.values() if "failed" in found and found != LATE]
+    if LATE in ours.values() and not failed:
+        return None
+    errors: dict[str, dict[str, float]] = {}
+    for who, found in ours.items():
+        if "failed" not in found:
+            worst = errors.setdefault(who.split(",")[0], dict(found))
+            worst.update({name: max(value, worst[name]) for name, value in found.items()})
+    return {"errors": errors, **({"failed": failed} if failed else {})}
+
+
+def keep(files: Sequence[Path]) -> None:
+    """Adds what these files have to the ledgers of their GPUs."""
+    for file in files:
+        new = ledger.read(file)
+        path = ledger.path_of(ledger.RESULTS, new["gpu"])
+        old = ledger.opened(path, new["gpu"], smoke=False)
+        for name, section in new["sections"].items():
+            entries = list(joined(section, old["sections"].get(name, {})).values())
+            old["sections"][name] = section | {"entries": entries}
+        ledger.write(path, old | {"ops": old["ops"] | new["ops"], "failures": new["failures"]})
+        print(path)
+
+
+HOPPER = {"device": "meta", "smoke": False, "target": "cuda:90", "warp_size": 32, "shared_memory": 227 * 1024}
+HOPPER |= {"processors": 132, "names": DTYPES}
+
+
+def compile_at_home(cache: Path, wheel: Path) -> int:
+    """Fills a cache for an H100 or H200 whose Triton is the wheel that is unpacked there: the same version as here."""
+    os.environ |= {"TRITON_CACHE_DIR": str(cache.resolve()), "TRITON_STORE_BINARY_ONLY": "1"}
+    heard = list[Any]()
+    with tempfile.TemporaryDirectory() as claims:
+        job = Job(compile, (HOPPER, [name for part in PARTS.values() for name in part], Path(claims), wheel))
+        cores = available_cores()
+        supervise([job] * cores, lambda job, said: heard.append(said), 1e9, 1e9, at_once=cores, how=SPAWN)
+    print(f"{sum(said for said in heard if isinstance(said, int))} kernels in {cache}")
+    return int(any(isinstance(said, Ended) and said.reason is not None for said in heard))
+
+
+def in_words(found: dict[str, Any]) -> str:
+    """ "1.23 ms, 1.05 × ours (slower: …)", "right, off by 3e-4", or why there is neither."""
+    if "failed" in found:
+        return found["failed"]
+    if "ms" not in found:
+        return f"right, off by {found['error']:.2g}"
+    said = f"{ledger.number(found['ms'])} ms"
+    for measure, unit in {"tflops": "TFLOP/s", "gbs": "GB/s"}.items():
+        said += f", {ledger.number(found[measure])} {unit}" if measure in found else ""
+    said += f", {found['ratio']:.3f} × ours" if "ratio" in found else ""
+    said += f" (expected: {found['expected']})" if found.get("expected") else ""
+    return said + (f" BUT WRONG: {found['wrong']}" if "wrong" in found else "")
+
+
+# --- The part --------------------------------------------------------------------------------------------------
+
+
+class Lease:
+    """A part on this machine, and the file that it adds to. Each of its processes calls `before` first.
+
+    Raises `RuntimeError` without a GPU, `OSError` where nothing can be written, `ValueError` for what is no ledger.
+    """
+
+    def __init__(self, part: str, smoke: bool, folder: Path, before: Callable[[], None] = nothing) -> None:
+        self.part, self.smoke, self.before, self.failures = part, smoke, before, list[str]()
+        self.end = monotonic() + self._limit(LIMITS[part] - TO_END)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.deadline = self.end
+        self.machine = self._look()
+        name = self.machine["name"]
+        self.path = ledger.path_of(folder, ("smoke" if smoke else name) + " lease")
+        self.ledger = ledger.opened(self.path, name, smoke)
+        self.date, self.hashes = strftime("%Y-%m-%d"), {op: ledger.current(op) for op in KERNELS}
+        self.hashes |= {lesson: sha256(path.read_bytes()).hexdigest() for lesson, path in LESSONS.items()}
+        ledger.write(self.path, self.ledger)
+
+    def run(self, names: Sequence[str]) -> int:
+        """One section after the other. Returns the status: 1 where something failed."""
+        self.say(f"{self.machine['name']}, {self.date}, {self.part}: {', '.join(names)}; into {self.path}")
+        self.deadline = min(monotonic() + self._limit(COMPILE.seconds), self.end)
+        if self.machine["shapes"] is not None:  # else there is the interpreter, which compiles nothing
+            self._compile(names)
+        for name in names:
+            began, rules = monotonic(), PARTS[self.part][name]
+            self.deadline = min(self.deadline + self._limit(rules.seconds), self.end)
+            self._section(name, rules)
+            self.say(f"{name}: {monotonic() - began:.0f} s, of {rules.seconds}")
+        self.ledger["failures"] = self.failures
+        if not self._write():
+            print(json.dumps(self.ledger))
+        for failure in self.failures:
+            self.say(f"failed: {failure}")
+        return 1 if self.failures else 0
+
+    def say(self, line: str) -> None:
+        """To the screen and into the log."""
+        print(line, flush=True)
+        try:
+            with self.path.with_suffix(".log").open("a", encoding="utf-8") as log:
+                log.write(line + "\n")
+        except OSError as error:
+            print(message_of(error) or error, file=sys.stderr)
+
+    def _look(self) -> dict[str, Any]:
+        """What there is to run on, and how processes may begin there."""
+        if not self.smoke:
+            os.environ.pop("TRITON_INTERPRET", None)
+        found = self._asked(look, SPAWN)
+        if "refused" in found:
+            raise RuntimeError(found["refused"])
+        if found["device"] == "cpu":
+            os.environ["TRITON_INTERPRET"] = "1"
+        self.how = FORK if self._asked(compute, FORK) is True else SPAWN
+        return found
+
+    def _asked(self, question: Callable, how: str) -> Any:
+        """What a process answers."""
+        self.how, heard = how, list[Any]()
+        self._supervise(COMPILE, [Job(question, (self.smoke,))], lambda job, said: heard.append(said))
+        if isinstance(heard[0], Ended):
+            raise RuntimeError(f"no GPU was found: {heard[0].reason}")
+        return heard[0]
+
+    def _compile(self, names: Sequence[str]) -> None:
+        """Ahead, on all cores. What fails here is compiled where it is launched, and fails there."""
+        counts, cores, began = list[int](), available_cores(), monotonic()
+
+        def hear(job: Job, said: Any) -> None:
+            if not isinstance(said, Ended):
+                counts.append(said)
+            elif said.reason is not None:
+                self.say(f"compiling ahead: {said.reason}")
+
+        with tempfile.TemporaryDirectory() as claims:
+            self._supervise(COMPILE, [Job(compile, (self.machine["shapes"], names, Path(claims)))] * cores, hear)
+        self.say(f"compiled ahead: {sum(counts)} kernels in {monotonic() - began:.0f} s, of {COMPILE.seconds}")
+
+    def _section(self, name: str, rules: Section) -> None:
+        """Processes until each unit is done, time is up, or they come no further."""
+        board, lanes, before = Board(self, name, rules.turns), rules.lanes or self.machine["at_once"], -1
+        while board.left() and len(board.done) > before:
+            before, ceilings = len(board.done), board.section["ceilings"]
+            how = {"turns": rules.turns, "ceilings": ceilings, "verdicts": self.verdicts()}
+            jobs = [Job(work, (self.smoke, name, how, frozenset(board.done), lane, lanes)) for lane in range(lanes)]
+            self._supervise(rules, jobs, board.hear)
+        results = [(key, *item) for key, entry in board.entries.items() for item in entry["contestants"].items()]
+        for key, who, found in results if rules.turns > 1 else []:
+            self.say(f"{key}; {who}: {in_words(found)}")
+        late = sum(found == LATE for _, _, found in results)
+        if late:
+            self.say(f"{name}: {late} times were left out for lack of time")
+
+    def verdicts(self) -> dict[str, dict[str, Any]]:
+        """The schedules of attention that failed their check in some dtype, and how."""
+        entries = self.ledger["sections"].get("schedules", {"entries": []})["entries"]
+        each = [item for entry in entries for item in entry["contestants"].items()]
+        failed = [(who, found) for who, found in each if found != LATE and "failed" in found]
+        return {who.rpartition(" in ")[0]: found for who, found in failed if NOT_THERE not in found["failed"]}
+
+    def found(self, name: str, unit: Unit, entries: dict[str, Entry], died: bool) -> None:
+        """Says and writes what a unit came to."""
+        key, who, _ = unit
+        entry = entries[key]
+        found = entry["contestants"][who]
+        if name in ("schedules", "checks") and (state := judged(entry)):
+            stamp = {"hash": self.hashes[entry["op"]], "date": self.date, "versions": self.machine["versions"]}
+            self.ledger["ops"][entry["op"]] = stamp | state
+        ours = who.startswith((OURS, SOLUTION)) or name in ("schedules", "checks", "ab")
+        if "failed" in found and (died or ours) and NOT_THERE not in found["failed"]:
+            self.failures.append(f"{name}: {key}; {who}: {found['failed']}")
+        self.ledger["sections"][name]["entries"] = list(entries.values())
+        if PARTS[self.part][name].turns == 1:
+            self.say(f"{key}; {who}: {in_words(found)}")
+        self._write()
+
+    def _limit(self, seconds: float) -> float:
+        return seconds * (LEISURE if self.smoke else 1)
+
+    def _supervise(self, rules: Section, jobs: Sequence[Job], hear: Callable[[Job, Any], None]) -> None:
+        patience = self._limit(rules.patience)
+        supervise(jobs, hear, self.deadline, patience, at_once=len(jobs), before=self.before, how=self.how)
+
+    def _write(self) -> bool:
+        """What can't be written now may be later."""
+        try:
+            ledger.write(self.path, self.ledger)
+        except OSError as error:
+            print(message_of(error) or error, file=sys.stderr)
+            return False
+        return True
+
+
+class Board:
+    """A section's entries as they stand, the units that are done, and those that processes are at, by lane."""
+
+    def __init__(self, lease: Lease, name: str, turns: int) -> None:
+        self.lease, self.name, self.turns = lease, name, turns
+        self.units: list[Unit] | None = None
+        self.up: dict[int, Unit] = {}
+        self.section = {"versions": lease.machine["versions"], "hashes": lease.hashes, "ceilings": None, "entries": []}
+        self.earlier = lease.ledger["sections"].get(name, {})
+        self.entries = joined(self.section, self.earlier)
+        self.done = {
+            unit for key, entry in self.entries.items() for who in measured_in(entry) for unit in self._turns(key, who)
+        }
+
+    def left(self) -> bool:
+        """Whether there are units that nobody has done; nobody knows before the first process has said."""
+        return self.units is None or bool(set(self.units) - self.done)
+
+    def hear(self, job: Job, said: Any) -> None:
+        """Takes a process's message."""
+        lane = job.arguments[-2]
+        if isinstance(said, Ended):
+            unit = self.up.pop(lane, None)
+            if said.reason not in (None, NO_TIME):
+                if unit is None:
+                    self.lease.failures.append(f"{self.name}: {said.reason}")
+                else:
+                    self._take(unit, {"failed": said.reason, "died": True})
+        elif said[0] == "plan":
+            if self.units is None:
+                self._plan(*said[1:])
+        elif said[0] == "begins":
+            self.up[lane] = said[1]
+        else:
+            self._take(self.up.pop(lane), said[1])
+
+    def _plan(self, ceilings: dict[str, float], units: list[Unit], planned: list[Entry]) -> None:
+        """The tasks; and from an earlier run whatever still holds."""
+        self.units, self.section["ceilings"] = units, ceilings
+        self.entries = joined(self.section | {"entries": planned}, self.earlier)
+        self.section["entries"] = list(self.entries.values())
+        self.lease.ledger["sections"][self.name] = self.section
+
+    def _turns(self, key: str, who: str) -> set[Unit]:
+        return {(key, who, turn) for turn in range(self.turns)}
+
+    def _take(self, unit: Unit, found: dict[str, Any]) -> None:
+        """Puts in what was found: of several turns the median, and its ratio to ours."""
+        key, who, _ = unit
+        entry = self.entries[key]
+        each = dict(entry["contestants"])
+        if self.turns > 1 and "ms" in found:
+            times = [*each[who].get("turns", []), found["ms"]]
+            median = statistics.median(times)
+            rates = {rate: found[rate] * found["ms"] / median for rate in ("tflops", "gbs", "share") if rate in found}
+            found = found | rates | {"ms": median, "turns": times}
+        each[who] = found
+        if self.turns > 1 and "ms" in each[OURS]:
+            each = {
+                who: one | ({"ratio": one["ms"] / each[OURS]["ms"]} if "ms" in one else {}) for who, one in each.items()
+            }
+        self.entries[key] = entry | {"date": self.lease.date, "contestants": each}
+        self.done |= {unit} if "failed" not in found else self._turns(key, who)
+        self.lease.found(self.name, unit, self.entries, "died" in found)
+
+
+# --- The command -----------------------------------------------------------------------------------------------
+
+
+def main(arguments: Sequence[str] | None = None, before: Callable[[], None] = nothing) -> int:
+    """Returns the status: 1 where something failed, 2 where nothing could begin. Tests break things with `before`."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for part, sections in PARTS.items():
+        command = commands.add_parser(part)
+        command.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder that is added to")
+        command.add_argument("--only", nargs="+", choices=sections, default=sections, metavar="SECTION")
+        command.add_argument("--smoke", action="store_true", help="rehearse at tiny sizes, without a GPU too")
+    commands.add_parser("keep").add_argument("files", nargs="+", type=Path)
+    command = commands.add_parser("compile")
+    command.add_argument("--cache", type=Path, required=True, metavar="DIR")
+    command.add_argument("--wheel", type=Path, required=True, metavar="TREE", help="the GPU's Triton, unpacked")
+    chosen = parser.parse_args(arguments)
+    if chosen.command == "compile":
+        return compile_at_home(chosen.cache, chosen.wheel)
+    if chosen.command == "keep":
+        keep(chosen.files)
+        return 0
+    with stopped_after(LIMITS[chosen.command] * (LEISURE if chosen.smoke else 1)):
+        try:
+            lease = Lease(chosen.command, chosen.smoke, chosen.out, before)
+        except (RuntimeError, OSError, ValueError) as error:
+            print(message_of(error) or error, file=sys.stderr)
+            return 2
+        return lease.run([name for name in PARTS[chosen.command] if name in chosen.only])
+
+
+@contextlib.contextmanager
+def stopped_after(seconds: int) -> Iterator[None]:
+    """Then, or when told to, it ends with its processes; should these not be ended in time, whatever they do."""
+    numbers = signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM
+    before = {number: signal.signal(number, lambda number, frame: sys.exit(128 + number)) for number in numbers}
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
