@@ -1,4 +1,4 @@
-"""What GPUs made of a lesson's solutions: `tests/benchmarks/gpu/lease.py` measures them, the ledgers keep it."""
+"""The times of a lesson's solutions on GPUs, which `tests/benchmarks/gpu/lease.py` measures and the ledgers keep."""
 
 from hashlib import sha256
 
@@ -8,7 +8,7 @@ from .sources import room
 
 
 def on_gpus(lesson: str) -> str:
-    """A line for each that was timed, if the solutions of lesson "15" are still the same; or that there are none."""
+    """Return a line for each solution of lesson "15" that was timed as it is now, or say that there are none."""
     solutions, lines = sha256((room(lesson) / "solutions.py").read_bytes()).hexdigest(), []
     for gpu, ledger in ledgers().items():
         section = ledger["sections"].get("lessons", {"hashes": {}})
@@ -20,7 +20,7 @@ def on_gpus(lesson: str) -> str:
 
 
 def line_of(entry: dict) -> str:
-    """ "add of 16,777,216 (float32): solution 85 µs (2,370 GB/s), PyTorch 84 µs (2,390 GB/s)"."""
+    """Return "add of 16,777,216 (float32): solution 85 µs (2,370 GB/s), PyTorch 84 µs (2,390 GB/s)"."""
     said = []
     for who, found in timed(entry).items():
         rate, unit = (found["gbs"], "GB/s") if "gbs" in found else (found["tflops"], "TFLOP/s")

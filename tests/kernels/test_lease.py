@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import measured
 from lease import Section, joined
 from support.kernels import lease_faults as faults
 
+from course import on_gpus
 from kernels.attention import tiles
 from kernels.bench import charts, ledger, report
 from kernels.bench.ledger import LATE
@@ -30,7 +32,7 @@ KILLED = "its process was ended by SIGKILL (out of memory?)"
 
 @pytest.fixture(autouse=True)
 def _known_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody need ask a process of its own what there is, or wait for minutes."""
+    """Save the seconds that it takes to ask what there is, and minutes of patience."""
     machine = {"device": "cpu", "name": "a GPU", "versions": {}, "at_once": 2, "shapes": None}
 
     def look(self: lease.Lease) -> dict:
@@ -44,13 +46,13 @@ def _known_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def rehearsal(part: str, folder: Path, *only: str, before: Callable[[], None]) -> tuple[int, ledger.Ledger]:
-    """The status, and what was written."""
+    """Return the status, and what was written."""
     status = lease.main([part, "--smoke", "--only", *only, "--out", str(folder)], before)
     return status, ledger.read(folder / "smoke-lease.json")
 
 
 def words(written: ledger.Ledger, section: str) -> dict[str, dict[str, str]]:
-    """By op and what was done, of everybody "right", "ms" or why there is neither."""
+    """Return for each task of a section and each contestant "right", "ms" or why there is neither."""
     return {
         f"{entry['op']}, {entry['what']}": {
             who: found.get("failed", "ms" if "ms" in found else "right") for who, found in entry["contestants"].items()
@@ -59,7 +61,7 @@ def words(written: ledger.Ledger, section: str) -> dict[str, dict[str, str]]:
     }
 
 
-def test_a_schedule_may_do_what_it_will(tmp_path, capsys):
+def test_schedules_that_fail_are_named_and_the_rest_goes_on(tmp_path, capsys):
     status, written = rehearsal("first", tmp_path, "schedules", "ab", before=faults.in_schedules)
     assert status == 1
     (found,) = words(written, "schedules").values()
@@ -97,7 +99,7 @@ def test_a_schedule_may_do_what_it_will(tmp_path, capsys):
     assert (tmp_path / "smoke-lease.log").read_text(encoding="utf-8") == said
 
 
-def test_ops_may_do_what_they_will_and_a_second_run_finds_the_rest(tmp_path):
+def test_ops_that_fail_are_named_and_a_second_run_measures_only_them(tmp_path, capsys):
     status, written = rehearsal("second", tmp_path, "checks", "rows", before=faults.in_ops)
     assert status == 1
     ops = written["ops"]
@@ -111,6 +113,7 @@ def test_ops_may_do_what_they_will_and_a_second_run_finds_the_rest(tmp_path):
         assert re.match(reason, ops[op]["failed"][0])
         assert ledger.state(op, written) == f"failed its check on {ops[op]['date']}"
     assert words(written, "rows")["relu, forward"]["ours"] == ledger.WRONG["failed"]  # its time is marked
+    assert re.search(r"relu, forward: .*; ours: .* ms, .* BUT WRONG: see its check", capsys.readouterr().out)
     found = {entry["op"]: entry["contestants"] for entry in written["sections"]["rows"]["entries"]}
     assert {op: each["ours"].get("failed") for op, each in found.items()} == {
         "relu": None,
@@ -136,7 +139,7 @@ def test_ops_may_do_what_they_will_and_a_second_run_finds_the_rest(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("part", lease.PARTS)
 def test_a_whole_part(tmp_path, part):
-    """By the command itself, in processes that ask what there is."""
+    """The command itself rehearses a part without faults, and report and charts take its file."""
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     environment["PYTHONPATH"] = str(GPU.parents[2])
     command = [sys.executable, str(GPU / "lease.py"), part, "--smoke", "--out", str(tmp_path)]
@@ -209,12 +212,12 @@ def test_the_table_says_what_the_sections_take():
 
 
 def section_of(*entries: dict[str, Any], **about: Any) -> dict[str, Any]:
-    """A section."""
+    """Return a section."""
     return {"versions": {"torch": "1"}, "hashes": {"relu": "a", "gelu": "b"}, "entries": list(entries)} | about
 
 
 def entry_of(op: str, **contestants: Any) -> dict[str, Any]:
-    """What was measured of an op."""
+    """Return an entry of an op."""
     return {"op": op, "what": "forward", "size": {"rows": 1}, "date": "then", "contestants": contestants}
 
 
@@ -247,6 +250,18 @@ def test_what_comes_home_is_kept(tmp_path, monkeypatch):
     assert joint["sections"].keys() == {"rows", "swap", "ab"}
     assert [entry["op"] for entry in joint["sections"]["rows"]["entries"]] == ["relu", "gelu"]
     assert joint["failures"] == ["one"]
+
+
+def test_a_lesson_says_what_gpus_made_of_its_solutions(monkeypatch):
+    hashes = {lesson: sha256(path.read_bytes()).hexdigest() for lesson, path in lease.LESSONS.items()}
+    entry = entry_of("lesson 15", solution={"ms": 0.085, "gbs": 2370.0}, PyTorch={"failed": "no"})
+    section = section_of(entry | {"what": "add", "size": {"shape": "64", "dtype": "float32"}}, hashes=hashes)
+    kept = {"a GPU": {"ops": {}, "sections": {"lessons": section}}, "an old GPU": {"sections": {}}}
+    monkeypatch.setattr(on_gpus, "ledgers", lambda: kept)
+    assert on_gpus.on_gpus("15") == "a GPU: add of 64 (float32): solution 85 µs (2,370 GB/s)"
+    assert on_gpus.on_gpus("16").startswith("None of this lesson's kernels has run on a GPU yet")
+    section["hashes"] = dict.fromkeys(hashes, "another")
+    assert on_gpus.on_gpus("15").startswith("None of this lesson's kernels has run on a GPU yet")
 
 
 # --- Variants --------------------------------------------------------------------------------------------------

@@ -87,7 +87,7 @@ Unit = tuple[str, str, int]
 
 
 def work(smoke: bool, name: str, how: dict[str, Any], done: Collection[Unit], lane: int, lanes: int) -> Iterator[Any]:
-    """Measures a lane's units. Triton asks whether to interpret when it is first imported: it is not, before."""
+    """Measure a lane's units. `measured` imports Triton, which must know before whether it interprets."""
     machine = machine_of(smoke)
     import measured
 
@@ -95,7 +95,7 @@ def work(smoke: bool, name: str, how: dict[str, Any], done: Collection[Unit], la
 
 
 def compile(shapes: dict[str, Any], names: Sequence[str], claims: Path, wheel: Path | None = None) -> Iterator[int]:
-    """Compiles what the sections launch and no other process has claimed; sends how many kernels it was."""
+    """Compile what the sections launch and no other process has claimed; yield the number of kernels."""
     import measured
 
     yield measured.compiled(shapes, names, claims, wheel)
@@ -105,12 +105,12 @@ def compile(shapes: dict[str, Any], names: Sequence[str], claims: Path, wheel: P
 
 
 def measured_in(entry: Entry) -> list[str]:
-    """The contestants of whom there is something that need not be measured again."""
+    """Return the contestants that have a result."""
     return [who for who, found in entry["contestants"].items() if "failed" not in found]
 
 
 def joined(section: dict[str, Any], earlier: dict[str, Any]) -> dict[str, Entry]:
-    """A section's entries, with all that an earlier one has measured of the same code and versions."""
+    """Return a section's entries by task, with results that an earlier section has of the same code and versions."""
     entries = {task_of(entry): entry for entry in section["entries"]}
     hashes = section["hashes"]
     for entry in earlier.get("entries", []):
@@ -124,7 +124,7 @@ def joined(section: dict[str, Any], earlier: dict[str, Any]) -> dict[str, Entry]
 
 
 def judged(entry: Entry) -> dict[str, Any] | None:
-    """What the ledger says of an op whose check this is; None as long as it may still be right."""
+    """Return the errors of an op's check, and why it failed; None while parts are missing and none has failed."""
     ours = {who: found for who, found in entry["contestants"].items() if who.startswith(DTYPES)}
     failed = [found["failed"] for found in ours.values() if "failed" in found and found != LATE]
     if LATE in ours.values() and not failed:
@@ -138,7 +138,7 @@ def judged(entry: Entry) -> dict[str, Any] | None:
 
 
 def keep(files: Sequence[Path]) -> None:
-    """Adds what these files have to the ledgers of their GPUs."""
+    """Add these files' results to the ledgers of their GPUs."""
     for file in files:
         new = ledger.read(file)
         path = ledger.path_of(ledger.RESULTS, new["gpu"])
@@ -155,7 +155,7 @@ HOPPER |= {"processors": 132, "names": DTYPES}
 
 
 def compile_at_home(cache: Path, wheel: Path) -> int:
-    """Fills a cache for an H100 or H200 whose Triton is the wheel that is unpacked there: the same version as here."""
+    """Fill a cache for an H100 or H200; `wheel` is the Triton there, unpacked, of the same version as here."""
     os.environ |= {"TRITON_CACHE_DIR": str(cache.resolve()), "TRITON_STORE_BINARY_ONLY": "1"}
     heard = list[Any]()
     with tempfile.TemporaryDirectory() as claims:
@@ -167,7 +167,7 @@ def compile_at_home(cache: Path, wheel: Path) -> int:
 
 
 def in_words(found: dict[str, Any]) -> str:
-    """ "1.23 ms, 1.05 × ours (slower: …)", "right, off by 3e-4", or why there is neither."""
+    """Return "1.23 ms, 1.05 × ours (expected: …)", "right, off by 3e-4", or why there is neither."""
     if "failed" in found:
         return found["failed"]
     if "ms" not in found:
@@ -203,7 +203,7 @@ class Lease:
         ledger.write(self.path, self.ledger)
 
     def run(self, names: Sequence[str]) -> int:
-        """One section after the other. Returns the status: 1 where something failed."""
+        """Run sections one after the other. Returns the status: 1 if something failed."""
         self.say(f"{self.machine['name']}, {self.date}, {self.part}: {', '.join(names)}; into {self.path}")
         self.deadline = min(monotonic() + self._limit(COMPILE.seconds), self.end)
         if self.machine["shapes"] is not None:  # else there is the interpreter, which compiles nothing
@@ -221,7 +221,7 @@ class Lease:
         return 1 if self.failures else 0
 
     def say(self, line: str) -> None:
-        """To the screen and into the log."""
+        """Write a line to the screen and into the log."""
         print(line, flush=True)
         try:
             with self.path.with_suffix(".log").open("a", encoding="utf-8") as log:
@@ -230,7 +230,7 @@ class Lease:
             print(message_of(error) or error, file=sys.stderr)
 
     def _look(self) -> dict[str, Any]:
-        """What there is to run on, and how processes may begin there."""
+        """Return what there is to run on, and find out how processes may begin."""
         if not self.smoke:
             os.environ.pop("TRITON_INTERPRET", None)
         found = self._asked(look, SPAWN)
@@ -242,7 +242,7 @@ class Lease:
         return found
 
     def _asked(self, question: Callable, how: str) -> Any:
-        """What a process answers."""
+        """Return the answer of a process. Raises `RuntimeError` if there is none."""
         self.how, heard = how, list[Any]()
         self._supervise(COMPILE, [Job(question, (self.smoke,))], lambda job, said: heard.append(said))
         if isinstance(heard[0], Ended):
@@ -250,7 +250,7 @@ class Lease:
         return heard[0]
 
     def _compile(self, names: Sequence[str]) -> None:
-        """Ahead, on all cores. What fails here is compiled where it is launched, and fails there."""
+        """Compile ahead, on all cores. What fails here is compiled again where it is launched, and fails there."""
         counts, cores, began = list[int](), available_cores(), monotonic()
 
         def hear(job: Job, said: Any) -> None:
@@ -264,7 +264,7 @@ class Lease:
         self.say(f"compiled ahead: {sum(counts)} kernels in {monotonic() - began:.0f} s, of {COMPILE.seconds}")
 
     def _section(self, name: str, rules: Section) -> None:
-        """Processes until each unit is done, time is up, or they come no further."""
+        """Start processes until each unit is done, time is up, or they come no further."""
         board, lanes, before = Board(self, name, rules.turns), rules.lanes or self.machine["at_once"], -1
         while board.left() and len(board.done) > before:
             before, ceilings = len(board.done), board.section["ceilings"]
@@ -279,14 +279,14 @@ class Lease:
             self.say(f"{name}: {late} times were left out for lack of time")
 
     def verdicts(self) -> dict[str, dict[str, Any]]:
-        """The schedules of attention that failed their check in some dtype, and how."""
+        """Return the schedules of attention that failed their check in some dtype, each with its result."""
         entries = self.ledger["sections"].get("schedules", {"entries": []})["entries"]
         each = [item for entry in entries for item in entry["contestants"].items()]
         failed = [(who, found) for who, found in each if found != LATE and "failed" in found]
         return {who.rpartition(" in ")[0]: found for who, found in failed if NOT_THERE not in found["failed"]}
 
     def found(self, name: str, unit: Unit, entries: dict[str, Entry], died: bool) -> None:
-        """Says and writes what a unit came to."""
+        """Say and write a unit's result."""
         key, who, _ = unit
         entry = entries[key]
         found = entry["contestants"][who]
@@ -298,7 +298,8 @@ class Lease:
             self.failures.append(f"{name}: {key}; {who}: {found['failed']}")
         self.ledger["sections"][name]["entries"] = list(entries.values())
         if PARTS[self.part][name].turns == 1:
-            self.say(f"{key}; {who}: {in_words(found)}")
+            wrong = who == OURS and "failed" in self.ledger["ops"].get(entry["op"], {})
+            self.say(f"{key}; {who}: {in_words(found | ({'wrong': 'see its check'} if wrong else {}))}")
         self._write()
 
     def _limit(self, seconds: float) -> float:
@@ -309,7 +310,7 @@ class Lease:
         supervise(jobs, hear, self.deadline, patience, at_once=len(jobs), before=self.before, how=self.how)
 
     def _write(self) -> bool:
-        """What can't be written now may be later."""
+        """Write the file, and return whether that was possible: what can't be written now may be later."""
         try:
             ledger.write(self.path, self.ledger)
         except OSError as error:
@@ -333,11 +334,11 @@ class Board:
         }
 
     def left(self) -> bool:
-        """Whether there are units that nobody has done; nobody knows before the first process has said."""
+        """Return whether there are units to do. The first process says what the units are."""
         return self.units is None or bool(set(self.units) - self.done)
 
     def hear(self, job: Job, said: Any) -> None:
-        """Takes a process's message."""
+        """Take a process's message."""
         lane = job.arguments[-2]
         if isinstance(said, Ended):
             unit = self.up.pop(lane, None)
@@ -355,7 +356,7 @@ class Board:
             self._take(self.up.pop(lane), said[1])
 
     def _plan(self, ceilings: dict[str, float], units: list[Unit], planned: list[Entry]) -> None:
-        """The tasks; and from an earlier run whatever still holds."""
+        """Take the tasks, and results of an earlier run that still hold."""
         self.units, self.section["ceilings"] = units, ceilings
         self.entries = joined(self.section | {"entries": planned}, self.earlier)
         self.section["entries"] = list(self.entries.values())
@@ -365,7 +366,7 @@ class Board:
         return {(key, who, turn) for turn in range(self.turns)}
 
     def _take(self, unit: Unit, found: dict[str, Any]) -> None:
-        """Puts in what was found: of several turns the median, and its ratio to ours."""
+        """Enter a result: of several turns the median, and its ratio to ours."""
         key, who, _ = unit
         entry = self.entries[key]
         each = dict(entry["contestants"])
@@ -417,7 +418,7 @@ def main(arguments: Sequence[str] | None = None, before: Callable[[], None] = no
 
 @contextlib.contextmanager
 def stopped_after(seconds: int) -> Iterator[None]:
-    """Then, or when told to, it ends with its processes; should these not be ended in time, whatever they do."""
+    """End this process and its own after so many seconds, whatever they do, or when it is told to end."""
     numbers = signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM
     before = {number: signal.signal(number, lambda number, frame: sys.exit(128 + number)) for number in numbers}
     signal.alarm(seconds)

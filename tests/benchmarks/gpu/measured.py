@@ -1,7 +1,7 @@
-"""What the sections of `lease` measure: for each its tasks, and for each task the contestants.
+"""The tasks of each section of `lease`, and the variants of the kernels that are compared.
 
-A variant is the package with something replaced. Most are switched on and off within a process. Functions of Triton are
-taken when a kernel is first launched: variants of these, `ALONE`, have processes of their own.
+A variant is the package with something replaced. Most are switched on and off within a process. But Triton reads the
+functions that a kernel calls when it compiles the kernel: variants of these, `ALONE`, have processes of their own.
 """
 
 import math
@@ -46,19 +46,19 @@ Change = tuple[str, Callable[[Any], Any]]
 
 
 class Variant(NamedTuple):
-    """What becomes of the time, as far as that was expected; and the changes."""
+    """The changes to the package, and how they are expected to change the time."""
 
     expected: str
     changes: tuple[Change, ...]
 
 
 class NotThere(Exception):
-    """There is nothing by this name to be replaced."""
+    """The package has nothing by this name."""
 
 
 @contextmanager
 def applied(changes: Sequence[Change]) -> Iterator[None]:
-    """The package with these changes; a function is replaced wherever the package knows it."""
+    """Make these changes to the package for a while. A function is replaced in every module that has imported it."""
     with ExitStack() as stack:
         for place, change in changes:
             module, name = f"kernels.{place}".rsplit(".", 1)
@@ -73,12 +73,12 @@ def applied(changes: Sequence[Change]) -> Iterator[None]:
 
 
 def to(value: Any) -> Callable[[Any], Any]:
-    """This value, whatever it was."""
+    """Return a change to this value."""
     return lambda original: value
 
 
 def scheduled(**chosen: Any) -> Change:
-    """These parts of a kernel's schedule, if it has them, instead of those that `tiles.schedule` finds."""
+    """Return a change of `tiles.schedule`: these parts, where a kernel's schedule has them, have these values."""
 
     def change(original: Callable[..., dict]) -> Callable[..., dict]:
         def schedule(*arguments: Any) -> dict:
@@ -91,7 +91,7 @@ def scheduled(**chosen: Any) -> Change:
 
 
 def tiled(keys: int, descriptors: bool) -> Change:
-    """One tile for the forward: with so many keys in a block, if there is one; and keys loaded in this way."""
+    """Return a change of `tiles.candidates`: the forward has one tile, the first with this many keys (or the first)."""
 
     def change(original: Callable[..., list[Tile]]) -> Callable[..., list[Tile]]:
         if descriptors and "descriptors" not in Tile._fields:
@@ -117,10 +117,10 @@ SCHEDULES = {
     "TMA 128 keys, LEAD 0": Variant("slower than with LEAD 1", (tiled(128, True), scheduled(LEAD=0))),
     "TMA 128 keys, LEAD 1": Variant("about as 64 keys", (tiled(128, True), scheduled(LEAD=1))),
 }
-"""Of attention's forward on Hopper. Cycles are counted in machine code, for heads of 128."""
+"""Attention's forward on Hopper. Cycles are counted in machine code, for heads of 128."""
 
 HOISTING = {f"HOISTED {value}": Variant("", (scheduled(HOISTED=value),)) for value in (False, True)}
-"""Of forward and backward."""
+"""Attention's forward and backward; they must compute the same."""
 
 ALONE = {
     "erf": Variant("slower: 616 instructions, not 480", (("elementwise.normal_below", to(formulas.normal_below)),)),
@@ -141,17 +141,17 @@ OF_ROWS = {
         for power, expected in {26: "slower", 27: "between the two", 28: "faster"}.items()
     },
 }
-"""On the first of an op's tasks; those of softmax and LayerNorm have these columns:"""
+"""What is tried on an op's first task; for softmax and LayerNorm on the first with these columns:"""
 COLUMNS = {"softmax": 32_768, "layernorm": 4096}
 
 
 def process_of(who: str) -> str:
-    """Contestants with the same answer may share a process."""
+    """Return a name for the process: contestants with the same name may share one."""
     return who if who in ALONE else ""
 
 
 def varied(name: str, variant: Variant, measured: Callable[[Bench], Found], bench: Bench) -> Found:
-    """A variant's time. Where both run in one process, it must compute what the package as shipped does."""
+    """Return a variant's time. Its numbers must be those as shipped, where both run in one process."""
 
     class Comparing(type(bench)):
         def timed(self, start: Start, **work: Any) -> Found:
@@ -175,11 +175,11 @@ REACHING = (
     "full", "padding", "pattern", "grouped heads, a bias for all sentences", "slopes, 130 × 257", "causal, 130 × 257",
     "causal, 1100 × 1100", "everything, 40 and 72 wide", "everything, 128 and 128 wide",
 )  # fmt: skip
-"""Cases of attention that together reach all of its code."""
+"""Cases of attention that together reach all of its code, for every schedule; those as shipped take all cases."""
 
 
 def schedules(machine: Machine) -> Iterator[Task]:
-    """Attention as shipped on all cases, in parts; with each schedule on a few."""
+    """Yield the check of attention: as shipped on all cases, in parts; with each schedule on a few."""
     contestants, parts = {}, machine.size(4, 1)
     for part in range(parts):
         for dtype in machine.dtypes:
@@ -194,12 +194,10 @@ def schedules(machine: Machine) -> Iterator[Task]:
 
 
 def every_check(machine: Machine) -> Iterator[Task]:
-    """Every other op."""
-    for op in KERNELS:
-        if op != "attention":
-            yield Task(
-                op, "check", REFERENCE, {}, {name_of(dtype): partial(checked, op, dtype) for dtype in machine.dtypes}
-            )
+    """Yield the check of every other op."""
+    for op in [op for op in KERNELS if op != "attention"]:
+        contestants = {name_of(dtype): partial(checked, op, dtype) for dtype in machine.dtypes}
+        yield Task(op, "check", REFERENCE, {}, contestants)
 
 
 def checked(
@@ -211,7 +209,7 @@ def checked(
     changes: Sequence[Change] = (),
     names: Collection[str] = (),
 ) -> Found:
-    """The worst error, or what is wrong; where tensors have no memory, kernels are only compiled."""
+    """Return the worst error. Raises `checks.Refused`. Where tensors have no memory, kernels are only compiled."""
     machine = bench.machine
     with applied(changes), threadpool_limits(2):  # others check beside it
         if machine.device == "meta":
@@ -222,7 +220,7 @@ def checked(
 
 
 def ab(machine: Machine) -> Iterator[Task]:
-    """Attention with each schedule, with a bias, decoding; then the ops over rows."""
+    """Yield the comparisons: attention with each schedule, with a bias, decoding; then the ops over rows."""
     for kind, T, D in (("full", 4096, 128), ("causal", 16_384, 128), ("full", 4096, 64)):
         yield beside(attending(machine, kind, T, D, [OURS]), SCHEDULES)
     yield beside(attending(machine, "bias", 4096, 128, [OURS]), {"not aligned": UNALIGNED})
@@ -236,14 +234,14 @@ def ab(machine: Machine) -> Iterator[Task]:
 
 
 def beside(task: Task, variants: dict[str, Variant]) -> Task:
-    """Ours as shipped, and each variant."""
+    """Return a task whose contestants are ours as shipped and each variant."""
     ours = task.contestants[OURS]
     changed = {name: partial(varied, name, variant, ours) for name, variant in variants.items()}
     return replace(task, contestants={OURS: ours, **changed})
 
 
 def attention_tasks(machine: Machine) -> Iterator[Task]:
-    """The most important first."""
+    """Yield attention's tasks beside its peers, the most important first."""
     peers = OURS, "FlashAttention-2", "cuDNN", FLEX
     whole = [(kind, T, D) for D in (128, 64) for T in (4096, 16_384) for kind in ("full", "causal")]
     special = {
@@ -262,7 +260,7 @@ def attention_tasks(machine: Machine) -> Iterator[Task]:
 def attending(
     machine: Machine, kind: str, T: int, D: int, who: Collection[str], what: str = FORWARD, **options: Any
 ) -> Task:
-    """On 16,384 tokens of 2,048 channels. FlexAttention, which compiles for each kind, is asked at 4,096 and 128."""
+    """Return a task on 16,384 tokens of 2,048 channels. FlexAttention compiles long: it is asked at 4,096 × 128."""
     flex = (T, D) == (4096, 128)
     T, D = machine.size((T, D), (T // 512, D // 16))
     B, H = machine.size((16_384 // T, 2048 // D), (1, 2))
@@ -274,7 +272,7 @@ def attending(
 def of_shape(
     machine: Machine, shape: Shape, what: str, work: dict[str, float], who: Collection[str], flex: bool = False
 ) -> Task:
-    """Those of the contestants who can."""
+    """Return attention's task on a shape, with those of these contestants that can compute it."""
     size = {name: value for name, value in vars(shape).items() if value is not None}
     prepares = attention.contestants(shape, what, machine, flex)
     prepares = {name: prepare for name, prepare in prepares.items() if name in who}
@@ -282,7 +280,7 @@ def of_shape(
 
 
 def decoding(machine: Machine, who: Collection[str]) -> Iterator[Task]:
-    """A query of each head against a cache, for one sentence; keys and values are what must move."""
+    """Yield tasks of one query against a cache of T keys, for one sentence. The bytes are those of keys and values."""
     H, group, D = machine.size((32, 4, 128), (2, 1, 8))
     for T in machine.size((4096, 32_768), (40, 70)):
         moved = 2 * H // group * T * D * machine.dtype.itemsize
@@ -291,7 +289,7 @@ def decoding(machine: Machine, who: Collection[str]) -> Iterator[Task]:
 
 
 def rows_tasks(machine: Machine) -> Iterator[Task]:
-    """Decoding and the fused loss first; none of our earlier kernels."""
+    """Yield decoding, the fused loss, and all other ops, without the earlier versions of our kernels."""
     yield from decoding(machine, [OURS, "FlashAttention-2", "cuDNN", "math"])
     peers = OURS, "PyTorch", "PyTorch, fused", "torch.compile", "Liger"
     for task in sorted(rows.tasks(machine), key=lambda task: task.op != "linear_cross_entropy"):
@@ -299,7 +297,7 @@ def rows_tasks(machine: Machine) -> Iterator[Task]:
 
 
 def lessons(machine: Machine) -> Iterator[Task]:
-    """Solutions beside PyTorch's functions: what a lesson's text calls its kernels."""
+    """Yield the solutions of lessons 15 and 16 beside PyTorch's functions."""
     course = ModuleType("course")  # the package itself imports what draws pictures
     course.__path__ = [str(LESSONS["lesson 15"].parents[1])]
     sys.modules.setdefault("course", course)
@@ -338,12 +336,12 @@ def lessons(machine: Machine) -> Iterator[Task]:
 
 
 def drawn(machine: Machine, shapes: Sequence[tuple[int, ...]], dtype: torch.dtype) -> list[Tensor]:
-    """Normal numbers."""
+    """Return normal numbers in these shapes."""
     return [machine.randn(*shape, dtype=dtype) for shape in shapes]
 
 
 def solved(function: Callable, truth: Callable, draw: Call, work: dict[str, float], bench: Bench) -> Found:
-    """Its time, if it computes what PyTorch does in float64."""
+    """Return a function's time. Raises `AssertionError` if it does not compute what PyTorch does in float64."""
     inputs, others = draw(), draw()
     out = function(*inputs)
     out = out[0] if isinstance(out, tuple) else out
@@ -366,7 +364,7 @@ TASKS: dict[str, Callable[[Machine], Iterator[Task]]] = {
 def units(
     machine: Machine, name: str, how: dict[str, Any], done: Collection[Unit], lane: int, lanes: int
 ) -> Iterator[tuple]:
-    """Sends the plan; then for each unit of a lane that is not done, that it begins, and what was found.
+    """Yield the plan; then for each unit of a lane that is not done, that it begins, and its result.
 
     Raises what a unit raised after which the GPU computes no more.
     """
@@ -392,7 +390,7 @@ def units(
 
 
 def in_turns(entries: Sequence[Entry], turns: int) -> list[Unit]:
-    """There and back; last come contestants that compile for seconds, or that need a process of their own."""
+    """Return all units, every second turn backwards. Contestants that compile long come last, and those `ALONE`."""
     late = [FLEX, "torch.compile", *ALONE]
     once = [(task_of(entry), who) for entry in entries for who in entry["contestants"]]
     once.sort(key=lambda unit: late.index(unit[1]) if unit[1] in late else -1)
@@ -400,7 +398,7 @@ def in_turns(entries: Sequence[Entry], turns: int) -> list[Unit]:
 
 
 def outcome(measured: Callable[[Bench], Found], bench: Bench, verdict: Found) -> Found:
-    """What was found, or why it failed. What ended its process in a check is not tried again."""
+    """Return a unit's result, or why it failed. A schedule that ended its process in the check is not tried again."""
     if verdict.get("died"):
         return {"failed": f"its check: {verdict['failed']}"}
     try:
@@ -417,7 +415,7 @@ def outcome(measured: Callable[[Bench], Found], bench: Bench, verdict: Found) ->
 
 
 def compiled(shapes: dict[str, Any], names: Sequence[str], claims: Path, wheel: Path | None) -> int:
-    """Compiles what the sections launch, as far as no other process has claimed it: the number of kernels.
+    """Compile what the sections launch and no other process has claimed; return the number of kernels.
 
     They are kept for the Triton that is installed here, or that lies in `wheel`.
     """
@@ -436,19 +434,16 @@ def compiled(shapes: dict[str, Any], names: Sequence[str], claims: Path, wheel: 
 
 
 def key_of(wheel: Path) -> str:
-    """What a Triton calls itself: hashes of its files. Wheels for another Python differ in the library alone."""
-    here, there = Path(triton.__file__).parent, wheel / "triton"
-    (own, other) = ((folder / "_C" / "libtriton.so").read_bytes() for folder in (here, there))
-    for file in (
-        file for part in ("compiler", "backends", "language", "runtime") for file in (here / part).rglob("*.py")
-    ):
-        if file.read_bytes() != (there / file.relative_to(here)).read_bytes():
-            raise ValueError(f"{wheel} is another version of Triton than {here}: {file.name} differs")
-    return triton_key().replace(sha256(own).hexdigest(), sha256(other).hexdigest())
+    """Return `triton_key()` of an unpacked wheel: hashes of its files, of which only the library depends on Python."""
+    if not (wheel / f"triton-{triton.__version__}.dist-info").is_dir():
+        raise ValueError(f"{wheel} is not Triton {triton.__version__}, which is here")
+    folders = Path(triton.__file__).parent, wheel / "triton"
+    here, there = (sha256((folder / "_C" / "libtriton.so").read_bytes()).hexdigest() for folder in folders)
+    return triton_key().replace(here, there)
 
 
 def launches(machine: Machine, names: Sequence[str]) -> Iterator[Callable[[], Any]]:
-    """What leads to launches of ours, in the order in which they are needed; the lessons have few."""
+    """Yield calls that launch our kernels, in the order in which they are needed; without the few of the lessons."""
     bench = ahead.OnlyLaunched(machine, {})
     for name in names:
         if name == "swap":

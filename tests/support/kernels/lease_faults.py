@@ -1,7 +1,5 @@
 """What can go wrong on a rented GPU, in the processes of `lease`: each calls one of the functions below first."""
 
-import os
-import signal
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
@@ -17,16 +15,16 @@ from kernels.bench.ledger import FORWARD
 from . import bench_faults as faults
 
 PLACE = "attention.tiles.schedule"
-"""What every launch of attention asks for."""
+"""Every launch of attention calls this."""
 
 
 def when_scheduled(fault: Callable) -> measured.Variant:
-    """A schedule that does this."""
+    """Return a schedule that does this when a kernel is launched."""
     return measured.Variant("", ((PLACE, measured.to(fault)),))
 
 
 def scaled(factor: float) -> measured.Variant:
-    """A forward and a backward whose scale is wrong."""
+    """Return a schedule whose scale is wrong, forward and backward."""
 
     def change(original: Callable) -> Callable:
         def problem(*arguments: Any) -> Any:
@@ -50,25 +48,20 @@ SCHEDULES = {
 
 
 def in_schedules() -> None:
-    """Of attention's schedules one is right; and all is small."""
+    """Give attention schedules of which one is right, on one case, and compare them on one task."""
     measured.SCHEDULES, measured.HOISTING = SCHEDULES, {}
-    measured.TASKS |= {"ab": only_one, "attention": few_shapes}
+    measured.TASKS["ab"] = only_one
     cases = checks.cases_in
     checks.cases_in = lambda *of: islice((case for case in cases(*of) if case.name == "padding"), 1)
 
 
 def only_one(machine: Any) -> Any:
-    """One comparison."""
+    """Yield one task of the section "ab"."""
     yield measured.beside(measured.attending(machine, "full", 4096, 128, ["ours"]), SCHEDULES)
 
 
-def few_shapes(machine: Any) -> Any:
-    """Two."""
-    return islice(measured.attention_tasks(machine), 2)
-
-
 def in_ops() -> None:
-    """Of five ops one is wrong, one is killed, one breaks the GPU, one raises; so does PyTorch's Adam break it."""
+    """Break four of five ops, each in its way; and PyTorch's Adam breaks the GPU."""
     few_ops()
     kernels.relu_forward = faults.wrong
     kernels.softmax_forward = faults.is_killed
@@ -78,7 +71,7 @@ def in_ops() -> None:
 
 
 def few_ops() -> None:
-    """The smallest case of each, and a task."""
+    """Leave five ops, with their smallest case and one task each."""
     ops = "relu", "softmax", "dropout", "embedding", "adam"
     measured.KERNELS = {op: kernels.KERNELS[op] for op in ops}
     everything, cases = rows.tasks, checks.cases_in
@@ -96,17 +89,10 @@ def few_ops() -> None:
 
 
 def everything() -> None:
-    """For a rehearsal of all there is: an op and a schedule go wrong in each way."""
+    """Break an op and a schedule in each way, in a rehearsal of everything."""
     measured.SCHEDULES |= SCHEDULES
     kernels.relu_forward = faults.wrong
     kernels.softmax_forward = faults.is_killed
     kernels.embedding_forward = faults.breaks_the_gpu
     kernels.dropout_forward = faults.hangs
     torch.optim.Adam.step = faults.breaks_the_gpu
-
-
-def ends_its_parent() -> None:
-    """A part that runs out of its time, whatever it does."""
-    few_ops()
-    kernels.relu_forward = faults.hangs
-    os.kill(os.getppid(), signal.SIGALRM)
