@@ -3,6 +3,7 @@
 import errno
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -23,7 +24,8 @@ from support.kernels import lease_faults as faults
 
 from course import on_gpus
 from kernels.attention import tiles
-from kernels.bench import charts, ledger, report
+from kernels.bench import ahead, charts, ledger, report
+from kernels.bench.cases import cases
 from kernels.bench.ledger import LATE
 
 GPU = Path(lease.__file__).parent
@@ -171,6 +173,12 @@ def test_what_there_is_no_time_for_is_left_out(tmp_path, monkeypatch, capsys):
     assert re.search(r"rows: \d+ s, of 0", capsys.readouterr().out)
 
 
+def test_a_part_ends_in_time_whatever_its_processes_do(tmp_path):
+    program = f"import lease\nwith lease.stopped_after(1):\n    __import__('time').sleep({faults.faults.FOREVER})"
+    done = subprocess.run([sys.executable, "-c", program], env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})
+    assert done.returncode == 128 + signal.SIGALRM
+
+
 @pytest.mark.parametrize("folder", ["file", "file/folder"])
 def test_where_nothing_can_be_written_nothing_is_begun(tmp_path, capsys, folder):
     (tmp_path / "file").touch()
@@ -206,6 +214,26 @@ def test_the_table_says_what_the_sections_take():
         assert f"{part} --out DIR" in (lease.__doc__ or "")
         assert sum(said[part].values()) <= lease.LIMITS[part] - lease.TO_END
     assert {name for sections in lease.PARTS.values() for name in sections} == measured.TASKS.keys()
+
+
+def test_what_is_measured_on_a_gpu():
+    """All tasks can be listed at their full sizes, and no two have the same words."""
+    gpu = ahead.Shapes(**lease.HOPPER)
+    listed = {name: list(tasks(gpu)) for name, tasks in measured.TASKS.items()}
+    for tasks in listed.values():
+        words = [ledger.task_of(task.entry()) for task in tasks]
+        assert len(set(words)) == len(words) > 0
+    compared = {(task.op, task.what, task.size.get("columns")): set(task.contestants) for task in listed["ab"]}
+    for op, columns in {"softmax": 32_768, "layernorm": 4096}.items():
+        assert compared.pop((op, "forward", columns)) == {"ours", *measured.OF_ROWS[op, "forward"]}
+    assert {(op, what) for op, what, _ in compared} == measured.OF_ROWS.keys() - {
+        ("softmax", "forward"), ("layernorm", "forward")
+    } | {("attention", "forward")}  # fmt: skip
+    (check,) = listed["schedules"]
+    assert len(check.contestants) == 3 * (4 + len(measured.SCHEDULES) + len(measured.HOISTING))
+    assert len(listed["attention"]) == 2 * 12
+    assert set(measured.REACHING) - {"one query of many keys"} <= {case.name for case in cases("attention", full=True)}
+    assert list(measured.launches(gpu, ["schedules", "ab", "attention", "checks", "rows"]))
 
 
 # --- What still holds ------------------------------------------------------------------------------------------

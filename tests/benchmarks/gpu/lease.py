@@ -418,9 +418,15 @@ def main(arguments: Sequence[str] | None = None, before: Callable[[], None] = no
 
 @contextlib.contextmanager
 def stopped_after(seconds: int) -> Iterator[None]:
-    """End this process and its own after so many seconds, whatever they do, or when it is told to end."""
+    """End this process and its own when it is told to, or after so many seconds: then at once, whatever they do."""
+
+    def stop(number: int, frame: Any) -> None:
+        if number == signal.SIGALRM:
+            os._exit(128 + number)
+        sys.exit(128 + number)
+
     numbers = signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM
-    before = {number: signal.signal(number, lambda number, frame: sys.exit(128 + number)) for number in numbers}
+    before = {number: signal.signal(number, stop) for number in numbers}
     signal.alarm(seconds)
     try:
         yield
