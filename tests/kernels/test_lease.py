@@ -236,6 +236,22 @@ def test_what_is_measured_on_a_gpu():
     assert list(measured.launches(gpu, ["schedules", "ab", "attention", "checks", "rows"]))
 
 
+def test_a_wheel_for_another_python_has_a_key_of_its_own(tmp_path):
+    library, about = (
+        tmp_path / "triton" / "_C" / "libtriton.so",
+        tmp_path / f"triton-{measured.triton.__version__}.dist-info",
+    )
+    library.parent.mkdir(parents=True)
+    library.write_bytes(b"another library")
+    with pytest.raises(ValueError, match="is not Triton"):
+        measured.key_of(tmp_path)
+    about.mkdir()
+    key, here = measured.key_of(tmp_path), measured.triton_key()
+    assert key != here
+    assert sha256(b"another library").hexdigest() in key
+    assert len(key) == len(here)
+
+
 # --- What still holds ------------------------------------------------------------------------------------------
 
 

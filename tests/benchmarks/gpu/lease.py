@@ -157,11 +157,12 @@ HOPPER |= {"processors": 132, "names": DTYPES}
 def compile_at_home(cache: Path, wheel: Path) -> int:
     """Fill a cache for an H100 or H200; `wheel` is the Triton there, unpacked, of the same version as here."""
     os.environ |= {"TRITON_CACHE_DIR": str(cache.resolve()), "TRITON_STORE_BINARY_ONLY": "1"}
-    heard = list[Any]()
+    heard, day = list[Any](), 24 * 3600
     with tempfile.TemporaryDirectory() as claims:
         job = Job(compile, (HOPPER, [name for part in PARTS.values() for name in part], Path(claims), wheel))
         cores = available_cores()
-        supervise([job] * cores, lambda job, said: heard.append(said), 1e9, 1e9, at_once=cores, how=SPAWN)
+        jobs = [job] * cores
+        supervise(jobs, lambda job, said: heard.append(said), monotonic() + day, day, at_once=cores, how=SPAWN)
     print(f"{sum(said for said in heard if isinstance(said, int))} kernels in {cache}")
     return int(any(isinstance(said, Ended) and said.reason is not None for said in heard))
 
