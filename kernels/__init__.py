@@ -14,6 +14,9 @@ rows or in the type of ids, Triton compiles different kernels, which may add in 
 differ. Adam's bits do not depend on whether its numbers come from the host or from device memory, and dropout's masks
 depend only on the key and the coordinates.
 
+On a GPU, run `PYTHONPATH=. python tests/benchmarks/gpu/lease.py first --out DIR` before anything else: within five
+minutes it says which kernels are right there, and how fast.
+
 The names below are loaded when they are first used: importing this package needs neither PyTorch nor Triton, and never
 initialises CUDA.
 """

@@ -77,7 +77,7 @@ def compile_ahead(machine: Shapes, sections: Sequence[str], claims: Path) -> int
     """Compile what the sections launch and nobody has claimed yet in the folder `claims`: the number of kernels."""
     with compiling(machine, claims) as compiled:
         for number, launch in enumerate(launches(machine, sections)):
-            if not _claim(claims, f"launch {number}"):  # to look for kernels that are compiled takes time too
+            if not claim(claims, f"launch {number}"):  # to look for kernels that are compiled takes time too
                 continue
             try:
                 launch()
@@ -116,7 +116,7 @@ def compiling(machine: Shapes, claims: Path) -> Iterator[list[str]]:
     compiled = []
 
     def taken(*, key: str, fn: Any, **rest: Any) -> bool:
-        mine = _claim(claims, f"{fn.module} {fn.name} {key}")
+        mine = claim(claims, f"{fn.module} {fn.name} {key}")
         if mine:
             compiled.append(fn.name)
         return not mine
@@ -141,7 +141,7 @@ def compiling(machine: Shapes, claims: Path) -> Iterator[list[str]]:
         yield compiled
 
 
-def _claim(claims: Path, what: str) -> bool:
+def claim(claims: Path, what: str) -> bool:
     """Whether it is ours to do: a file can be made once."""
     try:
         os.close(os.open(claims / hashlib.sha256(what.encode()).hexdigest(), os.O_CREAT | os.O_EXCL))

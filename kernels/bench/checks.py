@@ -10,7 +10,7 @@ import inspect
 import math
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -54,13 +54,15 @@ Worst = dict[str, float]
 """The worst error, and the largest share that any took of what it was allowed."""
 
 
-def check(op: str, dtype: torch.dtype, machine: Machine, part: int = 0, parts: int = 1) -> Worst:
-    """All cases of an op in one dtype; or of so many parts, one.
+def check(
+    op: str, dtype: torch.dtype, machine: Machine, part: int = 0, parts: int = 1, names: Collection[str] = ()
+) -> Worst:
+    """All cases of an op in one dtype, or those of these names; or of so many parts, one.
 
     Raises `Refused` at the first that fails, whatever went wrong: in which dtype, in which case, and how far off.
     """
     worst = {"error": 0.0, "of_allowed": 0.0}
-    for case in islice(cases_in(op, dtype, machine), part, None, parts):
+    for case in chosen(op, dtype, machine, part, parts, names):
         where = f"{name_of(dtype)}, {case.name}"
         try:
             with poisoned():
@@ -77,6 +79,14 @@ def check(op: str, dtype: torch.dtype, machine: Machine, part: int = 0, parts: i
                 shares = {"error": found, "of_allowed": found / allowed}
                 worst = {name: max(worst[name], share) for name, share in shares.items()}
     return worst
+
+
+def chosen(
+    op: str, dtype: torch.dtype, machine: Machine, part: int, parts: int, names: Collection[str]
+) -> Iterator[Case]:
+    """The cases that `check` takes."""
+    found = (case for case in cases_in(op, dtype, machine) if not names or case.name in names)
+    return islice(found, part, None, parts)
 
 
 def cases_in(op: str, dtype: torch.dtype, machine: Machine) -> Iterator[Case]:

@@ -29,7 +29,7 @@ BEGINS = "begins"
 def look(smoke: bool) -> Iterator[dict[str, Any]]:
     """Device, name, versions, dtypes, how many processes may check at once, and what to compile for; or `refused`."""
     try:
-        machine = _machine(smoke)
+        machine = machine_of(smoke)
     except (ModuleNotFoundError, RuntimeError) as error:
         yield {"refused": str(error)}
         return
@@ -53,7 +53,7 @@ def _shapes(machine: "Machine") -> dict[str, Any]:
 
 def compute(smoke: bool) -> Iterator[bool]:
     """Whether the GPU computes in a process of this kind."""
-    yield _machine(smoke).works()
+    yield machine_of(smoke).works()
 
 
 def compile(shapes: dict[str, Any], sections: Sequence[str], claims: Path) -> Iterator[int]:
@@ -68,7 +68,7 @@ def check(smoke: bool, op: str, dtype: str, part: int, parts: int) -> Iterator[d
     import torch
     from threadpoolctl import threadpool_limits
 
-    machine = _machine(smoke)
+    machine = machine_of(smoke)
     from . import checks
 
     with threadpool_limits(2):  # others check beside it
@@ -80,7 +80,7 @@ def check(smoke: bool, op: str, dtype: str, part: int, parts: int) -> Iterator[d
 
 def plan(smoke: bool, section: str) -> Iterator[Any]:
     """The ceilings; then the tasks, as entries of the ledger."""
-    machine = _machine(smoke)
+    machine = machine_of(smoke)
     from .race import Bench
 
     yield Bench.of(machine).ceilings
@@ -92,7 +92,7 @@ def measure(smoke: bool, section: str, ceilings: dict[str, float], units: "Seque
 
     Raises what a contestant raised after which the GPU computes no more.
     """
-    machine = _machine(smoke)
+    machine = machine_of(smoke)
     from .race import Bench
 
     bench, tasks = Bench(machine, ceilings), _tasks(machine, section)
@@ -117,7 +117,7 @@ def _tasks(machine: "Machine", section: str) -> "list[Task]":
     return list(import_module(f".{section}", __package__).tasks(machine))
 
 
-def _machine(smoke: bool) -> "Machine":
+def machine_of(smoke: bool) -> "Machine":
     """What there is to run on. Triton asks whether to interpret when it is first imported: it is not, before."""
     import torch
 

@@ -18,9 +18,8 @@
 # the repository's folder.
 #
 # With a GPU, here or on a hosted notebook, the same cells compile the kernels and run them on it: install the
-# repository there with `pip install .` and open this notebook. **None of this lesson's kernels has run on a GPU yet**
-# (the package's have: lesson 17). The course's tests run them in the interpreter and compile the solutions for a T4 and
-# an H100.
+# repository there with `pip install .` and open this notebook. The course's tests run the solutions in the interpreter
+# and compile them for a T4 and an H100; the first cell says what GPUs have made of them.
 
 # %%
 import numpy as np
@@ -29,6 +28,7 @@ import kernels
 from course import bytes_moved, recorded, start
 from course.gpu import DEVICE, DTYPE, machine, tl, torch, triton  # before anything else imports triton
 from course.lesson_15 import pictures as draw
+from course.on_gpus import on_gpus
 from course.tensors import numpy, tensor
 from minitransformer import ops
 from minitransformer.gradcheck import error
@@ -36,6 +36,7 @@ from minitransformer.gradcheck import error
 check = start("15")
 rng = np.random.default_rng(0)
 print(machine())
+print(on_gpus("15"))
 
 # %% [markdown]
 # ## What a GPU is, and what it is short of

@@ -12,8 +12,8 @@
 # | in the package | [`forward`](../kernels/attention/forward.py), [`backward`](../kernels/attention/backward.py) |
 #
 # As in lesson 15, kernels run in Triton's interpreter where there is no GPU, and each cell shows what was recorded
-# where PyTorch or Triton is missing. None of this lesson's kernels has run on a GPU yet (the package's have: lesson
-# 17). On a machine with one, also a hosted notebook, the same cells compile and run them, in float16.
+# where PyTorch or Triton is missing. On a machine with a GPU, also a hosted notebook, the same cells compile and run
+# them, in float16; the first cell says what GPUs have made of the solutions.
 
 # %%
 import math
@@ -24,6 +24,7 @@ import kernels
 from course import bytes_moved, recorded, start
 from course.gpu import DEVICE, DTYPE, machine, tl, torch, triton  # before anything else imports triton
 from course.lesson_16.pictures import draw_memory, draw_steps, draw_strip, draw_tiles
+from course.on_gpus import on_gpus
 from course.tensors import numpy, tensor
 from minitransformer import ops
 from minitransformer.gradcheck import check_gradients, error
@@ -31,6 +32,7 @@ from minitransformer.gradcheck import check_gradients, error
 check = start("16")
 rng = np.random.default_rng(0)
 print(machine())
+print(on_gpus("16"))
 
 # %% [markdown]
 # ## The largest array of them all

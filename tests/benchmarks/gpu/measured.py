@@ -1,0 +1,463 @@
+"""The tasks of each section of `lease`, and the variants of the kernels that are compared.
+
+A variant is the package with something replaced. Most are switched on and off within a process. But Triton reads the
+functions that a kernel calls when it compiles the kernel: variants of these, `ALONE`, have processes of their own.
+"""
+
+import math
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import partial
+from hashlib import sha256
+from importlib import import_module
+from itertools import takewhile
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import formulas
+import torch
+import torch.nn.functional as F
+import triton
+from lease import LESSONS, NOT_THERE, SOLUTION, Unit
+from threadpoolctl import threadpool_limits
+from torch import Tensor
+from triton.runtime.cache import triton_key
+
+from kernels import KERNELS
+from kernels.bench import ahead, attention, checks, race, rows, swap
+from kernels.bench.attention import Shape
+from kernels.bench.ledger import BOTH, FLEX, FORWARD, OURS, Entry, task_of
+from kernels.bench.machine import Call, Machine, name_of
+from kernels.bench.race import Bench, Found, Start, Task
+from kernels.bench.supervisor import reason_of
+from kernels.tuning import Tile, agree
+from minitransformer.gradcheck import error
+
+# --- Variants --------------------------------------------------------------------------------------------------
+
+Change = tuple[str, Callable[[Any], Any]]
+"""An attribute of a module of `kernels`, such as "softmax.STAGES", and what to make of its value."""
+
+
+class Variant(NamedTuple):
+    """The changes to the package, and how they are expected to change the time."""
+
+    expected: str
+    changes: tuple[Change, ...]
+
+
+class NotThere(Exception):
+    """The package has nothing by this name."""
+
+
+@contextmanager
+def applied(changes: Sequence[Change]) -> Iterator[None]:
+    """Make these changes to the package for a while. A function is replaced in every module that has imported it."""
+    with ExitStack() as stack:
+        for place, change in changes:
+            module, name = f"kernels.{place}".rsplit(".", 1)
+            owner = import_module(module)
+            if not hasattr(owner, name):
+                raise NotThere(f"kernels.{place}")
+            original, value = getattr(owner, name), change(getattr(owner, name))
+            for each in [each for title, each in sys.modules.items() if title.startswith("kernels.")]:
+                if each is owner or (callable(original) and vars(each).get(name) is original):
+                    stack.enter_context(patch.object(each, name, value))
+        yield
+
+
+def to(value: Any) -> Callable[[Any], Any]:
+    """Return a change to this value."""
+    return lambda original: value
+
+
+def scheduled(**chosen: Any) -> Change:
+    """Return a change of `tiles.schedule`: these parts, where a kernel's schedule has them, have these values."""
+
+    def change(original: Callable[..., dict]) -> Callable[..., dict]:
+        def schedule(*arguments: Any) -> dict:
+            found = original(*arguments)
+            return found | {name: value for name, value in chosen.items() if name in found}
+
+        return schedule
+
+    return "attention.tiles.schedule", change
+
+
+def tiled(keys: int, descriptors: bool) -> Change:
+    """Return a change of `tiles.candidates`: the forward has one tile, the first with this many keys (or the first)."""
+
+    def change(original: Callable[..., list[Tile]]) -> Callable[..., list[Tile]]:
+        if descriptors and "descriptors" not in Tile._fields:
+            raise NotThere("kernels.tuning.Tile.descriptors")
+
+        def candidates(name: str, *arguments: Any, **options: Any) -> list[Tile]:
+            tiles = original(name, *arguments, **options)
+            if name != "forward":
+                return tiles
+            tile = next((tile for tile in tiles if tile.columns == keys), tiles[0])
+            how = {"descriptors": descriptors} if "descriptors" in Tile._fields else {}
+            listed = [each for each in tiles if each.columns == keys and each == each._replace(**how)]
+            return [*listed, tile._replace(**how)][:1]
+
+        return candidates
+
+    return "attention.tiles.candidates", change
+
+
+SCHEDULES = {
+    "pointers, LEAD 0": Variant("slower: 1,998 cycles a block of keys", (tiled(64, False), scheduled(LEAD=0))),
+    "pointers, LEAD 1": Variant("slower: 1,735 cycles", (tiled(64, False), scheduled(LEAD=1))),
+    "TMA 64 keys, LEAD 0": Variant("slower than with LEAD 1", (tiled(64, True), scheduled(LEAD=0))),
+    "TMA 64 keys, LEAD 1": Variant("fastest: 1,564 cycles", (tiled(64, True), scheduled(LEAD=1))),
+    "TMA 128 keys, LEAD 0": Variant("slower than with LEAD 1", (tiled(128, True), scheduled(LEAD=0))),
+    "TMA 128 keys, LEAD 1": Variant("about as 64 keys", (tiled(128, True), scheduled(LEAD=1))),
+}
+"""Attention's forward on Hopper. Cycles are counted in machine code, for heads of 128."""
+
+HOISTING = {f"HOISTED {value}": Variant("", (scheduled(HOISTED=value),)) for value in (False, True)}
+"""Attention's forward and backward; they must compute the same."""
+
+ALONE = {
+    "erf": Variant("slower: 616 instructions, not 480", (("elementwise.normal_below", to(formulas.normal_below)),)),
+    "exp": Variant("slower: 496 instructions, not 400", (("_rows.exp", to(formulas.exp)),)),
+}
+
+ONE = to(lambda *arguments, **options: 1)
+UNALIGNED = Variant("slower: loads of two bytes", (("attention.host.alignment_of", ONE),))
+UNSPLIT = Variant("slower: few programs", (("attention.host.parts_of", ONE),))
+
+OF_ROWS = {
+    ("gelu", FORWARD): {"erf": ALONE["erf"]},
+    ("softmax", FORWARD): {
+        "exp": ALONE["exp"],
+        "a program a row": Variant("slower: 9,400 cycles a row, not 6,600", (("softmax.SEVERAL", to(2**30)),)),
+        "2 stages": Variant("slower: 9,900 cycles a row", (("softmax.STAGES", to(2)),)),
+    },
+    ("cross_entropy", BOTH): {"exp": ALONE["exp"]},
+    ("layernorm", FORWARD): {
+        f"{4096 // tile} warps a row": Variant("slower", (("norms.FORWARD_TILE", to(tile)),)) for tile in (512, 2048)
+    },
+    ("linear_cross_entropy", BOTH): {
+        f"2^{power} logits": Variant(expected, (("linear_cross_entropy.CHUNK_LOGITS", to(2**power)),))
+        for power, expected in {26: "slower", 27: "between the two", 28: "faster"}.items()
+    },
+}
+"""What is tried on an op's first task; for softmax and LayerNorm on the first with these columns:"""
+COLUMNS = {"softmax": 32_768, "layernorm": 4096}
+
+
+def process_of(who: str) -> str:
+    """Return a name for the process: contestants with the same name may share one."""
+    return who if who in ALONE else ""
+
+
+def varied(name: str, variant: Variant, measured: Callable[[Bench], Found], bench: Bench) -> Found:
+    """Return a variant's time. Its numbers must be those as shipped, where both run in one process."""
+
+    class Comparing(type(bench)):
+        def timed(self, start: Start, **work: Any) -> Found:
+            calls = start()
+            shipped = calls[0]()[0]
+            with applied(variant.changes):
+                if not agree(calls[0]()[0], shipped):
+                    raise AssertionError("it computes other numbers than the kernels as shipped")
+                return super().timed(lambda: calls, **work)
+
+    if not process_of(name) and bench.machine.device != "meta":
+        return measured(Comparing(bench.machine, bench.ceilings)) | {"expected": variant.expected}
+    with applied(variant.changes):
+        return measured(bench) | {"expected": variant.expected}
+
+
+# --- The tasks of each section -----------------------------------------------------------------------------------
+
+REFERENCE = {"against": "float64"}
+REACHING = (
+    "full", "padding", "pattern", "grouped heads, a bias for all sentences", "slopes, 130 × 257", "causal, 130 × 257",
+    "causal, 1100 × 1100", "one query of many keys", "everything, 40 and 72 wide", "everything, 128 and 128 wide",
+)  # fmt: skip
+"""Cases of attention that together reach all of its code, for every schedule; those as shipped take all cases."""
+
+
+def schedules(machine: Machine) -> Iterator[Task]:
+    """Yield the check of attention: as shipped on all cases, in parts; with each schedule on a few."""
+    contestants, parts = {}, machine.size(4, 1)
+    for part in range(parts):
+        for dtype in machine.dtypes:
+            who = f"{name_of(dtype)}, part {part + 1} of {parts}"
+            contestants[who] = partial(checked, "attention", dtype, part=part, parts=parts)
+    names = machine.size(REACHING, ("padding", "everything"))
+    for schedule, variant in (SCHEDULES | HOISTING).items():
+        for dtype in machine.dtypes:
+            check = partial(checked, "attention", dtype, changes=variant.changes, names=names)
+            contestants[f"{schedule} in {name_of(dtype)}"] = check
+    yield Task("attention", "check", REFERENCE, {}, contestants)
+
+
+def every_check(machine: Machine) -> Iterator[Task]:
+    """Yield the check of every other op."""
+    for op in [op for op in KERNELS if op != "attention"]:
+        contestants = {name_of(dtype): partial(checked, op, dtype) for dtype in machine.dtypes}
+        yield Task(op, "check", REFERENCE, {}, contestants)
+
+
+def checked(
+    op: str,
+    dtype: torch.dtype,
+    bench: Bench,
+    part: int = 0,
+    parts: int = 1,
+    changes: Sequence[Change] = (),
+    names: Collection[str] = (),
+) -> Found:
+    """Return the worst error. Raises `checks.Refused`. Where tensors have no memory, kernels are only compiled."""
+    machine = bench.machine
+    with applied(changes), threadpool_limits(2):  # others check beside it
+        if machine.device == "meta":
+            for case in checks.chosen(op, dtype, machine, part, parts, names):
+                checks.launched(op, case, dtype, machine.device)
+            return {}
+        return checks.check(op, dtype, machine, part, parts, names)
+
+
+def ab(machine: Machine) -> Iterator[Task]:
+    """Yield the comparisons: attention with each schedule, with a bias, decoding; then the ops over rows."""
+    for kind, T, D in (("full", 4096, 128), ("causal", 16_384, 128), ("full", 4096, 64)):
+        yield beside(attending(machine, kind, T, D, [OURS]), SCHEDULES)
+    yield beside(attending(machine, "bias", 4096, 128, [OURS]), {"not aligned": UNALIGNED})
+    for task in decoding(machine, [OURS]):
+        yield beside(task, {"not split": UNSPLIT})
+    waiting = dict(OF_ROWS)
+    for task in rows.tasks(machine):
+        columns = COLUMNS.get(task.op)
+        if (task.op, task.what) in waiting and (machine.smoke or columns in (None, task.size.get("columns"))):
+            yield beside(task, waiting.pop((task.op, task.what)))
+
+
+def beside(task: Task, variants: dict[str, Variant]) -> Task:
+    """Return a task whose contestants are ours as shipped and each variant."""
+    ours = task.contestants[OURS]
+    changed = {name: partial(varied, name, variant, ours) for name, variant in variants.items()}
+    return replace(task, contestants={OURS: ours, **changed})
+
+
+def attention_tasks(machine: Machine) -> Iterator[Task]:
+    """Yield attention's tasks beside its peers, the most important first."""
+    peers = OURS, "FlashAttention-2", "cuDNN", FLEX
+    whole = [(kind, T, D) for D in (128, 64) for T in (4096, 16_384) for kind in ("full", "causal")]
+    special = {
+        "bias": {},
+        "window": {"window": machine.size(256, 5)},
+        "dropout": {},
+        "grouped heads": {"group": machine.size(4, 2)},
+    }
+    for shapes in (whole[:2], whole[2:]):
+        for what in (FORWARD, BOTH):
+            yield from (attending(machine, *shape, peers, what) for shape in shapes)
+    for what in (FORWARD, BOTH):
+        yield from (attending(machine, kind, 4096, 128, peers, what, **more) for kind, more in special.items())
+
+
+def attending(
+    machine: Machine, kind: str, T: int, D: int, who: Collection[str], what: str = FORWARD, **options: Any
+) -> Task:
+    """Return a task on 16,384 tokens of 2,048 channels. FlexAttention compiles long: it is asked at 4,096 × 128."""
+    flex = (T, D) == (4096, 128)
+    T, D = machine.size((T, D), (T // 512, D // 16))
+    B, H = machine.size((16_384 // T, 2048 // D), (1, 2))
+    shape = Shape(kind, **({"B": B, "H": H, "Tq": T, "Tk": T, "D": D} | options))
+    work = {"flops": {FORWARD: 1.0, BOTH: 3.5}[what] * 4 * H * shape.pairs() * D}
+    return of_shape(machine, shape, what, work, who, flex)
+
+
+def of_shape(
+    machine: Machine, shape: Shape, what: str, work: dict[str, float], who: Collection[str], flex: bool = False
+) -> Task:
+    """Return attention's task on a shape, with those of these contestants that can compute it."""
+    size = {name: value for name, value in vars(shape).items() if value is not None}
+    prepares = attention.contestants(shape, what, machine, flex)
+    prepares = {name: prepare for name, prepare in prepares.items() if name in who}
+    return race.task(machine, "attention", what, size, work, partial(shape.draw, machine), prepares)
+
+
+def decoding(machine: Machine, who: Collection[str]) -> Iterator[Task]:
+    """Yield tasks of one query against a cache of T keys, for one sentence. The bytes are those of keys and values."""
+    H, group, D = machine.size((32, 4, 128), (2, 1, 8))
+    for T in machine.size((4096, 32_768), (40, 70)):
+        moved = 2 * H // group * T * D * machine.dtype.itemsize
+        shape = Shape("decoding", 1, H, 1, T, D, group=group)
+        yield of_shape(machine, shape, FORWARD, {"moved": float(moved)}, who)
+
+
+def rows_tasks(machine: Machine) -> Iterator[Task]:
+    """Yield decoding, the fused loss, and all other ops, without the earlier versions of our kernels."""
+    yield from decoding(machine, [OURS, "FlashAttention-2", "cuDNN", "math"])
+    peers = OURS, "PyTorch", "PyTorch, fused", "torch.compile", "Liger"
+    for task in sorted(rows.tasks(machine), key=lambda task: task.op != "linear_cross_entropy"):
+        yield replace(task, contestants={who: each for who, each in task.contestants.items() if who in peers})
+
+
+def lessons(machine: Machine) -> Iterator[Task]:
+    """Yield the solutions of lessons 15 and 16 beside PyTorch's functions."""
+    course = ModuleType("course")  # the package itself imports what draws pictures
+    course.__path__ = [str(LESSONS["lesson 15"].parents[1])]
+    sys.modules.setdefault("course", course)
+    fifteen, sixteen = (import_module(f"course.{name.replace(' ', '_')}.solutions") for name in LESSONS)
+    half, single = torch.float16 if machine.device == "cuda" else torch.float32, torch.float32
+
+    def layernorm_backward(dy: Tensor, x: Tensor, gamma: Tensor) -> Tensor:
+        mean, rstd = x.mean(-1), (x.var(-1, correction=0) + 1e-5).rsqrt()
+        return fifteen.layernorm_backward_rows(dy, x, gamma, mean, rstd, machine.size(264, 2))[0]
+
+    def autograd(dy: Tensor, x: Tensor, gamma: Tensor) -> Tensor:
+        x = x.detach().requires_grad_()
+        return torch.autograd.grad(F.layer_norm(x, x.shape[-1:], gamma, eps=1e-5), x, dy)[0]
+
+    line, wide, square = machine.size(((2**24,), (16_384, 1000), (1024, 1024)), ((64,), (4, 20), (16, 16)))
+    softmax = partial(torch.softmax, dim=-1)
+    cases: list[tuple[str, str, Callable, Callable, torch.dtype, list, dict[str, float]]] = [
+        ("15", "add", fifteen.add, torch.add, single, [line] * 2, {"moved": 3}),
+        ("15", "softmax_rows", fifteen.softmax_rows, softmax, half, [wide], {"moved": 2}),
+        ("15", "layernorm_backward_rows", layernorm_backward, autograd, single, [wide, wide, wide[1:]], {"moved": 3}),
+        ("15", "matmul", fifteen.matmul, torch.matmul, single, [square] * 2, {"flops": 2 * square[0]}),
+    ]
+    for T, causal in ((2048, False), (2048, True), (4096, False)):
+        T, D = machine.size((T, 64), (T // 64, 16))
+        ours, peer = sixteen.flash_forward, F.scaled_dot_product_attention
+        ours, peer = partial(ours, causal=causal), partial(peer, is_causal=causal)
+        name, pairs = f"flash_forward{', causal' if causal else ''}", {"flops": 4 * T / (1 + causal)}
+        cases.append(("16", name, ours, peer, half, [machine.size((16, T, D), (2, T, D))] * 3, pairs))
+    for lesson, name, ours, peer, dtype, shapes, each in cases:
+        unit = {"moved": dtype.itemsize, "flops": 1}
+        work = {kind: float(count * math.prod(shapes[0]) * unit[kind]) for kind, count in each.items()}
+        size = {"shape": " × ".join(f"{n:,}" for n in shapes[0]), "dtype": name_of(dtype)}
+        draw = partial(drawn, machine, shapes, dtype)
+        who = {SOLUTION: partial(solved, ours, peer, draw, work), "PyTorch": partial(solved, peer, peer, draw, work)}
+        yield Task(f"lesson {lesson}", name, size, work, who)
+
+
+def drawn(machine: Machine, shapes: Sequence[tuple[int, ...]], dtype: torch.dtype) -> list[Tensor]:
+    """Return normal numbers in these shapes."""
+    return [machine.randn(*shape, dtype=dtype) for shape in shapes]
+
+
+def solved(function: Callable, truth: Callable, draw: Call, work: dict[str, float], bench: Bench) -> Found:
+    """Return a function's time. Raises `AssertionError` if it does not compute what PyTorch does in float64."""
+    inputs, others = draw(), draw()
+    out = function(*inputs)
+    out = out[0] if isinstance(out, tuple) else out
+    off = error(out.double().cpu().numpy(), truth(*(x.double() for x in inputs)).cpu().numpy())
+    if not off <= max(checks.TOLERANCE, torch.finfo(out.dtype).eps):
+        raise AssertionError(f"it is off by {off:.2g}")
+    calls = [partial(function, *each) for each in (inputs, others)]
+    return bench.timed(lambda: calls, **work) | {"error": off}
+
+
+TASKS: dict[str, Callable[[Machine], Iterator[Task]]] = {
+    "schedules": schedules, "ab": ab, "attention": attention_tasks,
+    "checks": every_check, "lessons": lessons, "rows": rows_tasks, "swap": swap.tasks,
+}  # fmt: skip
+
+
+# --- In a process ------------------------------------------------------------------------------------------------
+
+
+def units(
+    machine: Machine, name: str, how: dict[str, Any], done: Collection[Unit], lane: int, lanes: int
+) -> Iterator[tuple]:
+    """Yield the plan; then for each unit of a lane that is not done, that it begins, and its result.
+
+    Raises what a unit raised after which the GPU computes no more.
+    """
+    tasks, ceilings = list(TASKS[name](machine)), how["ceilings"]
+    if ceilings is None:
+        ceilings = {} if name in ("schedules", "checks") else Bench.of(machine).ceilings
+    everything = in_turns([task.entry() for task in tasks], how["turns"])
+    yield "plan", ceilings, everything, [task.entry() for task in tasks]
+    named = {task_of(task.entry()): task for task in tasks}
+    left, before, failed = [unit for unit in everything if unit not in done][lane::lanes], None, set()
+    for unit in takewhile(lambda unit: process_of(unit[1]) == process_of(left[0][1]), left):
+        key, who, _ = unit
+        if (key, who) in failed:
+            continue
+        yield "begins", unit
+        if key != before:
+            machine.tidy()
+            before = key
+        found = outcome(named[key].contestants[who], Bench(machine, ceilings), how["verdicts"].get(who, {}))
+        if "failed" in found:
+            failed.add((key, who))
+        yield "found", found
+
+
+def in_turns(entries: Sequence[Entry], turns: int) -> list[Unit]:
+    """Return all units, every second turn backwards. Contestants that compile long come last, and those `ALONE`."""
+    late = [FLEX, "torch.compile", *ALONE]
+    once = [(task_of(entry), who) for entry in entries for who in entry["contestants"]]
+    once.sort(key=lambda unit: late.index(unit[1]) if unit[1] in late else -1)
+    return [(*unit, turn) for turn in range(turns) for unit in (reversed(once) if turn % 2 else once)]
+
+
+def outcome(measured: Callable[[Bench], Found], bench: Bench, verdict: Found) -> Found:
+    """Return a unit's result, or why it failed. A schedule that ended its process in the check is not tried again."""
+    if verdict.get("died"):
+        return {"failed": f"its check: {verdict['failed']}"}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # peers say at length why they don't take an option
+            found = measured(bench)
+    except NotThere as missing:
+        return {"failed": f"{NOT_THERE}{missing}"}
+    except Exception as problem:
+        if not bench.machine.works():
+            raise
+        return {"failed": str(problem) if isinstance(problem, checks.Refused) else reason_of(problem)}
+    return found | ({"wrong": verdict["failed"]} if verdict else {})
+
+
+def compiled(shapes: dict[str, Any], names: Sequence[str], claims: Path, wheel: Path | None) -> int:
+    """Compile what the sections launch and no other process has claimed; return the number of kernels.
+
+    They are kept for the Triton that is installed here, or that lies in `wheel`.
+    """
+    machine = ahead.Shapes(**shapes)
+    key = triton_key() if wheel is None else key_of(wheel)
+    with ahead.compiling(machine, claims) as kernels, patch("triton.runtime.cache.triton_key", lambda: key):
+        for number, launch in enumerate(launches(machine, names)):
+            if ahead.claim(claims, f"launch {number}"):
+                try:
+                    launch()
+                except NotThere:
+                    pass
+                except Exception:  # what can't be compiled is found out again where it is launched
+                    traceback.print_exc()
+    return len(kernels)
+
+
+def key_of(wheel: Path) -> str:
+    """Return `triton_key()` of an unpacked wheel: hashes of its files, of which only the library depends on Python."""
+    if not (wheel / f"triton-{triton.__version__}.dist-info").is_dir():
+        raise ValueError(f"{wheel} is not Triton {triton.__version__}, which is here")
+    folders = Path(triton.__file__).parent, wheel / "triton"
+    here, there = (sha256((folder / "_C" / "libtriton.so").read_bytes()).hexdigest() for folder in folders)
+    return triton_key().replace(here, there)
+
+
+def launches(machine: Machine, names: Sequence[str]) -> Iterator[Callable[[], Any]]:
+    """Yield calls that launch our kernels, in the order in which they are needed; without the few of the lessons."""
+    bench = ahead.OnlyLaunched(machine, {})
+    for name in names:
+        if name == "swap":
+            yield from ahead.launches(machine, [name])
+        elif name != "lessons":
+            for task in TASKS[name](machine):
+                for who, measured in task.contestants.items():
+                    if (who == OURS or name not in ("attention", "rows")) and not process_of(who):
+                        yield partial(measured, bench)

@@ -1,0 +1,337 @@
+"""The script for a rented GPU: rehearsals with faults, what a second run does, and what is kept."""
+
+import errno
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("triton")
+
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks" / "gpu"))  # the processes of a part look there too
+
+import lease
+import measured
+from lease import Section, joined
+from support.kernels import lease_faults as faults
+
+from course import on_gpus
+from kernels.attention import tiles
+from kernels.bench import ahead, charts, ledger, report
+from kernels.bench.cases import cases
+from kernels.bench.ledger import LATE
+
+GPU = Path(lease.__file__).parent
+KILLED = "its process was ended by SIGKILL (out of memory?)"
+
+
+@pytest.fixture(autouse=True)
+def _known_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Save the seconds that it takes to ask what there is, and minutes of patience."""
+    machine = {"device": "cpu", "name": "a GPU", "versions": {}, "at_once": 2, "shapes": None}
+
+    def look(self: lease.Lease) -> dict:
+        self.how = lease.FORK
+        return machine
+
+    monkeypatch.setattr(lease.Lease, "_look", look)
+    for sections in lease.PARTS.values():
+        for name, section in sections.items():
+            monkeypatch.setitem(sections, name, section._replace(patience=1))
+
+
+def rehearsal(part: str, folder: Path, *only: str, before: Callable[[], None]) -> tuple[int, ledger.Ledger]:
+    """Return the status, and what was written."""
+    status = lease.main([part, "--smoke", "--only", *only, "--out", str(folder)], before)
+    return status, ledger.read(folder / "smoke-lease.json")
+
+
+def words(written: ledger.Ledger, section: str) -> dict[str, dict[str, str]]:
+    """Return for each task of a section and each contestant "right", "ms" or why there is neither."""
+    return {
+        f"{entry['op']}, {entry['what']}": {
+            who: found.get("failed", "ms" if "ms" in found else "right") for who, found in entry["contestants"].items()
+        }
+        for entry in ledger.entries(written, section)
+    }
+
+
+def test_schedules_that_fail_are_named_and_the_rest_goes_on(tmp_path, capsys):
+    status, written = rehearsal("first", tmp_path, "schedules", "ab", before=faults.in_schedules)
+    assert status == 1
+    (found,) = words(written, "schedules").values()
+    why = {}
+    for who, said in found.items():
+        schedule, _, dtype = who.rpartition(" in ")
+        why.setdefault(schedule, set()).add(said.replace(dtype, "DTYPE"))
+    assert why.pop("") == why.pop("right") == {"right"}
+    assert why.pop("nowhere") == {"not there: kernels.attention.tiles.no_such_name"}
+    assert why.pop("hangs") == {f"not a word for {lease.LEISURE} s"}
+    assert why.pop("is killed") == {KILLED}
+    assert why.pop("breaks the GPU") == {f"Refused: DTYPE, padding: RuntimeError: {faults.faults.ILLEGAL}"}
+    assert all(
+        re.match("DTYPE, padding: (the output|gradient 0) is off by", said)
+        for said in why.pop("off") | why.pop("far off")
+    )
+    assert not why
+
+    attention = written["ops"]["attention"]
+    assert attention["errors"].keys() == {"float32", "float16"}
+    assert ledger.state("attention", written) == f"verified on {attention['date']}"
+    (entry,) = ledger.entries(written, "ab")
+    times = entry["contestants"]
+    assert {who for who, each in times.items() if "ms" in each} == {"ours", "right", "off"}
+    assert all(len(times[who]["turns"]) == 3 for who in ("ours", "right", "off"))
+    assert times["right"]["ratio"] == pytest.approx(times["right"]["ms"] / times["ours"]["ms"])
+    assert times["right"]["expected"] == "as fast"
+    assert "is off by" in times["off"]["wrong"]
+    assert "it computes other numbers" in times["far off"]["failed"]
+    for who in ("hangs", "is killed", "breaks the GPU"):
+        assert times[who]["failed"].startswith("its check: ")
+    said = capsys.readouterr().out
+    assert "; off: " in said
+    assert " BUT WRONG: " in said
+    assert (tmp_path / "smoke-lease.log").read_text(encoding="utf-8") == said
+
+
+def test_ops_that_fail_are_named_and_a_second_run_measures_only_them(tmp_path, capsys):
+    status, written = rehearsal("second", tmp_path, "checks", "rows", before=faults.in_ops)
+    assert status == 1
+    ops = written["ops"]
+    assert "failed" not in ops["adam"]
+    for op, reason in {
+        "relu": r"float32, \(3, 5\): the output is off by",
+        "softmax": re.escape(KILLED),
+        "dropout": r".*RuntimeError: no room for this",
+        "embedding": f".*RuntimeError: {faults.faults.ILLEGAL}",
+    }.items():
+        assert re.match(reason, ops[op]["failed"][0])
+        assert ledger.state(op, written) == f"failed its check on {ops[op]['date']}"
+    assert words(written, "rows")["relu, forward"]["ours"] == ledger.WRONG["failed"]  # its time is marked
+    assert re.search(r"relu, forward: .*; ours: .* ms, .* BUT WRONG: see its check", capsys.readouterr().out)
+    found = {entry["op"]: entry["contestants"] for entry in written["sections"]["rows"]["entries"]}
+    assert {op: each["ours"].get("failed") for op, each in found.items()} == {
+        "relu": None,
+        "softmax": KILLED,
+        "dropout": "RuntimeError: no room for this",
+        "embedding": f"RuntimeError: {faults.faults.ILLEGAL}",
+        "adam": None,
+    }
+    assert found["adam"]["PyTorch"]["died"]
+    for op, each in found.items():
+        assert all("ms" in each[who] for who in each if who == "torch.compile" or (who == "PyTorch" and op != "adam"))
+    assert len(written["failures"]) == 4 * 2 + 3 + 2
+
+    status, again = rehearsal("second", tmp_path, "checks", "rows", before=faults.few_ops)
+    assert status == 0
+    assert not any("failed" in state for state in again["ops"].values())
+    assert {said for each in words(again, "rows").values() for said in each.values()} == {"ms"}
+    for entry in again["sections"]["rows"]["entries"]:
+        for who, before in found[entry["op"]].items():
+            assert "failed" in before or entry["contestants"][who] == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", lease.PARTS)
+def test_a_whole_part(tmp_path, part):
+    """The command itself rehearses a part without faults, and report and charts take its file."""
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    environment["PYTHONPATH"] = str(GPU.parents[2])
+    command = [sys.executable, str(GPU / "lease.py"), part, "--smoke", "--out", str(tmp_path)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    written = ledger.read(tmp_path / "smoke-lease.json")
+    assert written["sections"].keys() == lease.PARTS[part].keys()
+    for name in lease.PARTS[part]:
+        for entry in ledger.entries(written, name):
+            for who, found in entry["contestants"].items():
+                assert found != LATE
+                if who.startswith(("ours", lease.SOLUTION, *ledger.DTYPES)):
+                    assert "failed" not in found
+    checked = {"attention"} if part == "first" else set(lease.KERNELS) - {"attention"}
+    assert written["ops"].keys() == checked
+    kept = tmp_path / "kept" / "a-gpu.json"
+    ledger.write(kept, written | {"smoke": False})
+    assert "ours |" in " ".join(report.times(kept.parent).values())
+    assert "**interpreter**" in report.section(kept.parent)
+    assert charts.draw(kept)
+
+
+def test_what_there_is_no_time_for_is_left_out(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(lease.PARTS["second"], "rows", Section(0, 1))
+    monkeypatch.setitem(lease.LIMITS, "second", lease.TO_END)
+    status, written = rehearsal("second", tmp_path, "rows", before=faults.few_ops)
+    assert status == 0
+    assert written["sections"] == {}
+    assert re.search(r"rows: \d+ s, of 0", capsys.readouterr().out)
+
+
+def test_a_part_ends_in_time_whatever_its_processes_do(tmp_path):
+    program = f"import lease\nwith lease.stopped_after(1):\n    __import__('time').sleep({faults.faults.FOREVER})"
+    done = subprocess.run([sys.executable, "-c", program], env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})
+    assert done.returncode == 128 + signal.SIGALRM
+
+
+@pytest.mark.parametrize("folder", ["file", "file/folder"])
+def test_where_nothing_can_be_written_nothing_is_begun(tmp_path, capsys, folder):
+    (tmp_path / "file").touch()
+    assert lease.main(["first", "--smoke", "--out", str(tmp_path / folder)]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert str(tmp_path / "file") in said.err
+    assert said.err.count("\n") == 1
+
+
+def test_a_full_disk_is_noticed_before_anything_is_measured(tmp_path, monkeypatch, capsys):
+    def full(path: Path, written: ledger.Ledger) -> None:
+        raise OSError(errno.ENOSPC, f"cannot write {path}: No space left on device")
+
+    monkeypatch.setattr(ledger, "write", full)
+    assert lease.main(["first", "--smoke", "--out", str(tmp_path)]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.endswith("No space left on device\n")
+
+
+def test_the_table_says_what_the_sections_take():
+    rows = re.findall(r"^(first|second)? +(\w+) +(\d+) s\b", lease.__doc__ or "", re.MULTILINE)
+    said: dict[str, dict[str, int]] = {}
+    part = ""
+    for name, section, seconds in rows:
+        part = name or part
+        said.setdefault(part, {})[section] = int(seconds)
+    for part, sections in lease.PARTS.items():
+        assert said[part] == {"compile": lease.COMPILE.seconds} | {
+            name: each.seconds for name, each in sections.items()
+        }
+        assert f"{part} --out DIR" in (lease.__doc__ or "")
+        assert sum(said[part].values()) <= lease.LIMITS[part] - lease.TO_END
+    assert {name for sections in lease.PARTS.values() for name in sections} == measured.TASKS.keys()
+
+
+def test_what_is_measured_on_a_gpu():
+    """All tasks can be listed at their full sizes, and no two have the same words."""
+    gpu = ahead.Shapes(**lease.HOPPER)
+    listed = {name: list(tasks(gpu)) for name, tasks in measured.TASKS.items()}
+    for tasks in listed.values():
+        words = [ledger.task_of(task.entry()) for task in tasks]
+        assert len(set(words)) == len(words) > 0
+    compared = {(task.op, task.what, task.size.get("columns")): set(task.contestants) for task in listed["ab"]}
+    for op, columns in {"softmax": 32_768, "layernorm": 4096}.items():
+        assert compared.pop((op, "forward", columns)) == {"ours", *measured.OF_ROWS[op, "forward"]}
+    assert {(op, what) for op, what, _ in compared} == measured.OF_ROWS.keys() - {
+        ("softmax", "forward"), ("layernorm", "forward")
+    } | {("attention", "forward")}  # fmt: skip
+    (check,) = listed["schedules"]
+    assert len(check.contestants) == 3 * (4 + len(measured.SCHEDULES) + len(measured.HOISTING))
+    assert len(listed["attention"]) == 2 * 12
+    assert set(measured.REACHING) - {"one query of many keys"} <= {case.name for case in cases("attention", full=True)}
+    assert list(measured.launches(gpu, ["schedules", "ab", "attention", "checks", "rows"]))
+
+
+def test_a_wheel_for_another_python_has_a_key_of_its_own(tmp_path):
+    library, about = (
+        tmp_path / "triton" / "_C" / "libtriton.so",
+        tmp_path / f"triton-{measured.triton.__version__}.dist-info",
+    )
+    library.parent.mkdir(parents=True)
+    library.write_bytes(b"another library")
+    with pytest.raises(ValueError, match="is not Triton"):
+        measured.key_of(tmp_path)
+    about.mkdir()
+    key, here = measured.key_of(tmp_path), measured.triton_key()
+    assert key != here
+    assert sha256(b"another library").hexdigest() in key
+    assert len(key) == len(here)
+
+
+# --- What still holds ------------------------------------------------------------------------------------------
+
+
+def section_of(*entries: dict[str, Any], **about: Any) -> dict[str, Any]:
+    """Return a section."""
+    return {"versions": {"torch": "1"}, "hashes": {"relu": "a", "gelu": "b"}, "entries": list(entries)} | about
+
+
+def entry_of(op: str, **contestants: Any) -> dict[str, Any]:
+    """Return an entry of an op."""
+    return {"op": op, "what": "forward", "size": {"rows": 1}, "date": "then", "contestants": contestants}
+
+
+def test_what_was_measured_of_the_same_code_is_joined():
+    time, other, hung = {"ms": 1.0}, {"ms": 2.0}, {"failed": "it hung"}
+    planned = entry_of("relu", ours=LATE, PyTorch=LATE)
+    earlier = section_of(entry_of("relu", ours=time, PyTorch=hung), entry_of("gelu", ours=other))
+    relu, gelu = joined(section_of(planned), earlier).values()
+    assert relu["contestants"] == {"ours": time, "PyTorch": hung}
+    assert gelu == earlier["entries"][1]
+    (alone,) = joined(section_of(planned), earlier | {"hashes": {"relu": "old"}}).values()
+    assert alone == planned
+    (alone,) = joined(section_of(planned), earlier | {"versions": {"torch": "2"}}).values()
+    assert alone == planned
+    measured = joined(section_of(entry_of("relu", ours=other)), earlier)
+    assert measured["relu, forward: rows 1"]["contestants"]["ours"] == other
+
+
+def test_what_comes_home_is_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(ledger, "RESULTS", tmp_path / "results")
+    kept = {"gpu": "a GPU", "smoke": False, "ops": {"relu": {"hash": "0", "date": "then"}}, "failures": []}
+    kept["sections"] = {"rows": section_of(entry_of("gelu", ours={"ms": 1.0})), "swap": section_of()}
+    new = kept | {"ops": {"gelu": {"hash": "1", "date": "now"}}, "failures": ["one"]}
+    new["sections"] = {"rows": section_of(entry_of("relu", ours={"ms": 2.0})), "ab": section_of()}
+    ledger.write(ledger.path_of(ledger.RESULTS, "a GPU"), kept)
+    ledger.write(tmp_path / "a-gpu-lease.json", new)
+    assert lease.main(["keep", str(tmp_path / "a-gpu-lease.json")]) == 0
+    joint = ledger.read(tmp_path / "results" / "a-gpu.json")
+    assert joint["ops"] == kept["ops"] | new["ops"]
+    assert joint["sections"].keys() == {"rows", "swap", "ab"}
+    assert [entry["op"] for entry in joint["sections"]["rows"]["entries"]] == ["relu", "gelu"]
+    assert joint["failures"] == ["one"]
+
+
+def test_a_lesson_says_what_gpus_made_of_its_solutions(monkeypatch):
+    hashes = {lesson: sha256(path.read_bytes()).hexdigest() for lesson, path in lease.LESSONS.items()}
+    entry = entry_of("lesson 15", solution={"ms": 0.085, "gbs": 2370.0}, PyTorch={"failed": "no"})
+    section = section_of(entry | {"what": "add", "size": {"shape": "64", "dtype": "float32"}}, hashes=hashes)
+    kept = {"a GPU": {"ops": {}, "sections": {"lessons": section}}, "an old GPU": {"sections": {}}}
+    monkeypatch.setattr(on_gpus, "ledgers", lambda: kept)
+    assert on_gpus.on_gpus("15") == "a GPU: add of 64 (float32): solution 85 µs (2,370 GB/s)"
+    assert on_gpus.on_gpus("16").startswith("None of this lesson's kernels has run on a GPU yet")
+    section["hashes"] = dict.fromkeys(hashes, "another")
+    assert on_gpus.on_gpus("15").startswith("None of this lesson's kernels has run on a GPU yet")
+
+
+# --- Variants --------------------------------------------------------------------------------------------------
+
+
+def test_a_variant_is_there_for_all_who_know_the_name_and_then_gone():
+    before = tiles.schedule, tiles.candidates
+    about = "forward", "hopper", tiles.Tile(128, 64, 8, 3), 128, 128, False
+    for name, lead in {"pointers, LEAD 0": 0, "pointers, LEAD 1": 1}.items():
+        with measured.applied(measured.SCHEDULES[name].changes):
+            assert tiles.schedule(*about)["LEAD"] == lead
+            (tile,) = tiles.candidates("forward", "hopper", 128, 128, 2, False, 227 * 1024)
+            assert tile.columns == 64
+            assert "LEAD" not in tiles.schedule("dquery", *about[1:])
+    assert (tiles.schedule, tiles.candidates) == before
+    softmax, schedule = ("softmax.name", measured.to(1)), ("attention.tiles.schedule", measured.to(None))
+    with pytest.raises(measured.NotThere, match=r"^kernels\.softmax\.name$"), measured.applied([schedule, softmax]):
+        pass
+    assert (tiles.schedule, tiles.candidates) == before
+
+
+def test_a_formula_is_replaced_in_every_module():
+    from kernels import layernorm, norms
+
+    def other(*arguments: Any) -> None: ...
+
+    with measured.applied([("norms.norm_forward", measured.to(other))]):
+        assert norms.norm_forward is layernorm.norm_forward is other
+    assert norms.norm_forward is layernorm.norm_forward is not other
