@@ -63,11 +63,19 @@ PIP_INSTALL = .venv/bin/python -m pip install --quiet --disable-pip-version-chec
 	$(PIP_INSTALL) -e '.[lint]'
 	@touch $@
 
-demo: $(core_ready)
+translator = lessons/weights/en-de.safetensors
+sentences = "The old teacher reads a book." "Now, a student who closed many doors does not visit this quiet hospital." \
+            "The soldier did not cry because I wrote our report."
+
+# It begins with the end: the course's translator, which is trained.
+demo: explorer
+	@printf '\n%s\n' $(sentences)
+	@$(PYTHON) -m minitransformer translate $(translator) $(sentences)
+	@printf '\nThis is the course'\''s translator; runs/explorer.html shows how it thinks. Now yours is trained:\n\n'
 	$(PYTHON) -m minitransformer demo
 
 explorer: $(core_ready)
-	$(PYTHON) -m minitransformer explore lessons/weights/en-de.safetensors --out runs/explorer.html
+	$(PYTHON) -m minitransformer explore $(translator) --out runs/explorer.html
 
 # Who changes the explorer's sources builds its page again: it is committed, so that nobody else needs Node.
 page: minitransformer/explorer/node_modules

@@ -1,9 +1,8 @@
 """Shared by the host wrappers of all kernels: the current device, rows, and sizes of blocks."""
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,7 +12,6 @@ from .tuning import capability
 def on(tensor: Tensor) -> AbstractContextManager[Any]:
     """Makes the tensor's GPU the current one, because Triton launches there, wherever the arguments are.
 
-    Without a GPU it keeps NumPy, by which kernels are interpreted, from warning of what overflows, as no GPU does.
     Raises `ValueError` for a tensor that is not on a GPU, unless kernels are interpreted; then it raises for bfloat16,
     for which Triton's interpreter computes wrong numbers silently (its issue 11584).
     """
@@ -21,7 +19,7 @@ def on(tensor: Tensor) -> AbstractContextManager[Any]:
         return torch.cuda.device(tensor.device)
     if capability(tensor.device).kind == "interpreter" and tensor.dtype == torch.bfloat16:
         raise ValueError("Triton's interpreter computes bfloat16 wrongly: without a GPU use float32 or float16")
-    return np.errstate(over="ignore")
+    return nullcontext()
 
 
 def rows_of(x: Tensor) -> Tensor:
