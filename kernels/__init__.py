@@ -15,7 +15,7 @@ differ. Adam's bits do not depend on whether its numbers come from the host or f
 depend only on the key and the coordinates.
 
 On a GPU, run `PYTHONPATH=. python tests/benchmarks/gpu/lease.py first --out DIR` before anything else: within five
-minutes it says which kernels are right there, and how fast.
+minutes it says whether attention is right there, and how fast; `second` says it of all other ops.
 
 The names below are loaded when they are first used: importing this package needs neither PyTorch nor Triton, and never
 initialises CUDA.

@@ -9,7 +9,8 @@ through memory, beside those of the products, and memory itself:
     here       one chunk of rows at a time: its logits, one kernel that overwrites them with dlogits, then their share
                of dx and dtable. The forward computes the gradient for dloss = 1; the backward scales it, when it has
                only N·C + V·C numbers. 3 passes (2 if the second read finds the row in the cache), and at most
-               CHUNK_LOGITS numbers, 537 MB in half precision; from V = 134k on CHUNK_ROWS to twice as many rows
+               CHUNK_LOGITS numbers, 537 MB in half precision; from V = 134k on up to twice as many, so that a chunk has
+               CHUNK_ROWS rows. float32 takes twice the memory
 
 A chunk must not be too small either: each chunk reads and writes dtable's sums, 8·V·C bytes, and products with few rows
 do not fill the GPU. At V = 37k a chunk of the paper's batch has 6,300 rows. At V = 128k and C = 2048 `kernels.predict`
@@ -44,7 +45,7 @@ from .launch import blocks_of_rows, on
 from .scalars import number, number_arguments
 
 CHUNK_LOGITS, CHUNK_ROWS = 1 << 28, 2000
-"""The most logits that exist at a time; but a chunk has this many rows where there are as many."""
+"""The most logits that exist at a time; twice as many where a chunk would else have fewer rows than this."""
 ALIGNMENT = 16
 """A row of logits begins at a multiple of this many elements, so that products and loads are fast for every V."""
 ELEMENTS = 2048
@@ -160,7 +161,7 @@ def _chunks(x: Tensor, table: Tensor) -> Iterator[tuple[slice, Tensor]]:
     vocab_size = len(table)
     width = triton.cdiv(vocab_size, ALIGNMENT) * ALIGNMENT
     most = max(1, CHUNK_LOGITS // width)
-    step = triton.cdiv(len(x), max(1, min(triton.cdiv(len(x), most), len(x) // CHUNK_ROWS)))
+    step = triton.cdiv(len(x), max(1, triton.cdiv(len(x), max(most, min(CHUNK_ROWS, 2 * most)))))
     memory = torch.empty((step, width), dtype=x.dtype, device=x.device)
     for start in range(0, len(x), max(1, step)):
         stop = min(start + step, len(x))

@@ -106,9 +106,11 @@ class Tuner:
         are measured again for each new key. A candidate that does not compile, does not fit this GPU, or does not write
         into `results` what the default writes is left out, and the reason is printed and kept.
         """
+        if len(candidates) == 1:
+            return candidates[0]
         chosen = self._chosen.get(key)
         if chosen is None:
-            if len(candidates) == 1 or not may_tune():
+            if not may_tune():
                 return candidates[0]
             chosen = self._chosen[key] = self._remembered_or_measured(candidates, key, launch, results)
         return chosen

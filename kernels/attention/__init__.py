@@ -33,10 +33,10 @@ and D = 128 (tests count them: `test_triton_attention.py`). `test_compilation.py
                 before it, so that the tensor cores work while exponentials are computed; and what is known of
                 addresses before a loop is computed there
     descriptors on Hopper keys and values may be loaded by descriptors of their tensors, made on the host: the tensor
-                memory accelerator computes the addresses, so the loop is shorter, and 128 keys a block leave registers
-                for the look-ahead. The value's load stands before the product of queries and keys; behind it the
-                exponentials would no longer run beside the product. Only tuning takes them, where the GPU computes
-                with them what it computes without
+                memory accelerator computes the addresses, so the loop is shorter and needs fewer registers: heads 64
+                wide may have 128 keys a block beside the look-ahead. The value's load stands before the product of
+                queries and keys; behind it the exponentials would no longer run beside the product. Only tuning takes
+                them, where the GPU computes with them what it computes without
     sharing     where queries are few, as in decoding, several programs share a query's keys, and a second kernel merges
                 what they found
 

@@ -82,7 +82,7 @@ class Problem:
             "scale": self.scale, "softcap": self.softcap,
             "D": tiles.whole(D), "DV": tiles.whole(DV), "BLOCK_D": block_d, "BLOCK_DV": block_dv,
             "GROUP": self.group, "PRECISION": self.precision,
-            "ALIGNED": 1 if self.bias is None else alignment_of(Tk),
+            "ALIGNED": 1 if self.bias is None else alignment_of(Tk, self.dtype),
             **_dropout_arguments(self.dropout),
         }  # fmt: skip
 
@@ -222,16 +222,19 @@ def _launch(name: str, problem: Problem, *operands: Any, **arguments: Any) -> No
         else:
             sizes, steps = (B, H // problem.group, Tk) if by_keys else (B, H, Tq), (1, 1, rows)
             how["visits"] = problem.visits(queries, keys, by_keys)
+        key_blocks, value_blocks = (
+            _described(x.ptr, keys, width) if descriptors else None
+            for x, width in zip(operands[1:3], tiles.blocks_of(D, DV), strict=True)
+        )
+        if name != "dbias":
+            tile = tile._replace(descriptors=key_blocks is not None and value_blocks is not None)
             how |= tiles.schedule(name, family, tile, D, DV, problem.padding is not None, problem.bias is not None)
         programs = math.prod(-(-size // step) for size, step in zip(sizes, steps, strict=True))
         if name != "forward":
             tuner.kernel[(programs,)](*operands, **arguments, **how)
             return
-        key_blocks, value_blocks = (
-            _described(x.ptr, keys, width) if descriptors else None
-            for x, width in zip(operands[1:3], tiles.blocks_of(D, DV), strict=True)
-        )
-        parts = 1 if problem.sparse else parts_of(programs, -(-Tk // keys), operands[0].ptr)
+        seen = min(Tk, queries + arguments["below"] + arguments["above"])  # by one program at the most
+        parts = 1 if problem.sparse else parts_of(programs, -(-seen // keys), operands[0].ptr)
         _launch_forward(programs, parts, operands, **arguments, **how, key_blocks=key_blocks, value_blocks=value_blocks)
 
     more = problem.dropout, problem.bias, problem.slopes, problem.softcap
@@ -249,9 +252,10 @@ def _launch(name: str, problem: Problem, *operands: Any, **arguments: Any) -> No
 def parts_of(programs: int, key_blocks: int, like: Tensor) -> int:
     """How many programs share the keys of a block of queries, where one for each would leave processors idle.
 
-    Each gets at least four of the `key_blocks`. In decoding a query is alone with many keys.
+    Each gets at least four of the `key_blocks`; more than 32 would only have their results merged. In decoding a query
+    is alone with many keys.
     """
-    return max(min(programs_at_once(like, 1, 1) // programs, key_blocks // 4), 1)
+    return max(min(programs_at_once(like, 1, 1) // programs, key_blocks // 4, 32), 1)
 
 
 def _launch_forward(programs: int, parts: int, operands: Any, **arguments: Any) -> None:
@@ -323,9 +327,9 @@ def _described(x: Tensor, rows: int, width: int) -> TensorDescriptor | None:
     return TensorDescriptor(x, list(x.shape), list(x.stride()), [1, 1, rows, width]) if whole else None
 
 
-def alignment_of(length: int) -> int:
-    """The power of 2, at most 16, that divides a row's length: a thread loads so many numbers of a bias at once."""
-    return math.gcd(length, 16)
+def alignment_of(length: int, dtype: torch.dtype) -> int:
+    """The power of 2 that divides a row's length, up to 16 bytes: a thread loads so many numbers of a bias at once."""
+    return math.gcd(length, 16 // dtype.itemsize)
 
 
 def _dropout_arguments(dropout: Dropout | None) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from triton.backends.amd.driver import expand_signature, make_tensordesc_arg
 
 from ..availability import interpreting
 from ..bench.compilation import pretending
@@ -141,6 +140,8 @@ def _flat(signature: dict[str, Any], arguments: dict[str, Any]) -> Iterator[tupl
             for each, inner, part in zip(names, kind, value, strict=True):
                 yield from pairs(f"{name}.{each}", inner, part)
         elif kind.startswith("tensordesc"):
+            from triton.backends.amd.driver import expand_signature, make_tensordesc_arg  # Triton 3.6 has none
+
             for inner, part in zip(expand_signature([kind], None), make_tensordesc_arg(value, None, None), strict=True):
                 yield f"{name} {inner}", inner, part
         elif kind != "constexpr":

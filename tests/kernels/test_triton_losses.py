@@ -251,7 +251,8 @@ def test_the_logits_never_exist_all_at_once():
 
 
 @pytest.mark.parametrize(
-    ("rows", "vocab_size", "chunks"), [(25_088, 37_000, 4), (8192, 128_000, 4), (8192, 256_000, 4), (1999, 10**6, 1)]
+    ("rows", "vocab_size", "chunks"),
+    [(25_088, 37_000, 4), (8192, 128_000, 4), (8192, 256_000, 5), (3999, 256_000, 2), (1999, 10**6, 4)],
 )
 def test_chunks_have_rows_enough_for_good_products(rows, vocab_size, chunks):
     x, table = (torch.empty(length, 8, dtype=torch.float16, device="meta") for length in (rows, vocab_size))
@@ -259,8 +260,8 @@ def test_chunks_have_rows_enough_for_good_products(rows, vocab_size, chunks):
     assert len(found) == chunks
     assert sum(map(len, found)) == rows
     for logits in found:
-        assert len(logits) >= min(rows, fused.CHUNK_ROWS)
-        assert logits.numel() <= max(fused.CHUNK_LOGITS, 2 * fused.CHUNK_ROWS * vocab_size)
+        assert logits.numel() <= 2 * fused.CHUNK_LOGITS
+        assert len(logits) >= 1600 or vocab_size > 2 * fused.CHUNK_LOGITS // fused.CHUNK_ROWS
 
 
 def test_evaluation_does_no_work_for_gradients():

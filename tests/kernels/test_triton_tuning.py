@@ -62,6 +62,13 @@ def test_each_candidate_is_measured_once_and_the_fastest_taken(measured, capsys)
     assert second.startswith(f"kernels: some_kernel without {NO_ROOM}: OutOfResources: ")
 
 
+def test_the_only_candidate_is_taken_whatever_was_chosen_before(measured):
+    """So that a schedule can be forced after others were tuned."""
+    choose = tuner()
+    assert choose([SLOW, FAST], ("key",), lambda tile: None) == FAST
+    assert choose([SLOW], ("key",), lambda tile: None) == SLOW
+
+
 @pytest.mark.parametrize(
     ("failure", "said"),
     [

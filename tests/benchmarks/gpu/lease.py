@@ -63,7 +63,7 @@ class Section(NamedTuple):
 
 COMPILE = Section(30, 60)
 PARTS = {
-    "first": {"schedules": Section(60, 40, lanes=0), "ab": Section(90, 20, turns=3), "attention": Section(110, 25)},
+    "first": {"schedules": Section(60, 60, lanes=0), "ab": Section(90, 40, turns=3), "attention": Section(110, 45)},
     "second": {
         "checks": Section(45, 30, lanes=0),
         "lessons": Section(15, 15),
@@ -235,6 +235,8 @@ class Lease:
         if not self.smoke:
             os.environ.pop("TRITON_INTERPRET", None)
         found = self._asked(look, SPAWN)
+        if isinstance(found, Ended):
+            raise RuntimeError(f"no GPU was found: {found.reason}")
         if "refused" in found:
             raise RuntimeError(found["refused"])
         if found["device"] == "cpu":
@@ -243,11 +245,9 @@ class Lease:
         return found
 
     def _asked(self, question: Callable, how: str) -> Any:
-        """Return the answer of a process. Raises `RuntimeError` if there is none."""
+        """Return the answer of a process, or how it `Ended` without one."""
         self.how, heard = how, list[Any]()
         self._supervise(COMPILE, [Job(question, (self.smoke,))], lambda job, said: heard.append(said))
-        if isinstance(heard[0], Ended):
-            raise RuntimeError(f"no GPU was found: {heard[0].reason}")
         return heard[0]
 
     def _compile(self, names: Sequence[str]) -> None:

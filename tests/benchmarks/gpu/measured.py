@@ -119,14 +119,15 @@ SCHEDULES = {
     "TMA 128 keys, LEAD 0": Variant("slower than with LEAD 1", (tiled(128, True), scheduled(LEAD=0))),
     "TMA 128 keys, LEAD 1": Variant("about as 64 keys", (tiled(128, True), scheduled(LEAD=1))),
 }
-"""Attention's forward on Hopper. Cycles are counted in machine code, for heads of 128."""
+"""Attention's forward on Hopper. Cycles are counted in machine code, for heads of 128; of 64 they are 1,373 and 1,174
+with pointers, 1,371 and 1,197 with descriptors."""
 
 HOISTING = {f"HOISTED {value}": Variant("", (scheduled(HOISTED=value),)) for value in (False, True)}
 """Attention's forward and backward; they must compute the same."""
 
 ALONE = {
     "erf": Variant("slower: 606 instructions, not 340", (("elementwise.normal_below", to(formulas.normal_below)),)),
-    "exp": Variant("slower: 286 instructions, not 238", (("_rows.exp", to(formulas.exp)),)),
+    "exp": Variant("slower: 286 instructions, not 238, of 4,096 columns", (("_rows.exp", to(formulas.exp)),)),
 }
 
 ONE = to(lambda *arguments, **options: 1)
@@ -137,8 +138,8 @@ OF_ROWS = {
     ("gelu", FORWARD): {"erf": ALONE["erf"]},
     ("softmax", FORWARD): {
         "exp": ALONE["exp"],
-        "a program a row": Variant("slower: 9,400 cycles a row, not 6,390", (("softmax.SEVERAL", to(2**30)),)),
-        "2 stages": Variant("slower: 9,900 cycles a row", (("softmax.STAGES", to(2)),)),
+        "a program a row": Variant("slower: 9,417 cycles a row, not 6,390", (("softmax.SEVERAL", to(2**30)),)),
+        "2 stages": Variant("slower: 9,655 cycles a row", (("softmax.STAGES", to(2)),)),
     },
     ("cross_entropy", BOTH): {"exp": ALONE["exp"]},
     ("layernorm", FORWARD): {
@@ -186,8 +187,8 @@ def varied(name: str, variant: Variant, measured: Callable[[Bench], Found], benc
 
 REFERENCE = {"against": "float64"}
 REACHING = (
-    "full", "padding", "pattern", "grouped heads, a bias for all sentences", "slopes, 130 × 257", "causal, 130 × 257",
-    "causal, 1100 × 1100", "one query of many keys", "everything, 40 and 72 wide", "everything, 128 and 128 wide",
+    "full", "padding", "grouped heads, a bias for all sentences", "causal, 1100 × 1100", "one query of many keys",
+    "everything, 128 and 128 wide",
 )  # fmt: skip
 """Cases of attention that together reach all of its code, for every schedule; those as shipped take all cases."""
 
@@ -201,7 +202,7 @@ def schedules(machine: Machine) -> Iterator[Task]:
             contestants[who] = partial(checked, "attention", dtype, part=part, parts=parts)
     names = machine.size(REACHING, ("padding", "everything"))
     for schedule, variant in (SCHEDULES | HOISTING).items():
-        for dtype in machine.dtypes:
+        for dtype in machine.dtypes if machine.smoke else machine.dtypes[1:]:  # float32 has one schedule
             check = partial(checked, "attention", dtype, changes=variant.changes, names=names)
             contestants[f"{schedule} in {name_of(dtype)}"] = check
     yield Task("attention", "check", REFERENCE, {}, contestants)
@@ -295,8 +296,8 @@ def of_shape(
 
 def decoding(machine: Machine, who: Collection[str]) -> Iterator[Task]:
     """Yield tasks of one query against a cache of T keys, for one sentence. The bytes are those of keys and values."""
-    H, group, D = machine.size((32, 4, 128), (2, 1, 8))
-    for T in machine.size((4096, 32_768), (40, 70)):
+    group, D = machine.size((4, 128), (1, 8))
+    for H, T in machine.size(((32, 4096), (32, 32_768), (32, 1024), (4, 32_768)), ((2, 40), (2, 70))):
         moved = 2 * H // group * T * D * machine.dtype.itemsize
         shape = Shape("decoding", 1, H, 1, T, D, group=group)
         yield of_shape(machine, shape, FORWARD, {"moved": float(moved)}, who)

@@ -10,8 +10,8 @@ from unittest import mock
 def patched_once() -> Iterator[None]:
     """Within it, the interpreter patches `triton.language` once a launch, not anew for each function that is called.
 
-    Modules are patched as ever, those that a function sees as `tl` or as `core`; only the second time is left out. NumPy
-    does not warn of what overflows, as no GPU does.
+    Modules are patched as ever, those that a function sees as `tl` or as `core`; only the second time is left out.
+    NumPy does not warn of what overflows, as no GPU does.
     """
     import numpy as np
     import triton.language as tl
