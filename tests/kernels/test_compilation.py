@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 if find_spec("triton") is None:
-    pytest.skip("Triton is not installed", allow_module_level=True)
+    pytest.skip("Triton is not installed: pip install -e '.[kernels]'", allow_module_level=True)
 
 import kernels
 from kernels.bench.compilation import TABLE, TARGETS, compile_everything, compile_in_a_process, loops_of_products
@@ -276,7 +276,7 @@ def test_the_table_is_what_the_compiler_says(table, compiled):
     """So that a change of registers or shared memory shows in review: `python -m kernels.compilation` brings it up."""
     recorded = json.loads(TABLE.read_text(encoding="utf-8"))["triton"]
     if version("triton") != recorded:
-        pytest.skip(f"the table was made with Triton {recorded}, here is {version('triton')}")
+        pytest.skip(f"the table was made with Triton {recorded}, here is {version('triton')}: install that one")
     assert [label(row) for row in compiled] == [label(row) for row in table]
     for now, before in zip(compiled, table, strict=True):
         assert now == before, label(now)
