@@ -406,7 +406,7 @@ def test_what_takes_long_to_stop_is_stopped(tmp_path):
     grows = "rows = []\n    while True: rows.append(bytes(10_000_000))"
     threads = "import threading, time\n    while True: threading.Thread(target=time.sleep, args=(99,)).start()"
     class_of = [
-        alone("loops", mask_after("while True: pass"), "stopped", "it has not come back after 6 s"),
+        alone("loops", mask_after("while True: pass"), "stopped", "it has not come back after 12 s"),
         alone("catches", mask_after(stubborn), "stopped"),
         alone("grows", mask_after(grows), "stopped"),
         alone("threads", mask_after(threads), "wrong"),
@@ -422,7 +422,7 @@ def test_what_takes_long_to_stop_is_stopped(tmp_path):
         for name, content in each.files.items():
             (folder / name).parent.mkdir(parents=True)
             (folder / name).write_bytes(content)
-    done = run("grade", folder, "--json", tmp_path / "marks.json", "--seconds", "6")
+    done = run("grade", folder, "--json", tmp_path / "marks.json", "--seconds", "12")
     assert done.returncode == 0, done.stderr
     marks = json.loads((tmp_path / "marks.json").read_bytes())["learners"]
     for each in class_of:
