@@ -84,6 +84,11 @@ def _answers_of_tests_are_no_learners(tmp_path_factory: pytest.TempPathFactory) 
     os.environ["COURSE_ANSWERS"] = str(tmp_path_factory.mktemp("answers"))
 
 
+@pytest.fixture(autouse=True)
+def _torch_draws_the_same_numbers_in_each_test() -> None:
+    torch.manual_seed(0)  # else they depend on which tests ran before, in the same process
+
+
 @pytest.fixture(scope="session")
 def workshop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
     """Where mistakes are made in a copy of the code."""

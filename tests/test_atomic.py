@@ -14,7 +14,7 @@ from support.processes import dead_process
 
 from minitransformer.atomic import atomic_write, remove_unfinished
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="links, pipes and devices as POSIX has them")
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX (Linux, macOS): its links, pipes and devices")
 
 
 def write(path: Path, content: bytes = b"new") -> None:
@@ -110,7 +110,7 @@ def test_standard_output_gets_what_is_written_to_it_in_its_place(tmp_path: Path,
     assert [path.name for path in tmp_path.iterdir()] == ["x"] * ("file" in shell)
 
 
-@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="names open files as Linux does")
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc/self/fd, as Linux has it")
 def test_an_open_file_without_a_name_is_written_to(tmp_path: Path) -> None:
     with open(tmp_path / "gone", "w+b") as file:
         os.unlink(tmp_path / "gone")

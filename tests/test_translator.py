@@ -1,7 +1,6 @@
 """The translator: what comes back is in order, whole, and does not depend on what else was asked."""
 
 import itertools
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from multiprocessing import active_children
@@ -61,7 +60,7 @@ def test_translations_do_not_depend_on_the_number_of_threads(translator, beam, m
         assert shared.translate(SENTENCES, beam=beam) == expected
 
 
-@pytest.mark.skipif(not Workers.supported(), reason="processes are forked on Linux alone")
+@pytest.mark.skipif(not Workers.supported(), reason="needs Linux, where processes are forked")
 def test_translations_do_not_depend_on_who_shares_them(translator, monkeypatch):
     monkeypatch.setattr("minitransformer.decoding.batches.SMALLEST_PART", 1)
     expected, others = translator.translate_n_best(SENTENCES, n_best=2, beam=3), set(active_children())
@@ -72,8 +71,17 @@ def test_translations_do_not_depend_on_who_shares_them(translator, monkeypatch):
     assert set(active_children()) == others
 
 
-def test_a_stream_is_read_in_windows_that_grow(translator):
-    read = []
+class Clock:
+    """The translator's, which stands still unless a test moves it."""
+
+    now = 0.0
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("minitransformer.decoding.translator.perf_counter", lambda: self.now)
+
+
+def test_a_stream_is_read_in_windows_that_grow(translator, monkeypatch):
+    read, clock = [], Clock(monkeypatch)
 
     def sentences() -> Iterator[str]:
         for number in range(30):
@@ -87,18 +95,22 @@ def test_a_stream_is_read_in_windows_that_grow(translator):
         found += [best.text for (best,) in translations]
         sizes.append(len(translations))
         assert len(read) == len(found)  # no more than what is translated
+        clock.now += 1
     assert sizes == [2, 4, 8, 8, 8]
     assert found == [expected[number % len(SENTENCES)] for number in range(30)]
 
 
-def test_a_slow_writer_need_not_wait_for_large_windows(translator):
+def test_a_slow_writer_need_not_wait_for_large_windows(translator, monkeypatch):
+    clock, sizes = Clock(monkeypatch), []
+
     def sentences() -> Iterator[str]:
         for number in range(20):
-            if number >= 6:
-                time.sleep(0.3)
+            clock.now += number >= 6
             yield SENTENCES[number % len(SENTENCES)]
 
-    sizes = [len(translations) for translations in translator.stream(sentences(), beam=1, first=2, window=64)]
+    for translations in translator.stream(sentences(), beam=1, first=2, window=64):
+        sizes.append(len(translations))
+        clock.now += 1
     assert sizes == [2, 4, 8, 4, 2]
 
 

@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.processes import wait_for
 from threadpoolctl import threadpool_info
 
 from minitransformer.threads import available_cores
 from minitransformer.workers import Workers
 
-pytestmark = pytest.mark.skipif(not Workers.supported(), reason="processes are forked on Linux alone")
+pytestmark = pytest.mark.skipif(not Workers.supported(), reason="needs Linux, where processes are forked")
 
 
 def is_there(process: int) -> bool:
@@ -52,17 +53,18 @@ def test_each_has_one_blas_thread() -> None:
         assert set().union(*workers.map(range(4))) == {1}
 
 
-def test_the_first_error_is_raised_and_the_others_end_at_once() -> None:
+def test_the_first_error_is_raised_and_the_others_end_at_once(tmp_path: Path) -> None:
     def work(item: int) -> None:
         if item == 0:
             raise ValueError("no")
         time.sleep(60)
+        (tmp_path / "slept well").touch()
 
-    start, others = time.monotonic(), set(active_children())
+    others = set(active_children())
     with pytest.raises(ValueError, match="no"), Workers(work, 2) as workers:
         list(workers.map(range(4)))
-    assert time.monotonic() - start < 30
     assert set(active_children()) == others
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_process_that_is_killed_is_named() -> None:
@@ -79,7 +81,7 @@ def test_a_process_that_is_killed_is_named() -> None:
 def test_none_outlives_its_parent(sent: signal.Signals) -> None:
     program = (
         "import os, time\nfrom minitransformer.workers import Workers\n"
-        "def work(_):\n    os.write(1, b'%d\\n' % os.getpid())\n    time.sleep(60)\n"
+        "def work(_):\n    os.write(1, b'%d\\n' % os.getpid())\n    time.sleep(600)\n"
         "with Workers(work, 2) as workers:\n    list(workers.map(range(2)))\n"
     )
     command = [sys.executable, "-c", program]
@@ -88,10 +90,7 @@ def test_none_outlives_its_parent(sent: signal.Signals) -> None:
         processes = [int(parent.stdout.readline()) for _ in range(2)]
         assert all(map(is_there, processes))
         parent.send_signal(sent)
-    deadline = time.monotonic() + 30
-    while any(map(is_there, processes)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not any(map(is_there, processes))
+    wait_for(lambda: not any(map(is_there, processes)))
 
 
 def test_one_that_is_killed_between_two_calls_is_named() -> None:
@@ -134,7 +133,7 @@ def test_an_interrupt_while_processes_start_is_not_lost() -> None:
             parent.stdout.read(1)
             time.sleep(delay)
             os.killpg(parent.pid, signal.SIGINT)
-            _, said = parent.communicate(timeout=15)
+            _, said = parent.communicate(timeout=60)
         assert said.count(b"Traceback") == 1
         assert said.endswith(b"KeyboardInterrupt\n")
 

@@ -404,8 +404,8 @@ print(f"time: {1e3 * both['pairs']:.0f} ms and {1e3 * both['states']:.1f} ms")
 def linear_attention(query, key, value, eps=1e-6):
     """Causal linear attention of one sequence, one head: query and key (T, D), value (T, Dv) → out (T, Dv).
 
-    out_t = φ(q_t) S_t / (φ(q_t) · z_t + eps), where S_t and z_t hold the keys up to t, t included. `phi` is above. Time
-    grows as T, and no array is as large as (T, T) or (T, D, Dv).
+    out_t = φ(q_t) S_t / (φ(q_t) · z_t + eps), where S_t and z_t hold the keys up to t, t included. `phi` is above. The
+    numbers that are read, written and multiplied grow as T, and no array is as large as (T, T) or (T, D, Dv).
     """
     raise NotImplementedError
 
@@ -471,8 +471,8 @@ print(f"token by token:              {error(out, np.array(steps)):.0e}; state: {
 def linear_attention_backward(dout, query, key, value, eps=1e-6):
     """Gradients of linear_attention(query, key, value, eps): dout (T, Dv) → the tuple dquery, dkey, dvalue.
 
-    What the forward computed on its way you may compute again; `phi` and `phi_slope` are above. Time grows as T, and no
-    array is as large as (T, T) or (T, D, Dv).
+    What the forward computed on its way you may compute again; `phi` and `phi_slope` are above. The numbers
+    that are read, written and multiplied grow as T, and no array is as large as (T, T) or (T, D, Dv).
     """
     raise NotImplementedError
 

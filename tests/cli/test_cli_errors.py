@@ -287,7 +287,7 @@ def test_a_full_disk_keeps_the_last_checkpoint(trained: Run, tmp_path: Path, com
     assert command(*resume)[0] == 0
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full, as Linux has it")
 def test_a_full_standard_output(trained: Run) -> None:
     with open("/dev/full", "w") as full:
         run = run_program("translate", trained.checkpoint, "A dog.", stdout=full)

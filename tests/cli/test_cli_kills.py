@@ -14,7 +14,7 @@ from support.processes import killed_at
 from minitransformer.cli import main
 from minitransformer.training.checkpoint import list_checkpoints
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks and kills as POSIX does")
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX (Linux, macOS): it forks and kills")
 
 
 @pytest.mark.parametrize("stride", [23, pytest.param(1, marks=pytest.mark.slow)])

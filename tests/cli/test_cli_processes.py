@@ -130,7 +130,9 @@ def test_a_reader_that_has_gone_is_no_error(trained: Run) -> None:
     assert run.stdout.endswith("status 141\n")
 
 
-@pytest.mark.skipif(not Workers.supported() or available_cores() < 2, reason="one process does all")
+@pytest.mark.skipif(
+    not Workers.supported() or available_cores() < 2, reason="needs Linux and two cores: otherwise one process does all"
+)
 def test_a_process_that_is_killed_gives_one_sentence(trained: Run, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("A dog sleeps in the old house of the king.\n" * 50_000)
     process = subprocess.Popen(

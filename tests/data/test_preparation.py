@@ -218,7 +218,7 @@ def same(data: PreparedData, other: PreparedData) -> bool:
     ) and (data.tokenizer == other.tokenizer)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks and kills as POSIX does")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX (Linux, macOS): it forks and kills")
 @pytest.mark.parametrize("stride", [9, pytest.param(1, marks=pytest.mark.slow)])
 def test_killed_at_any_file_operation_it_is_made_the_next_time(
     tmp_path: Path, folder: Path, whole: Path, choice: CorpusChoice, stride: int

@@ -233,7 +233,7 @@ def write_corpus(folder: Path, megabytes: int) -> int:
     return 1_000 * blocks
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits data memory as Linux does")
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs Linux, which limits the memory of data")
 @pytest.mark.parametrize(
     ("text_megabytes", "memory_megabytes"), [(32, 6), pytest.param(640, 40, marks=pytest.mark.slow)]
 )

@@ -10,7 +10,7 @@ from support.making_breakages import MadeOnPurpose, Workshop
 def workshop(workshop: Workshop) -> Workshop:
     """The workshop, where there is Node to run JavaScript in it."""
     if NODE is None:
-        pytest.skip("Node, which runs JavaScript, is not installed")
+        pytest.skip("Node, which runs JavaScript, is not installed: nodejs.org")
     return workshop
 
 

@@ -30,8 +30,8 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 MISSING = [
     what
     for what, there in {
-        "Node": shutil.which("node"),
-        "Chromium": CHROMIUM,
+        "Node (nodejs.org)": shutil.which("node"),
+        "Chromium (a system's package chromium)": CHROMIUM,
         "what `make page` installs": (ROOT / "minitransformer/explorer/node_modules/playwright-core").exists(),
     }.items()
     if not there

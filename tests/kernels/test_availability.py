@@ -104,7 +104,10 @@ def test_a_device_that_is_not_there(monkeypatch):
         kernels.torch_ops("cuda")
 
 
-@pytest.mark.skipif(not availability.interpreting(), reason="a GPU computes bfloat16 rightly")
+@pytest.mark.skipif(
+    not availability.interpreting(),
+    reason="hide the GPU, CUDA_VISIBLE_DEVICES='': one computes bfloat16 rightly",
+)
 def test_bfloat16_in_the_interpreter():
     with pytest.raises(ValueError, match="interpreter computes bfloat16 wrongly"):
         kernels.triton_ops(dtype="bfloat16")

@@ -22,7 +22,7 @@ from kernels.bench import __main__ as command_line
 from kernels.bench import attention, charts, ledger, run
 from minitransformer.models import Transformer
 
-pytest.importorskip("triton")
+pytest.importorskip("triton", reason="Triton is not installed: pip install -e '.[kernels]'")
 
 from kernels.bench import checks
 from kernels.bench.cases import cases
@@ -204,7 +204,7 @@ def test_a_smoke_run_never_writes_into_the_ledger(capsys):
     assert "a smoke run measures nothing" in capsys.readouterr().err
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.skipif(torch.cuda.is_available(), reason="hide the GPU, CUDA_VISIBLE_DEVICES=''")
 @pytest.mark.parametrize("environment", [pytest.param({}, marks=pytest.mark.slow), {"TRITON_INTERPRET": "1"}])
 def test_without_a_gpu_one_sentence(environment):
     done = command(**environment)

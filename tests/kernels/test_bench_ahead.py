@@ -8,7 +8,7 @@ import sys
 import pytest
 from test_bench_supervisor import HERE
 
-pytest.importorskip("triton")
+pytest.importorskip("triton", reason="Triton is not installed: pip install -e '.[kernels]'")
 
 from kernels.bench import supervisor
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from test_bench_supervisor import gone
 
-pytest.importorskip("triton")
+pytest.importorskip("triton", reason="Triton is not installed: pip install -e '.[kernels]'")
 
 from support.kernels import bench_faults as faults
 

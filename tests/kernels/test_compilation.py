@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 if find_spec("triton") is None:
-    pytest.skip("Triton is not installed", allow_module_level=True)
+    pytest.skip("Triton is not installed: pip install -e '.[kernels]'", allow_module_level=True)
 
 import kernels
 from kernels.bench.compilation import TARGETS, compile_in_a_process, loops_of_products

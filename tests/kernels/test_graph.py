@@ -113,7 +113,7 @@ def test_a_training_on_a_cpu_runs_no_graph():
     assert kernels.torch_ops("cpu").repeated is as_it_is
 
 
-@pytest.mark.skipif(DEVICE == "cpu", reason="needs a GPU")
+@pytest.mark.skipif(DEVICE == "cpu", reason="needs a GPU, and a PyTorch that was built for it")
 def test_a_training_on_a_gpu_runs_the_graph():
     for device in ("cuda", "cuda:0"):
         assert kernels.torch_ops(device).repeated is Captured

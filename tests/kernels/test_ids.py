@@ -84,7 +84,7 @@ def test_a_target_that_is_none_makes_the_loss_nan_and_its_row_of_the_gradient(ba
 
 
 @WITHOUT_TRITON
-@pytest.mark.skipif(DEVICE != "cpu", reason="seen in the interpreter alone")
+@pytest.mark.skipif(DEVICE != "cpu", reason="hide the GPU, CUDA_VISIBLE_DEVICES='': seen in the interpreter alone")
 @pytest.mark.usefixtures("unseen")
 @pytest.mark.parametrize("bad", NONE)
 def test_nothing_outside_is_read_or_written(bad):
@@ -105,7 +105,7 @@ def test_nothing_outside_is_read_or_written(bad):
     assert (seen.loads, seen.stores) == (0, 0)
 
 
-@pytest.mark.skipif(DEVICE != "cuda", reason="needs a GPU")
+@pytest.mark.skipif(DEVICE != "cuda", reason="needs a GPU, and a PyTorch that was built for it")
 @pytest.mark.parametrize("op", ["embedding", "cross_entropy", "linear_cross_entropy"])
 def test_nothing_waits_for_the_gpu(op):
     ops, ids = table("triton"), torch.zeros(300, dtype=torch.int64, device=DEVICE)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-pytest.importorskip("torch")  # the package of the executor launches kernels
+pytest.importorskip("torch", reason="PyTorch is not installed: pip install -e '.[kernels]'")  # kernels.machine needs it
 
 from kernels.machine import Unknown, lanes, matrix, scalar, vector
 from kernels.machine.assembly import instruction, parse

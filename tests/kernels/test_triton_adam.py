@@ -84,7 +84,7 @@ def test_numbers_may_stand_in_tensors_and_give_the_same_bits(shape):
         assert_same_bits(plain, boxed)
 
 
-@pytest.mark.skipif(DEVICE != "cuda", reason="needs a GPU")
+@pytest.mark.skipif(DEVICE != "cuda", reason="needs a GPU, and a PyTorch that was built for it")
 def test_a_captured_step_is_repeated_with_new_numbers():
     step, lr = torch.ones((), dtype=torch.int64, device=DEVICE), torch.tensor(0.1, device=DEVICE)
     tensors, replayed = state(5000), state(5000)

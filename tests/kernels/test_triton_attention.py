@@ -37,7 +37,10 @@ lengths = st.integers(1, BLOCK + 5)
 """Up to two blocks, the last of which is not full; blocks with others on either side are those of the bands' edges."""
 widths = st.integers(1, BLOCK + 3)
 
-interpreted = pytest.mark.skipif(DEVICE == "cuda", reason="only the interpreter's loads can be counted")
+interpreted = pytest.mark.skipif(
+    DEVICE == "cuda",
+    reason="hide the GPU, CUDA_VISIBLE_DEVICES='': only the interpreter's loads can be counted",
+)
 
 
 def prove_attention(arrays, dtype=torch.float32, **options):

@@ -62,7 +62,7 @@ def far_apart(rows: Tensor) -> Tensor:
     try:
         memory = torch.empty(2**31 + rows.shape[1], dtype=rows.dtype, device=DEVICE)
     except RuntimeError:
-        pytest.skip("not enough memory for 2³¹ elements")
+        pytest.skip("needs memory for 2³¹ elements, up to 8 GiB of addresses")
     finally:
         poison.fill_uninitialized_memory = True
     return memory.as_strided(rows.shape, (2**30, 1)).copy_(rows)
@@ -150,7 +150,7 @@ def test_rows_that_do_not_start_at_multiples_of_16_numbers_are_copied(lying):
     assert_same_bits(kernels.attention_backward(x, cache), kernels.attention_backward(x, expected_cache))
 
 
-@pytest.mark.skipif(DEVICE == "cuda", reason="host memory is lazy, a GPU's is not")
+@pytest.mark.skipif(DEVICE == "cuda", reason="hide the GPU, CUDA_VISIBLE_DEVICES='': its memory is not lazy")
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_attentions_offsets_pass_31_bits(monkeypatch, axis):
     """Three keys, 2³⁰ numbers apart, in sentences, heads or rows: their memory is reserved but hardly touched.
@@ -164,7 +164,7 @@ def test_attentions_offsets_pass_31_bits(monkeypatch, axis):
     try:
         far = torch.empty(2**32 + 16, dtype=torch.float16).as_strided(near.shape, strides, 2**31)
     except RuntimeError:
-        pytest.skip("no 8 GiB of addresses")
+        pytest.skip("needs 8 GiB of addresses: raise `ulimit -v`")
     far.copy_(near)
     outs, caches = zip(*(kernels.attention_forward(near, keys, keys) for keys in (near, far)), strict=True)
     assert torch.equal(*outs)

@@ -20,7 +20,10 @@ from minitransformer.layers.attention import merge_heads, split_heads
 
 dtypes = pytest.mark.parametrize("dtype", DTYPES, ids=str)
 both_pairings = pytest.mark.parametrize("interleaved", [False, True], ids=["halves", "neighbours"])
-interpreted = pytest.mark.skipif(DEVICE == "cuda", reason="only the interpreter's loads can be counted")
+interpreted = pytest.mark.skipif(
+    DEVICE == "cuda",
+    reason="hide the GPU, CUDA_VISIBLE_DEVICES='': only the interpreter's loads can be counted",
+)
 
 
 def drawn(B: int = 2, H: int = 6, T: int = 5, D: int = 16, pairs: int = 8, seed: int = 0) -> dict[str, np.ndarray]:
@@ -150,7 +153,7 @@ def test_the_naive_rung(interleaved, pairs):
 # --- Further apart than 32 bits reach -------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(DEVICE == "cuda", reason="host memory is lazy, a GPU's is not")
+@pytest.mark.skipif(DEVICE == "cuda", reason="hide the GPU, CUDA_VISIBLE_DEVICES='': its memory is not lazy")
 @both_pairings
 @pytest.mark.parametrize("axis", [0, 1, 2, 3])
 def test_offsets_pass_31_bits(monkeypatch, axis, interleaved):
@@ -163,7 +166,7 @@ def test_offsets_pass_31_bits(monkeypatch, axis, interleaved):
     try:
         far = torch.empty(2**32 + 16, dtype=torch.float16).as_strided(shape, strides, 2**31).copy_(near)
     except RuntimeError:
-        pytest.skip("no 8 GiB of addresses")
+        pytest.skip("needs 8 GiB of addresses: raise `ulimit -v`")
     y, cache = kernels.rope_forward(near, cos, sin, interleaved)
     assert torch.equal(kernels.rope_forward(far, cos, sin, interleaved)[0], y)
     assert torch.equal(kernels.rope_backward(far, cache), kernels.rope_backward(near, cache))

@@ -1,9 +1,10 @@
 """What lessons 14 and 17 measure with."""
 
-import time
+from types import SimpleNamespace
 
 import numpy as np
 
+from course import measuring
 from course.measuring import BENCHMARKS, Passes, Stopwatch, caches, page_faults, quietest, race
 from minitransformer.ops import linear_forward, numpy_ops
 
@@ -39,12 +40,20 @@ def test_a_stopwatch_changes_nothing_and_adds_up():
     assert 0 < profile["linear"] <= profile["total"]
 
 
-def test_the_quietest_of_profiles_and_races_that_take_turns():
+def test_the_quietest_of_profiles_and_races_that_take_turns(monkeypatch):
+    now = 0.0
+
+    def takes(seconds):
+        nonlocal now
+        now += seconds
+
+    monkeypatch.setattr(measuring, "time", SimpleNamespace(perf_counter=lambda: now))
     totals = iter([3.0, 5.0, 2.0, 4.0, 6.0, 1.0])
     found = quietest({"a": lambda: {"total": next(totals)}, "b": lambda: {"total": next(totals)}}, rounds=3)
     assert found == {"a": {"total": 2.0}, "b": {"total": 1.0}}
-    seconds = race({"long": lambda: time.sleep(0.002), "short": lambda: None}, rounds=2, turn=0.001)
-    assert seconds["long"] > 0.002 > seconds["short"]
+    times = iter([8.0, 2.0, 4.0, 3.0, 5.0])  # it warms up, is tried, and meets three rounds
+    found = race({"long": lambda: takes(next(times)), "short": lambda: takes(0.5)}, rounds=3, turn=1.0)
+    assert found == {"long": 3.0, "short": 0.5}
 
 
 def test_the_machine_and_the_benchmark_are_found():

@@ -10,7 +10,7 @@ from minitransformer.models import TransformerConfig
 @pytest.fixture(scope="module")
 def tasks():
     """The benchmark's, by op, direction and size: what it counts, in float32 where the lesson has half precision."""
-    pytest.importorskip("triton")
+    pytest.importorskip("triton", reason="Triton is not installed: pip install -e '.[kernels]'")
     from kernels.bench import attention, rows
     from kernels.bench.machine import Machine
 
@@ -30,7 +30,7 @@ def test_a_work_is_a_task_of_the_benchmark(work, tasks):
 
 
 def test_the_ladder_counts_the_products_of_a_step():
-    pytest.importorskip("torch")
+    pytest.importorskip("torch", reason="PyTorch is not installed: pip install -e '.[kernels]'")
     from course.lesson_17.traffic import base_step
 
     first, *_, last = base_step().values()

@@ -216,7 +216,9 @@ def test_no_case_is_missing():
 def test_a_node(name, backend):
     (node,), ((inputs, outputs),) = CASES[name].model.graph.node, CASES[name].data_sets
     if backend == "triton" and DEVICE == "cpu" and node.op_type.endswith("Loss") and inputs[1].size > MOST_ROWS:
-        pytest.skip(f"{inputs[1].size:,} rows one by one in the interpreter show no more than {MOST_ROWS:,}")
+        pytest.skip(
+            f"{inputs[1].size:,} rows take a GPU: one by one in the interpreter they show no more than {MOST_ROWS:,}"
+        )
     dtype = inputs[0].dtype
     attributes = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
     options = {key: each.decode() if isinstance(each, bytes) else each for key, each in attributes.items()}

@@ -23,7 +23,7 @@ print(loaded - before, peak() - before)
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss has another unit elsewhere")
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: ru_maxrss has another unit elsewhere")
 @pytest.mark.parametrize(
     "sizes",
     [

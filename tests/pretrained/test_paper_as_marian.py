@@ -75,7 +75,7 @@ def test_the_courses_model_translates_the_same(count: int, beam: int, tmp_path: 
 
 
 def test_the_courses_model_translates_the_same_in_ctranslate2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("ctranslate2")
+    pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed: pip install ctranslate2")
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
     import engine_jobs
 

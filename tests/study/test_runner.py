@@ -292,7 +292,7 @@ def test_a_text_without_a_test_set_is_refused_before_any_training(tmp_path: Path
         Runner(tmp_path / "work", say=lambda line: None).run([replace(TRIAL, text=text)])
 
 
-@pytest.mark.skipif(os.name != "posix", reason="signals")
+@pytest.mark.skipif(os.name != "posix", reason="needs the signals of POSIX (Linux, macOS)")
 def test_trials_die_with_their_parent(fresh: Path) -> None:
     """Killed without a word, it leaves nobody who would write into the next run's folder."""
     endless = replace(TRIAL, settings=replace(SETTINGS, steps=10**6))

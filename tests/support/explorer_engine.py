@@ -22,7 +22,7 @@ COURSE = ROOT / "lessons/weights/en-de.safetensors"
 RUNNER = ROOT / "tests/explorer/run_engine.mjs"
 NODE = shutil.which("node")
 
-needs_node = pytest.mark.skipif(NODE is None, reason="Node, which runs JavaScript, is not installed")
+needs_node = pytest.mark.skipif(NODE is None, reason="Node, which runs JavaScript, is not installed: nodejs.org")
 
 
 class Call(NamedTuple):

@@ -35,7 +35,9 @@ def assert_same_training(folder: Path, expected: Path) -> None:
 @contextmanager
 def largest_file(size: int) -> Iterator[None]:
     """Within it no file of this process grows beyond `size` bytes, as on a disk that is full."""
-    resource = pytest.importorskip("resource", reason="Windows has no limit on a file's size")
+    resource = pytest.importorskip(
+        "resource", reason="needs POSIX (Linux, macOS): Windows has no limit on a file's size"
+    )
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
     try:

@@ -1,19 +1,30 @@
 """Lesson 23: how far a pattern hears, the gradient of a global token, linear attention as a recurrent network."""
 
 import re
-import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from minitransformer import ops
 from minitransformer.gradcheck import error
 
 from ..compiled import compiled
+from ..counting import Counted, counted
 from ..exercise import Attempt, Wrong, exercise
 from ..fence import fence
-from ..judging import agree, array, arrays, gradients_agree, keeps_float64, kind, most_memory, require, where
+from ..judging import (
+    agree,
+    array,
+    arrays,
+    gradients_agree,
+    keeps_float64,
+    kind,
+    lines_run,
+    most_memory,
+    require,
+    where,
+)
 from ..limits import Endless
 from ..tensors import as_numbers, needs_kernels, tensor
 from ..watched import multiplies_in_float32, stays_inside, works_alone
@@ -260,7 +271,7 @@ def linear_attention(attempt: Attempt) -> None:
     )
     large = 1000 * query
     agree("with queries in the thousands the output", attempt(large, key, value), _linear_attention(large, key, value))
-    _judge_cost(attempt, 3, 4000)
+    _judge_cost(attempt, 3)
 
 
 def _judge_linear(found: np.ndarray, query: np.ndarray, key: np.ndarray, value: np.ndarray) -> None:
@@ -322,13 +333,30 @@ def _judge_linear(found: np.ndarray, query: np.ndarray, key: np.ndarray, value: 
         require(error(wrong, right) < 1e-9 or error(found, wrong) > 1e-12, hint)
 
 
-def _judge_cost(attempt: Attempt, count: int, tokens: int) -> None:
-    """Nothing is (T, T), nothing is (T, D, Dv), and time grows as T. `count` arrays are given, of at most `tokens`."""
+def _judge_cost(attempt: Attempt, count: int) -> None:
+    """Nothing is (T, T) or (T, D, Dv), and the cost, which is counted, grows as T. `count` arrays are given."""
     rng = np.random.default_rng(2)
 
-    def call(T: int, D: int) -> Any:
-        return attempt(*rng.standard_normal((count, T, D)))
+    def call(T: int, D: int, function: Callable[..., Any] = attempt.function) -> Any:
+        return Attempt(function, seconds=60.0)(*rng.standard_normal((count, T, D)))  # what is watched is slow
 
+    def numbers(T: int) -> int:
+        call(T, 16, counted(attempt.function))
+        require(
+            Counted.numbers >= count * T * 16,
+            "it is right, but its cost cannot be counted: compute with NumPy's functions and the arrays that are given",
+        )
+        return Counted.numbers
+
+    def grows_as_T(cost: Callable[[int], int], what: str, few: int, many: int) -> None:
+        growth = cost(many) / many / (cost(few) / few)
+        require(
+            growth < 1.5,
+            f"it is right, but a token among {many:,} takes {growth:.1f} times as many {what} as one among {few:,}: "
+            "something walks over all earlier or later positions again, where a running sum is enough",
+        )
+
+    grows_as_T(lambda T: lines_run(lambda: call(T, 2)), "lines of Python", 100, 400)
     T, D = 1500, 2
     peak = most_memory(lambda: call(T, D))
     require(
@@ -343,22 +371,7 @@ def _judge_cost(attempt: Attempt, count: int, tokens: int) -> None:
         f"it is right, but for T = {T:,} and D = {D} it takes {peak / 2**20:.1f} MiB, as an array of (T, D, Dv) does: "
         "one state is enough, which is changed from position to position",
     )
-
-    def a_token(T: int, rounds: int) -> float:
-        taken = []
-        for _ in range(rounds):
-            begin = time.process_time()  # of this process alone, whatever else the machine does
-            call(T, 64)
-            taken.append(time.process_time() - begin)
-        return min(taken) / T
-
-    with threadpool_limits(1):  # a busy machine is asked again
-        grows = all(a_token(tokens, 2) > 3 * a_token(200, 5) for _ in range(3))
-    require(
-        not grows,
-        f"it is right, but a token among {tokens:,} costs more than 3 times one among 200: something walks over all "
-        "earlier or later positions again, where a running sum is enough",
-    )
+    grows_as_T(numbers, "numbers read, written and multiplied", 500, 4000)
 
 
 @exercise(answer=_linear_attention_backward)
@@ -399,7 +412,7 @@ def linear_attention_backward(attempt: Attempt) -> None:
             f"with eps = 0.5 {name} is wrong, with 1e-6 it is right: each denominator is φ(q) · z + eps, also "
             "where the forward is computed again",
         )
-    _judge_cost(attempt, 4, 2000)
+    _judge_cost(attempt, 4)
 
 
 def _gradients(

@@ -15,7 +15,9 @@ IN_HOST_MEMORY = {"textbook": textbook_ops, "numpy": numpy_ops}
 
 TOLERANCES = {"float64": 1e-10, "float32": 1e-5}
 
-WITHOUT_TRITON = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
+WITHOUT_TRITON = pytest.mark.skipif(
+    find_spec("triton") is None, reason="Triton is not installed: pip install -e '.[kernels]'"
+)
 
 EVERY = [
     pytest.param(backend, dtype, id=f"{backend}, {dtype}", marks=[WITHOUT_TRITON] if backend == "triton" else [])
