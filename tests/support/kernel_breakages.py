@@ -165,7 +165,7 @@ a loss of a target that is no token
     row_losses: tl.where(token >= 0, tl.max(maximum, axis=1), float("nan")) → tl.max(maximum, axis=1)
 [linear_cross_entropy.py: kernels/test_triton_losses]
 chunks of too few rows where the vocabulary is large
-    _chunks: min(triton.cdiv(len(x), most), len(x) // CHUNK_ROWS) → triton.cdiv(len(x), most)
+    _chunks: max(most, min(CHUNK_ROWS, 2 * most)) → most
 out overwritten by the fused loss's gradient | scale_kernel: tl.load(place, mask, other=0.0) → 0.0
 [eager/linear.py: kernels/test_triton_losses]
 the table's gradient summed in half precision
