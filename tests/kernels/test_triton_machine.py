@@ -63,6 +63,12 @@ def test_a_sample_is_proved_again():
 
 
 @pytest.mark.slow
+def test_what_only_hopper_uses_is_proved_too():
+    """Descriptors and a loop over rows mean the same on every GPU."""
+    assert in_a_process(str(SCRIPTS / "machine_proofs.py"), "hoppers") == ["attention: 18", "softmax: 9"]
+
+
+@pytest.mark.slow
 def test_what_was_proved_is_what_the_compiler_makes():
     changed = in_a_process(str(SCRIPTS / "machine_proofs.py"), "stale")
     assert changed == [], "prove them: python -m kernels.machine"

@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -97,8 +98,32 @@ def _changed(op: str, rewrite: Callable[[str], str], orders: tuple[str, ...], ex
     return False, False
 
 
+def hoppers() -> list[str]:
+    """Prove what no tile of a gfx1100 uses by itself: attention's descriptors, and softmax's loop over rows.
+
+    Returns how many kernels were launched each time.
+    """
+    from kernels import softmax
+    from kernels.attention import tiles
+
+    candidates = tiles.candidates
+
+    def described(name: str, *arguments: Any) -> list[Any]:
+        return [tile._replace(descriptors=name == "forward") for tile in candidates(name, *arguments)]
+
+    found = []
+    names = "one query of many keys", "everything", "everything, 20 and 5 wide"
+    with patch.object(tiles, "candidates", described), patch.object(softmax, "SEVERAL", 1):
+        for op, dtype, wanted in (("attention", torch.bfloat16, names), ("softmax", torch.float16, ())):
+            with emulating() as emulation, proof.one_thread():
+                checks.check(op, dtype, proof.TINY, names=wanted)
+            found.append(f"{op}: {len(emulation.launches)}")
+    return found
+
+
 WHAT: dict[str, Callable[..., Any]] = {
     "sample": sample,
+    "hoppers": hoppers,
     "stale": stale,
     "orders": orders,
     "barriers": barriers,
