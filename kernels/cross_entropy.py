@@ -28,7 +28,7 @@ from . import soft_cross_entropy as soft
 from ._checks import check_loss_options, kernel
 from ._logits import group_of, in_groups, load_logits, multiple, row_arguments
 from ._rows import exp, is_token
-from .launch import on, rows_of
+from .launch import on_quietly, rows_of
 from .scalars import number, number_arguments
 
 MEAN_BLOCK = 4096
@@ -188,7 +188,7 @@ def cross_entropy_forward(
     losses, highest, total = (torch.empty(len(rows), dtype=torch.float32, device=rows.device) for _ in range(3))
     if len(rows):
         arguments = row_arguments(rows, ids, label_smoothing, ignore_index)
-        with on(rows):
+        with on_quietly(rows):
             cross_entropy_forward_kernel[(triton.cdiv(len(rows), arguments["ROWS"]),)](
                 rows, losses_ptr=losses, highest_ptr=highest, total_ptr=total,
                 SMOOTHING=bool(label_smoothing), PADDING=0, GROUP=group_of(rows, arguments), **arguments,
@@ -208,7 +208,7 @@ def cross_entropy_backward(dloss: Tensor | float, cache: tuple) -> Tensor:
     if len(rows):
         arguments = row_arguments(rows, ids, label_smoothing, ignore_index)
         grid = (triton.cdiv(len(rows), arguments["ROWS"]), triton.cdiv(rows.shape[1], arguments["BLOCK"]))
-        with on(rows):
+        with on_quietly(rows):
             cross_entropy_backward_kernel[grid](
                 dlogits, rows, highest_ptr=highest, total_ptr=total, mean_ptr=mean, **scale, **arguments
             )
@@ -237,6 +237,6 @@ def cross_entropy_naive(
 def mean_loss(losses: Tensor, ids: Tensor, ignore_index: int | None) -> Tensor:
     """`(mean, count)` of the losses `(N,)` whose targets count, on their device; `(0, 1)` without rows."""
     mean = torch.empty(2, dtype=torch.float32, device=losses.device)
-    with on(losses):
+    with on_quietly(losses):
         mean_kernel[(1,)](losses, ids, mean, len(losses), ignore_index, BLOCK=MEAN_BLOCK, num_warps=16)
     return mean

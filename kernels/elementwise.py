@@ -33,7 +33,7 @@ from torch import Tensor
 from ._checks import check_gradient, kernel
 from ._rows import exp
 from .eager.arrays import side_by_side
-from .launch import blocks_of_rows, on, rows_of
+from .launch import blocks_of_rows, on_quietly, rows_of
 
 ELEMENTS = 2048
 """Elements that a program works on: 16 for each of 128 threads."""
@@ -230,7 +230,7 @@ def _forward(activation: str, x: Tensor, up: Tensor | None = None) -> Tensor:
     if x.numel():
         (x_rows, up_rows), strides, (num_rows, width) = _as_rows(x, up)
         (tall, wide), options = blocks_of_rows(num_rows, width, ELEMENTS)
-        with on(x):
+        with on_quietly(x):
             activation_forward_kernel[(tall * wide,)](
                 x_rows, up_rows, y, num_rows, width, *strides, ACTIVATION=activation, **options
             )
@@ -250,7 +250,7 @@ def _backward(
     if x.numel():
         rows, strides, (num_rows, width) = _as_rows(dy, x, up, dx, dup)
         (tall, wide), options = blocks_of_rows(num_rows, width, ELEMENTS)
-        with on(x):
+        with on_quietly(x):
             activation_backward_kernel[(tall * wide,)](
                 *rows, num_rows, width, *strides, ACTIVATION=activation, **options
             )

@@ -3,6 +3,7 @@
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,6 +21,12 @@ def on(tensor: Tensor) -> AbstractContextManager[Any]:
     if capability(tensor.device).kind == "interpreter" and tensor.dtype == torch.bfloat16:
         raise ValueError("Triton's interpreter computes bfloat16 wrongly: without a GPU use float32 or float16")
     return nullcontext()
+
+
+def on_quietly(tensor: Tensor) -> AbstractContextManager[Any]:
+    """`on`; without a GPU NumPy, by which kernels are interpreted, does not warn of what overflows, as no GPU does."""
+    where = on(tensor)
+    return np.errstate(over="ignore") if isinstance(where, nullcontext) else where
 
 
 def rows_of(x: Tensor) -> Tensor:

@@ -41,7 +41,7 @@ from .cross_entropy import (
     token_of,
 )
 from .eager.linear import add_product
-from .launch import blocks_of_rows, on
+from .launch import blocks_of_rows, on_quietly
 from .scalars import number, number_arguments
 
 CHUNK_LOGITS, CHUNK_ROWS = 1 << 28, 2000
@@ -182,7 +182,7 @@ def _losses(
     arguments |= {"losses_ptr": losses, "SMOOTHING": bool(label_smoothing), "PADDING": padding}
     arguments["GROUP"] = group_of(logits, arguments)
     grid = (triton.cdiv(len(logits), arguments["ROWS"]),)
-    with on(logits):
+    with on_quietly(logits):
         if with_grad:
             logits_to_gradients_kernel[grid](logits, **arguments)
         else:
@@ -195,7 +195,7 @@ def _scaled(x: Tensor, dtype: torch.dtype, mean: Tensor, scale: dict, out: Tenso
     if x.numel():
         num_rows, width = x.shape
         grid, options = blocks_of_rows(num_rows, width, ELEMENTS)
-        with on(x):
+        with on_quietly(x):
             scale_kernel[grid](
                 x, y, mean, num_rows=num_rows, width=width, stride=y.stride(0), stride_column=y.stride(1), **scale,
                 ADD=out is not None, **options,

@@ -21,7 +21,7 @@ from minitransformer.ops.cross_entropy import check_all_count
 from ._checks import check_loss_options
 from ._logits import group_of, in_groups, load_logits, multiple, row_arguments
 from ._rows import exp
-from .launch import on, rows_of
+from .launch import on_quietly, rows_of
 from .scalars import number, number_arguments
 
 CHANGING = ["num_rows"]
@@ -126,7 +126,7 @@ def soft_cross_entropy_forward(
     if not len(rows):
         return losses.sum(), cache
     arguments = cache.arguments()
-    with on(rows):
+    with on_quietly(rows):
         soft_cross_entropy_forward_kernel[(triton.cdiv(len(rows), arguments["ROWS"]),)](
             losses_ptr=losses, GROUP=group_of(rows, arguments), **arguments
         )
@@ -140,7 +140,7 @@ def soft_cross_entropy_backward(dloss: Tensor | float, cache: TowardsProbabiliti
     if len(rows):
         arguments = cache.arguments()
         grid = (triton.cdiv(len(rows), arguments["ROWS"]), triton.cdiv(rows.shape[1], arguments["BLOCK"]))
-        with on(rows):
+        with on_quietly(rows):
             soft_cross_entropy_backward_kernel[grid](
                 dlogits, **number_arguments("dloss", dloss, float, rows), **arguments
             )

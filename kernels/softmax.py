@@ -26,7 +26,7 @@ from torch import Tensor
 
 from ._checks import check_gradient, kernel
 from ._rows import exp, load_tile, own_tiles, programs_at_once, row_tile, store_tile
-from .launch import on, row_warps, rows_of
+from .launch import on_quietly, row_warps, rows_of
 from .tuning import capability
 
 LOWEST = tl.constexpr(torch.finfo(torch.float32).min)
@@ -159,7 +159,7 @@ def softmax_forward(x: Tensor) -> tuple[Tensor, Tensor]:
         loops = STAGES > 1 and block > SEVERAL and (ahead < gpu.shared_memory or gpu.kind == "interpreter")
         if loops:
             programs = min(programs, programs_at_once(x, block, block))
-        with on(x):
+        with on_quietly(x):
             softmax_forward_kernel[(programs,)](
                 rows, y, num_rows, n, rows.stride(0),
                 ROWS=tile_rows, BLOCK=block, STAGES=STAGES if loops else 1,
@@ -179,7 +179,7 @@ def softmax_backward(dy: Tensor, cache: Tensor) -> Tensor:
     dy_rows, y_rows = rows_of(dy), rows_of(y)
     num_rows, n = y_rows.shape
     strides = dy_rows.stride(0), y_rows.stride(0)
-    with on(y):
+    with on_quietly(y):
         if n <= ONE_PASS_BACKWARD:
             tile_rows, block = row_tile(n, ONE_PASS_BACKWARD)
             softmax_backward_kernel[(triton.cdiv(num_rows, tile_rows),)](
@@ -203,7 +203,7 @@ def softmax_online(x: Tensor) -> Tensor:
         block, programs = SWEEP, num_rows
         if capability(x.device).arch == 90:
             block, programs = HOPPERS_SWEEP, min(num_rows, programs_at_once(x, HOPPERS_SWEEP, HOPPERS_SWEEP))
-        with on(x):
+        with on_quietly(x):
             softmax_online_kernel[(programs,)](
                 rows, y, num_rows, n, rows.stride(0), BLOCK=block, num_warps=row_warps(block, 32)
             )

@@ -57,9 +57,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
-    """Leave out the tests whose turn is over."""
-    return True if UNTIL in item.stash and monotonic() > item.stash[UNTIL] else None
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Leave out the tests whose turn is over, and end what an earlier one has left set up for them."""
+    if UNTIL not in item.stash or monotonic() < item.stash[UNTIL]:
+        return None
+    item.session._setupstate.teardown_exact(nextitem)
+    return True
 
 
 # --- The session --------------------------------------------------------------------------------------------------

@@ -11,9 +11,7 @@ def patched_once() -> Iterator[None]:
     """Within it, the interpreter patches `triton.language` once a launch, not anew for each function that is called.
 
     Modules are patched as ever, those that a function sees as `tl` or as `core`; only the second time is left out.
-    NumPy does not warn of what overflows, as no GPU does.
     """
-    import numpy as np
     import triton.language as tl
     from triton.runtime import interpreter
 
@@ -22,8 +20,7 @@ def patched_once() -> Iterator[None]:
 
     def launched(self: Any, *arguments: Any, **options: Any) -> None:
         patched.clear()  # the end of a launch takes its patches back
-        with np.errstate(over="ignore"):
-            launch(self, *arguments, **options)
+        launch(self, *arguments, **options)
 
     def patched_for(function: Any) -> Any:
         if function not in seen:
