@@ -32,7 +32,6 @@ SPILLS = {
     ("cuda:90", "norm_backward_kernel"): (24, AGAIN),
     ("cuda:90", "attention_dkey_dvalue_kernel"): (8, AGAIN),
     ("cuda:100", "attention_forward_kernel"): (24, AGAIN),
-    ("cuda:100", "attention_dquery_kernel"): (8, ONCE),
     ("cuda:100", "wide_dx_kernel"): (8, ONCE),
     ("cuda:120", "attention_dquery_kernel"): (8, ONCE),
     ("cuda:120", "attention_dkey_dvalue_kernel"): (24, AGAIN),
