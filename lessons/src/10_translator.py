@@ -245,7 +245,7 @@ for text, example in list(zip(ours, test_set, strict=True))[:6]:
 #
 # ```
 # python -m minitransformer train --preset demo --vocab-size 2000 --d-model 96 --num-heads 6 --d-ff 384 \
-#     --steps 1800 --out runs/course
+#     --steps 1800 --tokens-per-batch 2048 --warmup-steps 300 --peak-lr 5e-3 --out runs/course
 # python -m minitransformer average --last 5 runs/course --output lessons/weights/en-de.safetensors
 # ```
 #

@@ -89,10 +89,10 @@ PRESET_SIZES = ("d_model", "num_heads", "d_ff", "num_layers", "dropout", "max_le
 
 PRESET_SETTINGS: dict[str, dict[str, Any]] = {
     "demo": {
-        "steps": 1600,
-        "tokens_per_batch": 2048,
-        "warmup_steps": 300,
-        "peak_lr": 5e-3,
+        "steps": 2000,
+        "tokens_per_batch": 1024,
+        "warmup_steps": 250,
+        "peak_lr": 4e-3,  # with 6e-3 after 200 steps nothing was learned
         "valid_interval": 200,
         "checkpoint_interval": 40,
     },

@@ -221,7 +221,7 @@ class TransformerConfig(StacksConfig):
             overrides,
             d_model=128,
             num_heads=4,
-            d_ff=512,
+            d_ff=256,  # Paper: 4 · d_model. On the grammar half of it learns as much a step, in 0.8 of the time.
             num_layers=2,
             dropout=0.0,  # Paper: 0.1. The grammar's sentences never repeat, so there is nothing to overfit.
             max_length=128,
