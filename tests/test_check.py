@@ -3,6 +3,7 @@
 import dataclasses
 import subprocess
 import sys
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -16,10 +17,17 @@ from minitransformer.ops import Pair, numpy_ops
 LINES: list[str] = []
 
 
-@pytest.fixture(scope="module")
-def results():
+def run(samples, *given, **options):
+    """Check that many coordinates of each array, which are enough to see a mistake, or what the command checks."""
+    whole, fewer = check.check_gradients, {} if samples is None else {"samples": samples}
+    with patch.object(check, "check_gradients", lambda *given, **options: whole(*given, **options | fewer)):
+        return run_checks(*given, **options)
+
+
+@pytest.fixture(scope="module", params=[2, pytest.param(None, marks=pytest.mark.slow)], ids=["a few", "all"])
+def results(request):
     LINES.clear()
-    return run_checks(report=LINES.append)
+    return run(request.param, report=LINES.append)
 
 
 def test_everything_is_right(results, proof: Proof):
@@ -53,17 +61,13 @@ def test_report_is_a_table(results):
     assert f"all {len(results)} gradients are right" in LINES[-1]
 
 
-def test_a_broken_op_is_found_alone_and_inside_what_uses_it(monkeypatch):
-    """Three coordinates of each array are enough to see it."""
-    whole = check.check_gradients
-    monkeypatch.setattr(check, "check_gradients", lambda *given, **options: whole(*given, **options | {"samples": 3}))
-
+def test_a_broken_op_is_found_alone_and_inside_what_uses_it():
     def relu_backward(dy, cache):
         return dy * np.sign(cache) * 1.002
 
     lines: list[str] = []
     broken = Pair(numpy_ops.relu.forward, relu_backward)
-    results = run_checks(dataclasses.replace(numpy_ops, relu=broken), lines.append)
+    results = run(2, dataclasses.replace(numpy_ops, relu=broken), lines.append)
     wrong = [result for result in results if not result.passed]
     assert [result.component for result in wrong] == [
         "relu",

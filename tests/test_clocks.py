@@ -1,6 +1,7 @@
 """An answer is right or wrong on any machine, however busy: no judge reads a clock, and no test measures a time."""
 
 import ast
+import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -9,7 +10,9 @@ CLOCKS = {"time", "perf_counter", "process_time", "monotonic", "thread_time"}
 
 def trees(folder, pattern):
     for path in (ROOT / folder).rglob(pattern):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        text = path.read_text(encoding="utf-8")
+        calls = re.search(rf"\b({'|'.join(CLOCKS)})(_ns)?\(", text)
+        for node in ast.walk(ast.parse(text)) if calls else ():
             yield f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}", node
 
 

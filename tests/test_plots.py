@@ -79,7 +79,9 @@ def assert_every_text_has_its_place(page: Page) -> None:
         assert apart.all(), (texts[n].get_text(), texts[n + 1 + int(np.argmin(apart))].get_text())
 
 
-@pytest.mark.parametrize(("num_targets", "num_sources"), [(1, 1), (3, 12), (20, 9), (50, 48)])
+@pytest.mark.parametrize(
+    ("num_targets", "num_sources"), [(1, 1), (3, 12), (20, 9), pytest.param(50, 48, marks=pytest.mark.slow)]
+)
 def test_labels_never_run_into_each_other(pages, num_targets, num_sources):
     sources, targets = ["Äpfel", "q,y", "Donaudampfschifffahrt"] * 20, ["Wörterbuch", "</s>", "▁jgÅ"] * 20
     labels = sources[:num_sources], targets[:num_targets]
@@ -114,7 +116,7 @@ def test_a_large_page_gets_fewer_dots(tmp_path):
     assert imread(tmp_path / "large.png").shape[:2] == (300, 6000)
 
 
-@settings(max_examples=6)
+@settings(max_examples=3)
 @given(st.lists(st.text(max_size=30), min_size=1, max_size=5))
 def test_any_text_can_be_a_label(tmp_path_factory, tokens):
     path = tmp_path_factory.mktemp("plots") / "any.png"
@@ -172,13 +174,13 @@ def records(count: int) -> list[dict[str, float]]:
 
 def test_runs_of_any_length_are_drawn_with_a_panel_for_what_is_known(tmp_path):
     heights = []
-    for run in ([{"step": 1, "loss": 2.0}, {"step": 2, "loss": math.nan}], *map(records, (1, 2, 49, 50, 300))):
+    for run in ([{"step": 1, "loss": 2.0}, {"step": 2, "loss": math.nan}], *map(records, (1, 49, 50))):
         plot_loss(run, tmp_path / "loss.png", title="training")
         image = imread(tmp_path / "loss.png")
         assert (image[..., 0] != image[..., 2]).sum() > 100  # colour: the loss is visible
         heights.append(image.shape[0])
     loss, rate, bleu = sorted(set(heights))
-    assert heights == [loss, rate, rate, rate, bleu, bleu]
+    assert heights == [loss, rate, rate, bleu]
 
 
 def test_a_log_of_a_resumed_run_may_be_out_of_order_and_constant(tmp_path):

@@ -1,6 +1,7 @@
 """Our tokenizer as a file of the package tokenizers, which gives the same ids for every text."""
 
 import re
+from functools import cache
 from typing import Any
 
 from ..data.bpe import LONGEST_WORD
@@ -67,6 +68,7 @@ def _around(begins: bool, ends: bool) -> dict[str, Any]:
     return {"type": "TemplateProcessing", "single": single, "pair": [*single, second, *last], "special_tokens": marks}
 
 
+@cache
 def _words() -> str:
     """`WORD_PATTERN` for another engine, with every class of characters spelt out as Python means it."""
     letter, digit, space = (_characters(re.compile(each)) for each in (r"[^\W\d_]", r"\d", r"\s"))

@@ -27,6 +27,7 @@ from after.experiments.ablation import (
 from after.predictions import is_right
 from after.task import Texts
 from minitransformer.costs import flops_per_token
+from minitransformer.data import preparation
 from study.experiment import Context, Findings
 from study.trials.bootstrap import Interval
 from study.trials.run import CHECKPOINTS
@@ -145,18 +146,20 @@ def test_variants_that_diverge_are_told(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_it_runs_from_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four variants and two seeds, small and of a few steps."""
+    """Four variants and two seeds, small and of a few steps, on few sentences."""
+    monkeypatch.setattr(preparation, "GRAMMAR_VALIDATION", 30)
+    monkeypatch.setattr("study.trials.run.CHECKPOINTS", 5)
     monkeypatch.setattr(ablation, "BASE", replace(BASE, d_model=16, num_heads=2, d_ff=16, num_layers=1))
     monkeypatch.setattr(ablation, "SENTENCES", 200)
     monkeypatch.setattr(ablation, "SEEDS", (0, 1))
     monkeypatch.setattr(ablation, "VARIANTS", [BY_NAME[name] for name in (BASE_NAME, "ReLU", "SwiGLU", "rotary")])
     monkeypatch.setattr(ablation, "POSITIONS", {name: POSITIONS[name] for name in (ablation.LEARNED, "rotary")})
     runner = Runner(tmp_path, workers=1, say=lambda line: None)
-    runner.run(ablation.trials(Texts(), 0.001))
-    found = ablation.find(Context(Texts(), 0.001, runner))
+    runner.run(ablation.trials(Texts(), 1e-4))
+    found = ablation.find(Context(Texts(), 1e-4, runner))
     base = found["variants"][BASE_NAME]
     assert [len(base["losses"][name]) for name in (WITHIN, LATE, BEYOND)] == [2, 2, 2]
-    answers = runner.result(trial(BY_NAME[BASE_NAME], 0, Texts(), 0.001)).answers
+    answers = runner.result(trial(BY_NAME[BASE_NAME], 0, Texts(), 1e-4)).answers
     asked = {name: answers(name).likelihood[0, 1] for name in (WITHIN, LATE, BEYOND)}
     assert asked == {WITHIN: 64, LATE: 32, BEYOND: 192}
     assert found["differences"]["rotary"]["low"] < found["differences"]["rotary"]["high"]
@@ -164,7 +167,7 @@ def test_it_runs_from_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     rise = np.mean(np.subtract(base["losses"][BEYOND], base["losses"][LATE]))
     assert found["stretched"][ablation.LEARNED]["value"] == pytest.approx(rise)
 
-    first = trial(BY_NAME[BASE_NAME], 0, Texts(), 0.001)
+    first = trial(BY_NAME[BASE_NAME], 0, Texts(), 1e-4)
     places, data = found["places"][ablation.LEARNED], runner.data(first.text)
     late = loss_of(runner.result(first).answers(BEYOND).likelihood)
     assert len(places) == 8

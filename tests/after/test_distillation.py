@@ -27,8 +27,8 @@ from study.trials.translating import Translating
 from study.trials.trial import Trial, TrialResult
 
 pytestmark = pytest.mark.usefixtures("few_samples")
-TEXT = CorpusChoice(vocab_size=400, sentences=60, max_length=160)
-CONFIG = TransformerConfig(400, d_model=16, num_heads=2, d_ff=32, num_layers=2, dropout=0.1, max_length=160)
+TEXT = CorpusChoice(vocab_size=400, sentences=30, max_length=70)
+CONFIG = TransformerConfig(400, d_model=16, num_heads=2, d_ff=32, num_layers=2, dropout=0.1, max_length=120)
 SMALL = replace(CONFIG, num_layers=1)
 SETTINGS = TrainingSettings(steps=3, tokens_per_batch=512, warmup_steps=2, threads=1)
 ASKED = (Translating("beam", 4, averaged=True, beam=2), Translating("greedy", 4, averaged=True, beam=1))

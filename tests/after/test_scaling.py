@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -118,8 +119,13 @@ class MadeUp(MadeUpReader):
 
 
 def found_for(diverged: dict[str, str] | None = None) -> Findings:
-    context: Any = Context(Texts(), 1.0, MadeUp({}, diverged or {}))  # type: ignore[arg-type]
-    return json.loads(json.dumps(scaling.find(context)))
+    return json.loads(_found(tuple((diverged or {}).items())))
+
+
+@cache
+def _found(diverged: tuple[tuple[str, str], ...]) -> str:
+    context: Any = Context(Texts(), 1.0, MadeUp({}, dict(diverged)))  # type: ignore[arg-type]
+    return json.dumps(scaling.find(context))
 
 
 def test_it_is_told_and_drawn(tmp_path: Path) -> None:

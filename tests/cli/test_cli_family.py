@@ -11,7 +11,7 @@ import pytest
 from support.cli_runs import Command, refuse
 
 from minitransformer.cli.kinds import _accuracy
-from minitransformer.data import BPETokenizer
+from minitransformer.data import BPETokenizer, preparation
 from minitransformer.data.digits import digits
 from minitransformer.data.masked import MaskedText
 from minitransformer.data.preparation import open_prepared
@@ -130,17 +130,24 @@ def test_data_that_was_deleted_is_made_again(tmp_path: Path, command: Command, t
     assert {path.relative_to(folder): path.read_bytes() for path in sorted((folder / "data").rglob("*.bin"))} == before
 
 
+@pytest.fixture
+def short_grammar(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preparation, "GRAMMAR_VALIDATION", 10)
+
+
+@pytest.mark.usefixtures("short_grammar")
 def test_a_language_model_s_grammar_is_written_again(tmp_path: Path, command: Command) -> None:
     folder = tmp_path / "run"
-    few = ["--sentences", "300"]
+    few = ["--sentences", "100"]
     command("train", "--kind", "gpt", "--dataset", "grammar", *few, *TEXT, *TINY, "--steps", "2", "--out", folder)
     shutil.rmtree(folder / "data")
     assert command("train", "--resume", folder, "--steps", "3", "--dataset", "grammar", *few)[0] == 0
 
 
+@pytest.mark.usefixtures("short_grammar")
 def test_pairs_that_were_deleted_are_not_replaced_by_a_text(tmp_path: Path, command: Command, text: Path) -> None:
     folder = tmp_path / "run"
-    size = [*("--sentences", "300", "--vocab-size", "400", "--max-length", "200")]
+    size = [*("--sentences", "100", "--vocab-size", "400", "--max-length", "200")]
     command("train", "--kind", "t5", "--dataset", "grammar", *size, *TINY, "--steps", "2", "--out", folder)
     (folder / "data" / "tokenizer.json").unlink()
     refuse(command, "train", "--resume", folder, "--text", text, says=f"has text None, not {text}")

@@ -56,7 +56,7 @@ for command in json.loads(sys.argv[1]):
 def test_a_resumed_training_computes_the_same_bits_whatever_threads_blas_may_use(trained: Run, tmp_path: Path) -> None:
     """Wide enough that BLAS would share its products among threads, which round otherwise."""
     environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
-    wide = [*SMALL, "--d-model", "128", "--d-ff", "256", "--steps", "3", "--clip-norm", "1", "--valid-interval", "100"]
+    wide = [*SMALL, "--d-model", "64", "--d-ff", "128", "--steps", "3", "--clip-norm", "1", "--valid-interval", "100"]
     begin, resume = [], []
     for threads in "12":
         train = ["train", "--data", str(trained.data), *wide, "--threads", threads, "--out"]
@@ -99,12 +99,12 @@ def test_ctrl_c_while_the_program_starts(module: str) -> None:
 @pytest.mark.parametrize(
     ("streams", "arguments", "status", "said"),
     [
-        ("<&-", ["A dog."], 0, ""),
+        pytest.param("<&-", ["A dog."], 0, "", marks=pytest.mark.slow),
         ("<&-", [], 2, "standard input is closed: give sentences, or --file FILE"),
         (">&-", ["A dog."], 2, "standard output is closed"),
         ("2>&-", ["A dog."], 0, ""),
-        ("2>&-", ["--beam", "x"], 2, ""),
-        ("<&- 2>&-", ["A dog."], 0, ""),
+        pytest.param("2>&-", ["--beam", "x"], 2, "", marks=pytest.mark.slow),
+        pytest.param("<&- 2>&-", ["A dog."], 0, "", marks=pytest.mark.slow),
         ("<&- >&- 2>&-", ["A dog."], 2, ""),
     ],
 )

@@ -6,13 +6,17 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import pytest
 from support.cli_runs import PROGRAM, SMALL, Command, Run
 from support.folders import assert_same_training
+from support.process_groups import returned, with_processes
 from support.processes import wait_for
 
+from minitransformer.cli import main
 from minitransformer.training.checkpoint import list_checkpoints, step_of
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
@@ -48,17 +52,21 @@ def training(trained: Run, folder: Path, *options: str) -> list[str]:
 
 
 def test_two_processes_write_what_one_does(trained: Run, tmp_path: Path, command: Command) -> None:
-    """Training, validation and BLEU, and the evaluation of a test set."""
+    """Training, validation and BLEU, and the evaluation of a test set, for which torchrun would start twice."""
     assert command(*training(trained, tmp_path / "one"))[0] == 0
     result = subprocess.run(torchrun(2, *training(trained, tmp_path / "two")), capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     assert result.stdout.count("training in") == 1
     assert_same_training(tmp_path / "two", tmp_path / "one")
-    options = ["evaluate", tmp_path / "two" / "step-00000004.safetensors", "--data", trained.data]
+    options = ["evaluate", str(tmp_path / "two" / "step-00000004.safetensors"), "--data", str(trained.data)]
     status, out, _ = command(*options)
-    result = subprocess.run(torchrun(2, *options), capture_output=True, text=True)
-    assert (status, result.returncode) == (0, 0), result.stderr
-    assert result.stdout == out
+    assert returned(with_processes(2, said, options, joins=False)) == [(status, out), (0, "")]
+
+
+def said(rank: int, arguments: list[str]) -> tuple[int, str]:
+    """The status of a command in one of several processes, and its standard output."""
+    with redirect_stdout(StringIO()) as out:
+        return main(arguments), out.getvalue()
 
 
 def steps_of(folder: Path) -> int:

@@ -235,7 +235,7 @@ def write_corpus(folder: Path, megabytes: int) -> int:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs Linux, which limits the memory of data")
 @pytest.mark.parametrize(
-    ("text_megabytes", "memory_megabytes"), [(32, 6), pytest.param(640, 40, marks=pytest.mark.slow)]
+    ("text_megabytes", "memory_megabytes"), [(20, 4), pytest.param(640, 40, marks=pytest.mark.slow)]
 )
 def test_a_corpus_several_times_larger_than_memory(tmp_path: Path, text_megabytes: int, memory_megabytes: int) -> None:
     """Text of 5 times the memory or more, ids of twice or more, are built and batched; a list of the pairs fails."""

@@ -80,6 +80,7 @@ def test_building_again_gives_the_same_bytes() -> None:
 
 
 @needs_npm
+@pytest.mark.slow
 def test_types_and_layout_of_the_sources_are_right() -> None:
     checked = subprocess.run(["npm", "run", "check"], cwd=EXPLORER, capture_output=True, check=False)
     assert checked.returncode == 0, (checked.stdout + checked.stderr).decode()

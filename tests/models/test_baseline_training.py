@@ -32,9 +32,12 @@ LEARNERS = {
 """The model, the longest sentence, the optimiser's steps. One vector for a whole sentence holds but a short one."""
 
 
-@pytest.mark.parametrize(("config", "longest", "steps"), LEARNERS.values(), ids=list(LEARNERS))
-def test_learns_to_copy(config, longest, steps):
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in ("tanh, attention", "lstm"))) for name in LEARNERS]
+)
+def test_learns_to_copy(name):
     """Sentences of 1 to `longest` ids, to be written once more; of 50 drawn anew, at least 45 with each search."""
+    config, longest, steps = LEARNERS[name]
     model, rng = build_model(config), np.random.default_rng(0)
     optimizer = Adam(model.parameters, numpy_ops)
 

@@ -1,7 +1,8 @@
 """The whole model, of every kind: its loss, its logits, the gradient of every parameter, twenty steps of training."""
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -92,7 +93,7 @@ drawn = {"batch": batches(), "smoothing": st.sampled_from([0.0, 0.1]), "dropping
 @example(options={"d_model": 2, "num_heads": 1, "d_ff": 1}, batch=ragged([3], [2]), smoothing=0.0, dropping=False)
 @example(options=EVERYTHING, batch=ragged([0, 4, 2], [3, 1, 4]), smoothing=0.1, dropping=True)
 @example(options=EVERYTHING | {"norm_first": True}, batch=ragged([0, 4], [3, 1]), smoothing=0.1, dropping=True)
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(options=configurations, **drawn)
 def test_a_transformer_and_every_gradient(proof: Proof, options, batch, smoothing, dropping):
     prove_model(model_of(**options), batch, smoothing, dropping, proof)
@@ -100,22 +101,31 @@ def test_a_transformer_and_every_gradient(proof: Proof, options, batch, smoothin
 
 @every_baseline
 @example(batch=ragged([0, 4, 2], [3, 1, 4]), smoothing=0.1, dropping=True)
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(**drawn)
 def test_a_baseline_and_every_gradient(proof: Proof, config, batch, smoothing, dropping):
     prove_model(moved(config), batch, smoothing, dropping, proof)
 
 
+ALIKE = "tanh, attention", "lstm", "convolutional, wide", "convolutional, narrow"
+
+
+def each_of(cases: Mapping[str, Any]) -> pytest.MarkDecorator:
+    """Baselines whose parts are in others too are slow."""
+    slow = pytest.mark.slow
+    return pytest.mark.parametrize("name", [pytest.param(each, marks=[slow] * (each in ALIKE)) for each in cases])
+
+
 FULL = {"everything": config(**EVERYTHING), "everything, pre-norm": config(**EVERYTHING, norm_first=True), **BASELINES}
 
 
-@pytest.mark.parametrize("config", FULL.values(), ids=list(FULL))
-def test_finite_differences_of_every_parameter(proof: Proof, config):
+@each_of(FULL)
+def test_finite_differences_of_every_parameter(proof: Proof, name):
     """A few random coordinates of each, with everything on; `check` measures all."""
-    model, batch, rng = moved(config), ragged([4, 2], [3, 4]), np.random.default_rng(0)
+    model, batch, rng = moved(FULL[name]), ragged([4, 2], [3, 4]), np.random.default_rng(0)
     _, cache = model.loss(*batch, 0.1, STREAM)
     model.loss_backward(1.0, cache)
-    for name, parameter in model.parameters.named.items():
+    for place, parameter in model.parameters.named.items():
         checked = rng.permutation(parameter.data.size)[:3]
         values = parameter.data.reshape(-1)
         before = values[checked]
@@ -127,7 +137,7 @@ def test_finite_differences_of_every_parameter(proof: Proof, config):
         worst = error(parameter.grad.reshape(-1)[checked], numerical_gradient(loss, before))
         values[checked] = before
         proof.record(type(model).__name__, "finite differences", worst)
-        assert worst <= 1e-6, name
+        assert worst <= 1e-6, place
 
 
 LEARNING = {"two layers": config(num_layers=2, positions="learned", norm_first=True), **BASELINES}
@@ -168,9 +178,10 @@ TRAINED = {
 """A model, how far it is moved from where it starts, and its learning rate at each step: here the paper's warm-up."""
 
 
-@pytest.mark.parametrize(("config", "by", "rate"), TRAINED.values(), ids=list(TRAINED))
-def test_twenty_steps_follow_torch_s_adam(config, by, rate: Callable[[int], float]):
+@each_of(TRAINED)
+def test_twenty_steps_follow_torch_s_adam(name):
     """Tied, ragged batches, dropout everywhere, smoothing: losses and parameters."""
+    config, by, rate = TRAINED[name]
     model = moved(config, seed=1, by=by)
     start = model.parameters.data.copy()
     twin = TorchModel(model)
@@ -195,8 +206,8 @@ def test_twenty_steps_follow_torch_s_adam(config, by, rate: Callable[[int], floa
 
         losses.append(loss)
         assert error(loss, expected.item()) <= 1e-8
-        for name, value in model.parameters.state_dict().items():
-            assert error(value, twin.weights[name].detach()) <= 1e-8, name
+        for place, value in model.parameters.state_dict().items():
+            assert error(value, twin.weights[place].detach()) <= 1e-8, place
     assert error(model.parameters.data, start) > 0.05  # it did move
     if config.kind == "transformer":
         assert losses[-1] < losses[0] - 0.3
@@ -212,15 +223,15 @@ SINGLE = {
 computes them, one rounding is as good as all the rest."""
 
 
-@pytest.mark.parametrize(("config", "by"), SINGLE.values(), ids=list(SINGLE))
-def test_float32_is_as_accurate_as_torch_s(config, by):
+@each_of(SINGLE)
+def test_float32_is_as_accurate_as_torch_s(name):
     """Error against float64 at most twice that of PyTorch's float32, each the median over eight models and batches.
 
     Logits, and the gradients of at least 1,000 elements. The loss is one number, whose rounding is luck. So is a ReLU's
     gate: where its input is 1e-6, either float32 may open what float64 shuts, and gradients move by 1e-3; hence the
     median.
     """
-    ours, theirs = [], []
+    ours, theirs, (config, by) = [], [], SINGLE[name]
     for seed in range(8):
         model = moved(replace(config, vocab_size=200), "float32", seed, by)
         batch = ragged([12, 9, 14, 7], [10, 14, 8, 12], vocab_size=200, seed=seed)

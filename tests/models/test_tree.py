@@ -9,7 +9,7 @@ from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.model_cases import moved
 
@@ -80,6 +80,7 @@ def inputs_of(config: Any, rng: np.random.Generator) -> tuple:
 
 
 @pytest.mark.parametrize("kind", FAMILY)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_any_model(kind: type[ModelConfig], data: st.DataObject) -> None:
     config = any_config(data.draw, kind)

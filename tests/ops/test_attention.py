@@ -83,7 +83,7 @@ def test_a_pattern_in_pieces(proof: Proof, name, block, tq, tk, kv_heads, bias, 
         left, right = whole.reach if whole.window is not None else (0, 0)
         widest = max(block, whole.block or 0, left, 0 if whole.causal else right)
         assert in_pieces(forward(*arrays.values())[1]) == (tk > 2 * widest)
-        prove(f"attention in pieces, {name}", forward, attention_backward, oracle, arrays, proof)
+        prove(f"attention in pieces, {name}", forward, attention_backward, oracle, arrays, proof, samples=6)
 
 
 LONG = 1024
@@ -259,8 +259,8 @@ def test_a_pattern_takes_narrow_integers():
     hundred: Any = np.uint8(100)
     narrow = Pattern(window=one, block=hundred, stride=hundred, global_tokens=(one,))
     assert narrow == Pattern(window=1, block=100, stride=100, global_tokens=(1,))
-    allowed = oracles.may_attend(500, 500, pattern=narrow)
-    np.testing.assert_array_equal(attention_mask(500, 500, False, None, None, pattern=narrow), allowed[0, 0])
+    allowed = oracles.may_attend(260, 260, pattern=narrow)
+    np.testing.assert_array_equal(attention_mask(260, 260, False, None, None, pattern=narrow), allowed[0, 0])
 
 
 @either_op
@@ -355,7 +355,7 @@ def test_linear_attention_in_chunks(proof: Proof, chunk, time, heads, padding, s
     pair = numpy_ops.linear_attention
     with patch("minitransformer.ops.linear_attention.CHUNK", chunk):
         forward, oracle = partial(pair.forward, **options), partial(oracles.linear_attention, **options)
-        prove("linear_attention in chunks", forward, pair.backward, oracle, arrays, proof)
+        prove("linear_attention in chunks", forward, pair.backward, oracle, arrays, proof, samples=6)
 
 
 @every_table

@@ -124,20 +124,24 @@ def fitted(op: str, arrays: dict[str, Any], options: dict[str, Any], rng: np.ran
         arrays["targets"] = np.where(rng.random(targets.shape) < 0.3, options["ignore_index"], targets)
 
 
-def prove_op(case: str, arrays: dict[str, Any], options: dict[str, Any], proof: Proof) -> None:
+def prove_op(
+    case: str, arrays: dict[str, Any], options: dict[str, Any], proof: Proof, samples: int | None = None
+) -> None:
     pair, masks = getattr(numpy_ops, op_of(case)), {"key_mask": arrays.pop("key_mask", None)}
     if op_of(case) == "attention" and arrays.get("bias", 0) is None:  # it has no gradient then, not even None
         del arrays["bias"]
     options = options | {name: mask for name, mask in masks.items() if mask is not None}
     fixed = fixed_of(case, arrays)
     forward, oracle = (partial(f, **options) for f in (pair.forward, getattr(oracles, op_of(case))))
-    prove(case, beside(forward, fixed), pair.backward, beside(oracle, fixed), arrays, proof)
+    prove(case, beside(forward, fixed), pair.backward, beside(oracle, fixed), arrays, proof, samples)
 
 
+@pytest.mark.parametrize("samples", [4, pytest.param(None, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("case", CASES)
 @settings(max_examples=40)
 @given(data=st.data(), seed=seeds)
-def test_an_op_and_its_gradients(proof: Proof, case, data, seed):
+def test_an_op_and_its_gradients(proof: Proof, case, samples, data, seed):
+    """Central differences at some coordinates of each array, or all; autograd at all."""
     op, rng = op_of(case), np.random.default_rng(seed)
     declaration = declaration_of(op)
     letters = {letter for argument in declaration.arrays for letter in argument.axes}
@@ -161,7 +165,7 @@ def test_an_op_and_its_gradients(proof: Proof, case, data, seed):
         if argument.optional and data.draw(st.booleans(), f"without {argument.name}"):
             arrays[argument.name] = None
     fitted(op, arrays, options, rng)
-    prove_op(case, arrays, options, proof)
+    prove_op(case, arrays, options, proof, samples)
 
 
 DROPPING = {"dropout": Dropout(0.1, key=3)}

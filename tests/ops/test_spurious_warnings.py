@@ -31,7 +31,7 @@ def sizes(m: int) -> list[dict]:
 def test_no_warning_for_finite_input_whatever_lay_in_memory(op):
     backward = getattr(ops, op.replace("_forward", "_backward"))
     calls = [forwards(each, "float32")[op] for m in (2, 3, 6) for each in sizes(m)]
-    for length in range(16, 257):
+    for length in range(16, 257, 3):
         for call in calls:
             leave_signalling_nans_on_the_stack(length)
             result = call()  # a warning is an error in these tests

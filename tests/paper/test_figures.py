@@ -40,7 +40,7 @@ def findings(context: Context) -> Findings:
     """As the report finds them again, from JSON."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(figures, "translator", _tiny)
-        patch.setattr(figures, "SEARCHED", 250)
+        patch.setattr(figures, "SEARCHED", 120)
         patch.setattr(figures, "JUDGED", 20)
         return json.loads(json.dumps(figures.find(context)))
 

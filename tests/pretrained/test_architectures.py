@@ -13,7 +13,7 @@ from support.pretrained_cases import KINDS, exact, inputs, ours, random_model, r
 from minitransformer.models import IGNORED
 from minitransformer.pretrained import ARCHITECTURES, load, save
 
-QUICK, ALL = 5, 14
+QUICK, ALL = 4, 14
 CASES = [
     pytest.param(kind, seed, id=f"{kind}-{seed}", marks=[] if seed < QUICK else pytest.mark.slow)
     for kind in KINDS

@@ -15,6 +15,7 @@ from minitransformer.grammar.generation import sample
 from minitransformer.models import T5Config, Transformer, TransformerConfig
 from minitransformer.pretrained import load, save
 
+SLOW = pytest.mark.slow
 WEIGHTS = Path(__file__).parents[2] / "lessons" / "weights" / "en-de.safetensors"
 
 
@@ -51,7 +52,9 @@ def test_same_logits(seed: int, theirs: Any, tmp_path: Path) -> None:
     assert np.abs(logits - wanted).max() <= 1e-9 * max(1, np.abs(wanted).max())
 
 
-@pytest.mark.parametrize(("count", "beam"), [(20, 1), (20, 4), pytest.param(1000, 1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("count", "beam"), [(5, 1), (5, 4), pytest.param(1000, 1, marks=SLOW), pytest.param(20, 4, marks=SLOW)]
+)
 def test_the_courses_model_translates_the_same(count: int, beam: int, tmp_path: Path) -> None:
     """There, and here once it is loaded as a Marian, whose channels have changed places."""
     translator = Translator.from_checkpoint(WEIGHTS)
@@ -74,12 +77,15 @@ def test_the_courses_model_translates_the_same(count: int, beam: int, tmp_path: 
     assert found == {"there": wanted, "here": wanted}
 
 
-def test_the_courses_model_translates_the_same_in_ctranslate2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("count", [40, pytest.param(200, marks=SLOW)])
+def test_the_courses_model_translates_the_same_in_ctranslate2(
+    count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed: pip install ctranslate2")
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
     import engine_jobs
 
     translator = Translator.from_checkpoint(WEIGHTS)
-    sentences = [example.english for example in islice(sample("test", seed=5), 200)]
+    sentences = [example.english for example in islice(sample("test", seed=5), count)]
     there = engine_jobs.engine(translator, engine_jobs.convert(translator, tmp_path), workers=1, threads=1)
     assert there(sentences, beam=1) == translator.translate(sentences, beam=1)

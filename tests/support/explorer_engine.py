@@ -1,11 +1,14 @@
 """Runs the explorer's engine in Node on a model, so that tests compare its numbers with the library's."""
 
+import atexit
 import base64
 import json
 import os
 import shutil
 import subprocess
 from collections.abc import Sequence
+from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,8 +16,9 @@ import numpy as np
 import pytest
 
 from minitransformer.data.tokenizer import BPETokenizer
-from minitransformer.decoding import Hypothesis
+from minitransformer.decoding import Hypothesis, Translator, beam_search, greedy_search, open_checkpoint
 from minitransformer.explorer.payload import check_model, payload
+from minitransformer.grammar import sample
 
 ROOT = Path(__file__).parents[2]
 EXPLORER = ROOT / "minitransformer/explorer"
@@ -41,7 +45,7 @@ class Result:
 
 
 class Course(NamedTuple):
-    """The course's translator with its payload, and sources with their greedy and beam outputs."""
+    """The course's translator with its float64 twin and payload; sentences with their greedy and beam outputs."""
 
     model: Any
     exact: Any
@@ -50,6 +54,21 @@ class Course(NamedTuple):
     sources: list[list[int]]
     greedy: list[Hypothesis]
     beam: list[Hypothesis]
+
+
+@cache
+def course_of(count: int) -> Course:
+    """The course with so many sentences; nobody changes it."""
+    opened = open_checkpoint(COURSE)
+    model: Any = opened.model
+    tokenizer = opened.tokenizer
+    exact = open_checkpoint(COURSE, dtype="float64").model
+    sentences = [each.english for each in islice(sample("test", seed=7), count)]
+    sources = Translator(model, tokenizer).encode(sentences, truncate=False)
+    rows = [np.array([ids]) for ids in sources]
+    greedy = [greedy_search(model, row, length_penalty=0.6)[0] for row in rows]
+    beam = [beam_search(model, row, num_beams=4)[0][0] for row in rows]
+    return Course(model, exact, tokenizer, payload_of(model, tokenizer), sources, greedy, beam)
 
 
 def run_engine(content: dict[str, Any] | None, calls: Sequence[Call]) -> list[Any]:
@@ -62,13 +81,21 @@ def run_engine(content: dict[str, Any] | None, calls: Sequence[Call]) -> list[An
 
 def timed_engine(content: dict[str, Any] | None, calls: Sequence[Call]) -> list[dict[str, Any]]:
     """For each call {"value", "milliseconds"} or {"error"}."""
-    assert NODE is not None
     described = [{"name": call.name, "args": [_given(arg) for arg in call.args], "pick": call.pick} for call in calls]
-    request = json.dumps({"payload": content, "calls": described})
-    command = [NODE, str(RUNNER), str(EXPLORER / "src/engine")]
-    done = subprocess.run(command, input=request, capture_output=True, text=True, encoding="utf-8", check=False)
-    assert done.returncode == 0, done.stderr
-    return [_restored(answer) for answer in json.loads(done.stdout)]
+    node = _node()
+    print(json.dumps({"payload": content, "calls": described}), file=node.stdin, flush=True)
+    answer = node.stdout.readline()
+    assert answer, f"Node ended with status {node.wait()}"
+    return [_restored(each) for each in json.loads(answer)]
+
+
+@cache
+def _node() -> Any:
+    """The engine in one Node for all calls, which takes a while to start; it ends with this process."""
+    command = [str(NODE), str(RUNNER), str(EXPLORER / "src/engine")]
+    node = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8")
+    atexit.register(node.communicate)
+    return node
 
 
 def payload_of(model: Any, tokenizer: Any, **options: Any) -> dict[str, Any]:

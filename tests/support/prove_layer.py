@@ -15,7 +15,7 @@ from minitransformer.ops import numpy_ops
 ALREADY_THERE = 0.5
 """What every gradient holds before a backward, which must add to it."""
 
-SAMPLES = 12
+SAMPLES = 4
 """Coordinates of each array that are checked by differences; autograd sees to all of them, `check` does both."""
 
 
