@@ -22,13 +22,13 @@ def _poisoned_outputs() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def _fast_interpreter() -> Iterator[None]:
-    """Kernels run in Triton's interpreter, without what it does twice."""
+    """Kernels run in Triton's interpreter, without what it does in vain."""
     if find_spec("triton") is None:
         yield
         return
-    from support.kernels.interpreter import patched_once
+    from support.kernels.interpreter import without_waste
 
-    with patched_once():
+    with without_waste():
         yield
 
 

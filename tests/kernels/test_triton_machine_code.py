@@ -2,15 +2,25 @@
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 
 import pytest
-from support.kernels.machine_code import Text, arithmetic, compiled, float_instructions, of_itself
+from support.kernels.machine_code import SAMPLE, Text, arithmetic, compiled, float_instructions, of_itself
 
-T4, *AMDS = (pytest.param(name, marks=pytest.mark.slow) for name in ("cuda:75", "hip:gfx942", "hip:gfx1100"))
-every_target = pytest.mark.parametrize("target", ["cuda:90", T4, *AMDS])
-nvidias = pytest.mark.parametrize("target", ["cuda:90", T4])
+NVIDIAS, AMDS = ("cuda:90", "cuda:75"), ("hip:gfx942", "hip:gfx1100")
+QUICK = [("cuda:90", call) for call in SAMPLE]
 SPLITTER = "0f46000400"
 """2¹³ + 1, as PTX writes it."""
+
+
+def of_targets(targets: Iterable[str], *calls: str) -> pytest.MarkDecorator:
+    """The targets of calls; in every run of the tests only those of `QUICK`."""
+    pairs = [(target, call) for target in targets for call in calls]
+    slow = [() if pair in QUICK else pytest.mark.slow for pair in pairs]
+    return pytest.mark.parametrize(
+        ("target", "call"), [pytest.param(*pair, marks=marks) for pair, marks in zip(pairs, slow, strict=True)]
+    )
+
 
 ADAM = ["adam", "adam, scale in memory", "adam, all in memory", "adam, shadow"]
 
@@ -22,45 +32,44 @@ def assert_nothing_is_fused(kernel: Text, unfused: Text) -> None:
         assert float_instructions(kernel["sass"]) == float_instructions(unfused["sass"])
 
 
-@every_target
-@pytest.mark.parametrize("call", [*ADAM, "global_norm"])
+@of_targets(NVIDIAS + AMDS, *ADAM, "global_norm")
 def test_adam_leaves_the_compiler_nothing_to_fuse(target, call):
-    for kernel, unfused in zip(*compiled(target)[call], strict=True):
+    for kernel, unfused in zip(*compiled(target, call), strict=True):
         assert_nothing_is_fused(kernel, unfused)
 
 
-@nvidias
+@pytest.mark.slow
+@pytest.mark.parametrize("target", NVIDIAS)
 def test_adam_computes_the_same_wherever_its_numbers_stand(target):
-    kernels = [compiled(target)[call][0][0]["assembly"] for call in ADAM]
+    kernels = [compiled(target, call)[0][0]["assembly"] for call in ADAM]
     expected = arithmetic(kernels[0])
     assert sum(count for name, count in expected.items() if name.startswith("fma")) >= 3
     for kernel in kernels[1:]:
         assert arithmetic(kernel) == expected
 
 
-@nvidias
-def test_the_gradient_of_logits_leaves_the_compiler_nothing_to_fuse(target):
+@of_targets(NVIDIAS, "cross_entropy")
+def test_the_gradient_of_logits_leaves_the_compiler_nothing_to_fuse(target, call):
     """So that twice the dloss is twice the gradient, wherever dloss stands. (AMD's 2ˣ is made of fused products.)"""
-    forward, _, backward = zip(*compiled(target)["cross_entropy"], strict=True)
+    forward, _, backward = zip(*compiled(target, call), strict=True)
     assert_nothing_is_fused(*backward)
     with pytest.raises(AssertionError):  # its sums are fused: the check can fail
         assert_nothing_is_fused(*forward)
 
 
-@every_target
-@pytest.mark.parametrize("call", ["layernorm", "add_layernorm"])
+@of_targets(NVIDIAS + AMDS, "layernorm", "add_layernorm")
 def test_one_channel_has_no_gradient(target, call):
     """`dy · gamma` less its mean, itself: a number less that number, never a product less what it was rounded to."""
-    _, backward, _ = compiled(target)[call][0]
+    _, backward, _ = compiled(target, call)[0]
     differences = of_itself(backward["llir"])
     assert differences
     assert all("@llvm.fma" in made for made in differences)
 
 
-@nvidias
-def test_linear_attention_splits_a_rounded_product(target):
+@of_targets(NVIDIAS, "linear_attention")
+def test_linear_attention_splits_a_rounded_product(target, call):
     """`far = 8193 x` and `far − (far − x)`: fused with a difference, the product would not be rounded, nor x."""
-    kernels = [kernel["assembly"] for kernel in compiled(target)["linear_attention"][0]]
+    kernels = [kernel["assembly"] for kernel in compiled(target, call)[0]]
     used = [ptx for ptx in kernels if SPLITTER in ptx]
     assert len(used) == (5 if target == "cuda:90" else 0)  # a T4 has no tf32, and rounds nothing
     for ptx in used:

@@ -1,7 +1,7 @@
 """What the compiler makes of a kernel's arithmetic: the text of a few kernels, for GPUs that are not here.
 
-`python machine_code.py TARGET...` compiles in a process of its own, since here Triton interprets; each kernel as ever,
-and most once more where the compiler may not fuse a product with a sum.
+`python machine_code.py TARGET CALL...` compiles in a process of its own, since here Triton interprets; each kernel as
+ever, and most once more where the compiler may not fuse a product with a sum.
 """
 
 import json
@@ -16,18 +16,25 @@ from typing import Any
 AS_FUSED = ("layernorm", "add_layernorm", "linear_attention")
 """Calls that no test looks at without fusion, nor at what NVIDIA's assembler makes of them: each look takes seconds."""
 
+SAMPLE = ("adam", "layernorm", "linear_attention")
+"""Calls that every run of the tests looks at: compiled together, apart from the others."""
+
 Text = dict[str, str]
 """A kernel as Triton hands it to LLVM's back end ("llir"), as "assembly", and for NVIDIA as "sass"."""
 
 
-@cache
-def compiled(target: str) -> dict[str, list[list[Text]]]:
-    """By call, the kernels that it launches: as they are compiled, and, but for `AS_FUSED`, without fusion.
+def compiled(target: str, call: str) -> list[list[Text]]:
+    """The kernels that a call launches: as they are compiled, and, but for `AS_FUSED`, without fusion.
 
     Of a loss "sass" is only that of its last kernel, the backward.
     """
+    return _compiled(target, *(name for name in calls() if (name in SAMPLE) == (call in SAMPLE)))[call]
+
+
+@cache
+def _compiled(target: str, *names: str) -> dict[str, list[list[Text]]]:
     inherited = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    done = subprocess.run([sys.executable, __file__, target], capture_output=True, text=True, env=inherited)
+    done = subprocess.run([sys.executable, __file__, target, *names], capture_output=True, text=True, env=inherited)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -60,15 +67,16 @@ def calls() -> dict[str, Any]:
     }
 
 
-def main(target: str) -> None:
+def main(target: str, *names: str) -> None:
     """Print what `compiled` reads."""
     from kernels.bench.compilation import pretending
 
-    found: dict[str, list[list[Text]]] = {name: [] for name in calls()}
+    wanted = {name: call for name, call in calls().items() if name in names}
+    found: dict[str, list[list[Text]]] = {name: [] for name in wanted}
     with pretending(target) as launches:
         for fusion in "10":
             os.environ["TRITON_DEFAULT_FP_FUSION"] = fusion
-            for name, call in calls().items():
+            for name, call in wanted.items():
                 if fusion == "0" and name in AS_FUSED:
                     continue
                 launches.clear()
@@ -128,4 +136,4 @@ def of_itself(llir: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])
