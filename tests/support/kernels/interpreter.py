@@ -2,8 +2,21 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any
 from unittest import mock
+
+import pytest
+
+
+@pytest.fixture(autouse=True, scope="session")
+def fast_interpreter() -> Iterator[None]:
+    """Kernels run in Triton's interpreter, without what it does twice."""
+    if find_spec("triton") is None:
+        yield
+        return
+    with patched_once():
+        yield
 
 
 @contextmanager
@@ -31,7 +44,16 @@ def patched_once() -> Iterator[None]:
         patched.add(seen[function])
         return patch(function)
 
+    def numpys(dtype: Any) -> Any:
+        """NumPy's type of a scalar, a pointer or a block, without a new table of all types."""
+        name = dtype.scalar.name
+        if name not in types:
+            types[name] = made(dtype)
+        return types[name]
+
+    made, types = interpreter._get_np_dtype, dict[str, Any]()
     with (
+        mock.patch.object(interpreter, "_get_np_dtype", numpys),
         mock.patch.object(interpreter.GridExecutor, "__call__", launched),
         mock.patch.object(interpreter, "_patch_lang", patched_for),
     ):
