@@ -84,7 +84,9 @@ def _linear_in_lists(query, key, value, eps=1e-6):
             total[i] += k[i]
             state[i] = [s + k[i] * each for s, each in zip(row, v, strict=True)]
         denominator = sum(a * b for a, b in zip(q, total, strict=True)) + eps
-        out.append([sum(a * b for a, b in zip(q, column, strict=True)) / denominator for column in np.array(state).T])
+        out.append(
+            [sum(a * b for a, b in zip(q, column, strict=True)) / denominator for column in zip(*state, strict=True)]
+        )
     return np.array(out)
 
 
