@@ -1,6 +1,6 @@
 """How much a function of NumPy computes, counted: the same on every machine, however busy it is."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import wraps
 from math import prod
 from typing import Any
@@ -39,8 +39,10 @@ class Counted(np.ndarray):
 
     def __getitem__(self, index: Any) -> Any:
         found = super().__getitem__(index)
-        if not (isinstance(found, Counted) and np.may_share_memory(_plain(found), _plain(self))):
-            Counted.numbers += np.size(found)
+        if not isinstance(found, Counted):
+            Counted.numbers += 1
+        elif not np.may_share_memory(_plain(found), _plain(self)):
+            Counted.numbers += found.size
         return found
 
     def __setitem__(self, index: Any, value: Any) -> None:
@@ -75,7 +77,7 @@ for _name in METHODS:
 def _run(function: Callable[..., Any], inputs: Any, options: Any) -> Any:
     given, named = _plain(inputs), _plain(options)
     result = function(*given, **named)
-    arrays, made = list(_arrays((given, named))), list(_arrays(result))
+    arrays, made = _arrays((given, named)), _arrays(result)
     views = made and all(any(np.may_share_memory(each, array) for array in arrays) for each in made)
     if function not in (np.shape, np.ndim, np.size) and (not views or "out" in named):
         _count(function, given, result)
@@ -95,26 +97,26 @@ def _count(function: Callable[..., Any], given: Any, result: Any) -> None:
         Counted.numbers += prod(sizes.values())
 
 
-def _arrays(value: Any) -> Iterator[np.ndarray]:
+def _arrays(value: Any) -> list[np.ndarray]:
     if isinstance(value, np.ndarray):
-        yield value
-    elif isinstance(value, list | tuple | dict):
-        for each in value.values() if isinstance(value, dict) else value:
-            yield from _arrays(each)
+        return [value]
+    if not isinstance(value, list | tuple | dict):
+        return []
+    return [array for each in (value.values() if isinstance(value, dict) else value) for array in _arrays(each)]
 
 
-def _each(change: Callable[[np.ndarray], np.ndarray], value: Any) -> Any:
-    """`value` with its arrays changed, however deep."""
+def _as(kind: type, value: Any) -> Any:
+    """`value` with its arrays of another class, however deep."""
     if isinstance(value, np.ndarray):
-        return change(value)
+        return np.ndarray.view(value, kind)
     if type(value) in (list, tuple):
-        return type(value)(_each(change, each) for each in value)
-    return {name: _each(change, each) for name, each in value.items()} if type(value) is dict else value
+        return type(value)([_as(kind, each) for each in value])
+    return {name: _as(kind, each) for name, each in value.items()} if type(value) is dict else value
 
 
 def _plain(value: Any) -> Any:
-    return _each(lambda array: np.ndarray.view(array, np.ndarray), value)
+    return _as(np.ndarray, value)
 
 
 def _counted(value: Any) -> Any:
-    return _each(lambda array: np.ndarray.view(array, Counted), value)
+    return _as(Counted, value)

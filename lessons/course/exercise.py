@@ -14,7 +14,6 @@ from .failures import explained, is_stub, said
 from .limits import Endless, within
 from .sources import room
 from .stand_in import StandIn
-from .style import use_style
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -133,6 +132,8 @@ def start(number: str) -> Callable[[Function], Function]:
     on; given that, it judges the learner's function again. A right answer is kept in a file (`course.answers`). It
     raises `ValueError` where the lesson has no exercise of the function's name.
     """
+    from .style import use_style  # half a second, which a command and a process beside need not wait
+
     use_style()
     known = exercises(number)
 

@@ -16,6 +16,7 @@ import tempfile
 import threading
 import time
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -293,6 +294,7 @@ def _waited(child: int, pipe: int, seconds: float) -> tuple[bytes, int | None]:
 
 def main() -> None:
     """The command: jobs come from standard input, replies go to standard output, which nobody else writes to."""
+    import_module("matplotlib.pyplot")  # here, once: what is being graded may not write where it keeps its fonts
     jobs, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1) if hasattr(os, "fork") else (0, 1, 2):

@@ -186,29 +186,32 @@ def statements_of(code: list[str]) -> Notebook:
     notebook = Notebook([], {}, {})
     for cell, text in enumerate(code):
         try:
-            try:
-                tree = parsed(text)
-            except SyntaxError:
-                text = without_magic(text)
-                tree = parsed(text)
+            notebook.texts[cell], found = _statements(text)
+            notebook.statements.extend(Statement(cell, *each) for each in found)
         except SyntaxError as problem:
             notebook.broken[cell] = f"{f'line {problem.lineno}: ' if problem.lineno else ''}{problem.msg}"
-            continue
-        found = list[Statement]()
-        for place, node in enumerate(tree.body):
-            try:
-                binds, uses = _names(compile(ast.Module([node], []), "<cell>", "exec", AWAIT, dont_inherit=True))
-            except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:  # as `return` outside a function
-                reason = problem.msg if isinstance(problem, SyntaxError) else type(problem).__name__
-                notebook.broken[cell] = f"line {node.lineno}: {reason}"
-                break
-            star = isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names)
-            future = isinstance(node, ast.ImportFrom) and node.module == "__future__"
-            found.append(Statement(cell, place, node, binds, uses, _changed(node), _given(node), star or future))
-        else:
-            notebook.texts[cell] = text
-            notebook.statements.extend(found)
     return notebook
+
+
+@cache  # most cells of a class are the lesson's own
+def _statements(text: str) -> tuple[str, list[tuple[Any, ...]]]:
+    """A cell's text without what only notebooks know, and what `Statement` asks of each statement after its cell."""
+    try:
+        tree = parsed(text)
+    except SyntaxError:
+        text = without_magic(text)
+        tree = parsed(text)
+    found = list[tuple[Any, ...]]()
+    for place, node in enumerate(tree.body):
+        try:
+            binds, uses = _names(compile(ast.Module([node], []), "<cell>", "exec", AWAIT, dont_inherit=True))
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:  # as `return` outside a function
+            reason = problem.msg if isinstance(problem, SyntaxError) else type(problem).__name__
+            raise SyntaxError(reason, ("<cell>", node.lineno, None, None)) from None
+        star = isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names)
+        future = isinstance(node, ast.ImportFrom) and node.module == "__future__"
+        found.append((place, node, binds, uses, _changed(node), _given(node), star or future))
+    return text, found
 
 
 def needed(statements: list[Statement], name: str) -> tuple[list[Statement], set[str]]:

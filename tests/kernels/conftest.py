@@ -6,6 +6,7 @@ from importlib.util import find_spec
 
 import pytest
 import torch
+from support.kernels.interpreter import fast_interpreter  # noqa: F401
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS is only then deterministic
 collect_ignore_glob = [] if find_spec("triton") else ["test_triton_*.py"]
@@ -18,18 +19,6 @@ def _poisoned_outputs() -> Iterator[None]:
     assert torch.utils.deterministic.fill_uninitialized_memory  # pyright: ignore[reportAttributeAccessIssue]
     yield
     torch.use_deterministic_algorithms(False)
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _fast_interpreter() -> Iterator[None]:
-    """Kernels run in Triton's interpreter, without what it does in vain."""
-    if find_spec("triton") is None:
-        yield
-        return
-    from support.kernels.interpreter import without_waste
-
-    with without_waste():
-        yield
 
 
 @pytest.fixture

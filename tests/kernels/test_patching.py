@@ -4,6 +4,7 @@ import copy
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ import torch
 from support.kernels.prove_kernel import DEVICE
 from torch import Tensor, nn
 from transformers import (
+    AttentionInterface,
+    AttentionMaskInterface,
     BertConfig,
     BertForMaskedLM,
     BertForSequenceClassification,
@@ -105,11 +108,20 @@ def assert_alike(found: dict[str, Tensor], expected: dict[str, Tensor], toleranc
         )
 
 
-@every_model
-def test_a_patched_model_computes_the_same(name):
+PADDINGS = [None, RIGHT, LEFT]
+SAMPLE = {"Llama": PADDINGS, "BERT": PADDINGS[:2]}
+
+
+@pytest.mark.parametrize(
+    ("name", "paddings"),
+    [
+        *(pytest.param(name, SAMPLE.get(name, [RIGHT]), id=name) for name in MODELS),
+        *(pytest.param(name, PADDINGS, id=f"{name}, all", marks=pytest.mark.slow) for name in MODELS),
+    ],
+)
+def test_a_patched_model_computes_the_same(name, paddings):
     """Loss, outputs and every gradient, padded on either side or not at all; undone, it is what it was."""
     model, said = made(name), MODELS[name][1]
-    paddings = [RIGHT] if "with" in name else [None, RIGHT, LEFT]
     before = [results(model, mask) for mask in paddings]
     with kernels.patch(model) as report:
         assert all(line in str(report) for line in said), str(report)
@@ -135,7 +147,7 @@ def test_the_patch_uses_these_functions_and_leaves_nothing_behind(name):
     assert dict(model.named_parameters()) == parameters
     profile: Any = torch.autograd.profiler.profile()
     with profile:
-        model(IDS, labels=IDS)
+        model(IDS[:1, :3], labels=IDS[:1, :3])
     called = {event.key.removeprefix("minitransformer::") for event in profile.key_averages()}
     named = {what.split(" → ")[1] for what in report.swapped}
     assert {OPERATORS.get(function, function) for function in named} <= called
@@ -145,22 +157,32 @@ def test_the_patch_uses_these_functions_and_leaves_nothing_behind(name):
     assert model.config._attn_implementation == "sdpa"
 
 
-def test_generation_says_the_same_with_every_cache():
+CACHES = [{}, {"cache_implementation": "static"}, {"use_cache": False}]
+
+
+@pytest.mark.parametrize(
+    ("name", "caches"),
+    [
+        pytest.param("Llama", CACHES, id="Llama"),
+        pytest.param("GPT-2", CACHES[:1], id="GPT-2"),
+        pytest.param("GPT-2", CACHES, id="GPT-2, all", marks=pytest.mark.slow),
+    ],
+)
+def test_generation_says_the_same_with_every_cache(name, caches):
     """One token at a time, so that keys outnumber queries; a static cache has room for keys that are still to come."""
-    for name in ("Llama", "GPT-2"):
-        model = made(name).eval()
-        for options in ({}, {"cache_implementation": "static"}, {"use_cache": False}):
+    model = made(name).eval()
+    for options in caches:
 
-            def generated(options: dict = options, model: Any = model) -> dict[str, Tensor]:
-                out = model.generate(
-                    IDS[:, :4], attention_mask=LEFT[:, 2:6], max_new_tokens=3,  # pyright: ignore
-                    do_sample=False, pad_token_id=0, return_dict_in_generate=True, output_logits=True, **options,
-                )  # fmt: skip
-                return {"ids": out.sequences, "logits": torch.stack(out.logits)}
+        def generated(options: dict = options) -> dict[str, Tensor]:
+            out = model.generate(
+                IDS[:, :4], attention_mask=LEFT[:, 2:6], max_new_tokens=3,
+                do_sample=False, pad_token_id=0, return_dict_in_generate=True, output_logits=True, **options,
+            )  # fmt: skip
+            return {"ids": out.sequences, "logits": torch.stack(out.logits)}
 
-            expected = generated()
-            with kernels.patch(model):
-                assert_alike(generated(), expected)
+        expected = generated()
+        with kernels.patch(model):
+            assert_alike(generated(), expected)
 
 
 def test_a_static_cache_without_a_mask_has_empty_places_that_are_no_keys():
@@ -189,7 +211,7 @@ def test_packed_sequences_do_not_see_each_other(name):
 
 
 def test_a_trainers_own_count_divides_the_loss():
-    model = made("Llama")
+    model = on_device(LlamaForCausalLM(LlamaConfig(**dict(LLAMA, num_hidden_layers=1))))
     before = results(model, RIGHT, num_items_in_batch=17)
     with kernels.patch(model):
         assert_alike(results(model, RIGHT, num_items_in_batch=17), before)
@@ -198,7 +220,7 @@ def test_a_trainers_own_count_divides_the_loss():
 
 def test_dropout_in_attention_follows_the_generator():
     torch.manual_seed(0)
-    model = on_device(GPT2LMHeadModel(GPT2Config(**dict(GPT2, attn_pdrop=0.5))))
+    model = on_device(GPT2LMHeadModel(GPT2Config(**dict(GPT2, attn_pdrop=0.5, n_layer=1))))
     with kernels.patch(model):
         losses = []
         for seed in (1, 1, 2):
@@ -253,26 +275,45 @@ with torch.no_grad():
 """
 
 
-@every_model
-def test_a_patched_model_is_pickled(name, tmp_path):
-    """Another process loads it, and it is patched there; its parameters are the functions' own."""
+def pickled(name: str, path: Path) -> tuple[Any, Tensor]:
+    """A patched model, which lies in a file too, and its logits."""
     model = made(name).eval()
     with torch.no_grad():
         expected = model(IDS).logits
     kernels.patch(model)
-    files = [tmp_path / file for file in ("model", "ids", "logits")]
-    torch.save(model, files[0])
-    loaded = torch.load(files[0], weights_only=False)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.zero_()
-        torch.testing.assert_close(loaded(IDS).logits, expected, rtol=1e-5, atol=1e-5)
+    torch.save(model, path)
+    return model, expected
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name if name in ("Llama", "GPT-2", "BERT") else pytest.param(name, marks=pytest.mark.slow) for name in MODELS],
+)
+def test_a_patched_model_is_pickled(name, tmp_path, monkeypatch):
+    """What loads it is patched too, also where nobody has imported the patch; its parameters are the functions' own."""
+    model, expected = pickled(name, tmp_path / "model")
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(kernels, "patching", kernels.patching)
+        elsewhere.delitem(sys.modules, "kernels.patching")
+        for interface in (AttentionInterface, AttentionMaskInterface):
+            elsewhere.delitem(interface._global_mapping, NAME)
+        loaded = torch.load(tmp_path / "model", weights_only=False)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.zero_()
+            torch.testing.assert_close(loaded(IDS).logits, expected, rtol=1e-5, atol=1e-5)
     with pytest.raises(ValueError, match="patched already"):
-        kernels.patch(loaded)
-    if name == "Llama":  # where nobody has called `patch`
-        torch.save(IDS, files[1])
-        subprocess.run([sys.executable, "-c", LOADS, *files], check=True)
-        torch.testing.assert_close(torch.load(files[2]), expected, rtol=1e-5, atol=1e-5)
+        kernels.patch(torch.load(tmp_path / "model", weights_only=False))
+
+
+@pytest.mark.slow
+def test_another_process_loads_a_patched_model(tmp_path):
+    """Nobody has called `patch` there."""
+    files = [tmp_path / file for file in ("model", "ids", "logits")]
+    _, expected = pickled("Llama", files[0])
+    torch.save(IDS, files[1])
+    subprocess.run([sys.executable, "-c", LOADS, *files], check=True)
+    torch.testing.assert_close(torch.load(files[2]), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_a_patched_model_is_copied_and_compiled():

@@ -30,6 +30,14 @@ class Case(NamedTuple):
 
 CASES = [Case(number, name) for number in map(number_of, sources()) for name in exercises(number)]
 each_exercise = pytest.mark.parametrize("case", CASES, ids=str)
+first_of_each_lesson = pytest.mark.parametrize(
+    "case",
+    [
+        case if case.name == next(iter(exercises(case.number))) else pytest.param(case, marks=pytest.mark.slow)
+        for case in CASES
+    ],
+    ids=str,
+)
 each_lesson = pytest.mark.parametrize("source", sources(), ids=lambda source: source.stem)
 
 SAID_TWICE = re.compile(r"(?<![\w.])(-?\d[\d.e+-]*)(?: [a-z]+)? and (?:must|should) [a-z ]+ \1(?![\w.+/-])")
@@ -101,7 +109,7 @@ def unwrapped(function):
         function = getattr(function, "__wrapped__", None)
 
 
-@each_exercise
+@first_of_each_lesson
 def test_a_check_judges_the_learners_own_answer_however_often_it_runs(case, capsys):
     check = start(case.number)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from course import gpu
 from course.notebooks import execute
 from course.sources import LESSONS, number_of, read_source, solved, sources
 
@@ -63,9 +64,9 @@ def run(code: str, environment: dict[str, str]) -> str:
     ("hidden", "missing"),
     [
         ([], None),
-        (["triton"], "Triton is not installed here (it is made for Linux)"),
-        (["torch"], "PyTorch is not installed here"),
-        (["torch", "triton"], "PyTorch is not installed here"),
+        pytest.param(["triton"], gpu.NO_TRITON, marks=pytest.mark.slow),
+        (["torch"], gpu.NO_TORCH),
+        (["torch", "triton"], gpu.NO_TORCH),
     ],
     ids=lambda value: "+".join(value) or "nothing" if isinstance(value, list) else "",
 )
@@ -80,6 +81,24 @@ def test_kernels_can_be_defined_anywhere_and_what_runs_them_says_what_is_missing
     assert machine.startswith(missing or "Triton 3.")
 
 
+def test_in_this_process_too_a_missing_triton_is_told(monkeypatch):
+    monkeypatch.setitem(sys.modules, "triton", None)
+    _, triton, tl, _, missing = gpu._load()
+    assert missing == "Triton is not installed here (it is made for Linux)"
+    assert triton.jit(do_not_specialize=["n"])(run).__name__ == "run"
+    with pytest.raises(ModuleNotFoundError, match=r"^Triton is not installed here"):
+        triton.jit(run)[(1,)]
+    assert tl.constexpr(0.5).value == 0.5
+
+
+def test_in_this_process_too_an_interpreter_asked_for_too_late_is_told(monkeypatch):
+    pytest.importorskip("triton", reason="Triton is not installed: pip install -e '.[kernels]'")
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    monkeypatch.setattr("triton.language.sum", max)
+    assert "restart the kernel" in (gpu._load()[-1] or "")
+
+
+@pytest.mark.slow
 def test_an_interpreter_asked_for_too_late_is_told(tmp_path):
     printed = run("import triton\nfrom course.gpu import MISSING\nprint(MISSING)", without([], tmp_path))
     assert "restart the kernel" in printed

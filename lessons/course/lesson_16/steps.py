@@ -63,8 +63,8 @@ def extreme(rng: np.random.Generator) -> list[np.ndarray]:
 
 
 def long_tail() -> list[np.ndarray]:
-    """16 queries and 1,024 keys: the first has all of the weight but a hundredth, which the others share."""
-    query, key, value = np.zeros((16, 16)), np.zeros((1024, 16)), np.ones((1024, 16))
+    """16 queries and 512 keys: the first has all of the weight but a hundredth, which the others share."""
+    query, key, value = np.zeros((16, 16)), np.zeros((512, 16)), np.ones((512, 16))
     query[:, 0] = 4.0
     key[1:, 0] = -11.1  # scores of −16 in base 2: a block of such weights, 2^−12 in all, is lost beside 1 in float16
     return [query, key, value]
@@ -82,7 +82,7 @@ def adds_long(out: np.ndarray, lse: np.ndarray) -> None:
     wrong = worst("out", out, right, 2e-3) or worst("lse", lse, right_lse, 2e-3)
     must(
         not wrong,
-        f"in float16, with 1,024 keys whose weights are small beside the first's, {wrong}: in a float16 sum they are "
+        f"in float16, with 512 keys whose weights are small beside the first's, {wrong}: in a float16 sum they are "
         "lost. m, l and acc stay in float32",
     )
 

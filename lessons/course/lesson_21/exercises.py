@@ -62,10 +62,10 @@ def mask_batch(attempt: Attempt) -> None:
 
 def _batch(rng: np.random.Generator, lengths: list[int], mask_id: int) -> np.ndarray:
     """Rows [CLS] words [SEP], padded: so many words in each."""
-    ids = np.zeros((len(lengths), max(lengths) + 4), np.int64)
-    for row, length in zip(ids, lengths, strict=True):
-        row[: length + 2] = CLS, *rng.integers(FIRST, mask_id, length), SEP
-    return ids
+    places, end = np.arange(max(lengths) + 4), np.array(lengths)[:, None] + 1
+    ids = rng.integers(FIRST, mask_id, (len(lengths), len(places)))
+    ids[:, 0] = CLS
+    return np.where(places < end, ids, SEP * (places == end))
 
 
 def _masked(

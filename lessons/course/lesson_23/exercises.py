@@ -38,7 +38,7 @@ def _window(T: int, left: int, right: int = 0) -> np.ndarray:
     return (back <= left) & (back >= -right)
 
 
-@exercise(answer=solutions.layers_until_heard)
+@exercise(answer=solutions.layers_until_heard, seconds=2.0)  # it takes milliseconds
 def layers_until_heard(attempt: Attempt) -> None:
     def layers(allowed: np.ndarray) -> np.ndarray:
         found = attempt(allowed)
@@ -357,21 +357,21 @@ def _judge_cost(attempt: Attempt, count: int) -> None:
         )
 
     grows_as_T(lambda T: lines_run(lambda: call(T, 2)), "lines of Python", 100, 400)
-    T, D = 1500, 2
+    T, D = 1000, 2
     peak = most_memory(lambda: call(T, D))
     require(
         peak < T * T,
         f"it is right, but for T = {T:,} and D = {D} it takes {peak / 2**20:.1f} MiB, as arrays of (T, T) do: the "
         "weights are never needed at once, S and z are",
     )
-    T, D = 300, 64
+    T, D = 100, 64
     peak = most_memory(lambda: call(T, D))
     require(
         peak < 8 * T * D * D / 2,
         f"it is right, but for T = {T:,} and D = {D} it takes {peak / 2**20:.1f} MiB, as an array of (T, D, Dv) does: "
         "one state is enough, which is changed from position to position",
     )
-    grows_as_T(numbers, "numbers read, written and multiplied", 500, 4000)
+    grows_as_T(numbers, "numbers read, written and multiplied", 500, 2500)
 
 
 @exercise(answer=_linear_attention_backward)

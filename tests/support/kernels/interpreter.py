@@ -3,8 +3,21 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import Any
 from unittest import mock
+
+import pytest
+
+
+@pytest.fixture(autouse=True, scope="session")
+def fast_interpreter() -> Iterator[None]:
+    """Kernels run in Triton's interpreter, without what it does in vain."""
+    if find_spec("triton") is None:
+        yield
+        return
+    with without_waste():
+        yield
 
 
 @contextmanager
