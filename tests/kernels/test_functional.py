@@ -216,6 +216,8 @@ CASES = {
         ((2, 7, 5),),
     ),
 }
+HALF = "sdpa, grouped heads", "sdpa, a mask with a gradient"
+"""The cases of PyTorch's attention that a quick test tries in half precision too, beside flash-attention's."""
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
 
@@ -261,7 +263,13 @@ def test_gradcheck(case):
     assert torch.autograd.gradcheck(case.ours, inputs, fast_mode=True)
 
 
-@every_case
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=name, marks=[pytest.mark.slow] if "sdpa, " in name and name not in HALF else [])
+        for name, case in CASES.items()
+    ],
+)
 def test_half_precision_is_as_exact_as_pytorchs(case):
     """Beside float64: at most twice the namesake's error, thrice a gradient's, and half a unit in the last place."""
     half = drawn(case, torch.float16)

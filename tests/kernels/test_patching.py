@@ -33,38 +33,41 @@ from kernels.patching import NAME, Patch
 
 V = 23
 BERT: dict[str, Any] = {
-    "vocab_size": V, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24,
+    "vocab_size": V, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24,
     "max_position_embeddings": 16, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
 }  # fmt: skip
 GPT2: dict[str, Any] = {
-    "vocab_size": V, "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 16, "bos_token_id": 1, "eos_token_id": 2,
+    "vocab_size": V, "n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 16, "bos_token_id": 1, "eos_token_id": 2,
     "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0,
 }  # fmt: skip
 LLAMA: dict[str, Any] = {
-    "vocab_size": V, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "vocab_size": V, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 4,
     "num_key_value_heads": 2, "max_position_embeddings": 16,
 }  # fmt: skip
+TWO_LAYERS: dict[str, Any] = dict(LLAMA, num_hidden_layers=2)
 MODELS: dict[str, tuple[Callable[[], Any], list[str]]] = {
     "Llama": (
         lambda: LlamaForCausalLM(LlamaConfig(**LLAMA)),
-        ["5 × LlamaRMSNorm → rms_norm", "2 × LlamaMLP → swiglu", "2 × LlamaAttention →", "1 × causal loss →"],
+        ["3 × LlamaRMSNorm → rms_norm", "1 × LlamaMLP → swiglu", "1 × LlamaAttention →", "1 × causal loss →"],
     ),
     "Llama with gelu": (
-        lambda: LlamaForCausalLM(LlamaConfig(**LLAMA, hidden_act="gelu_pytorch_tanh", attention_bias=True)),
-        ["2 × LlamaMLP → geglu"],
+        lambda: LlamaForCausalLM(LlamaConfig(**TWO_LAYERS, hidden_act="gelu_pytorch_tanh", attention_bias=True)),
+        ["5 × LlamaRMSNorm →", "2 × LlamaMLP → geglu", "2 × LlamaAttention →"],
     ),
-    "Llama with relu": (lambda: LlamaForCausalLM(LlamaConfig(**LLAMA, hidden_act="relu")), ["2 × LlamaAttention →"]),
+    "Llama with relu": (lambda: LlamaForCausalLM(LlamaConfig(**LLAMA, hidden_act="relu")), ["1 × LlamaAttention →"]),
     "GPT-2": (
         lambda: GPT2LMHeadModel(GPT2Config(**GPT2)),
-        ["5 × LayerNorm → layer_norm", "2 × NewGELUActivation → gelu", "2 × GPT2Attention →", "1 × causal loss →"],
+        ["3 × LayerNorm → layer_norm", "1 × NewGELUActivation → gelu", "1 × GPT2Attention →", "1 × causal loss →"],
     ),
     "GPT-2 with other scales": (
-        lambda: GPT2LMHeadModel(GPT2Config(**GPT2, scale_attn_by_inverse_layer_idx=True, activation_function="silu")),
+        lambda: GPT2LMHeadModel(
+            GPT2Config(**dict(GPT2, n_layer=2), scale_attn_by_inverse_layer_idx=True, activation_function="silu")
+        ),
         ["2 × SiLUActivation → silu"],
     ),
     "BERT": (
         lambda: BertForMaskedLM(BertConfig(**BERT)),
-        ["6 × LayerNorm → layer_norm", "3 × GELUActivation → gelu", "2 × BertSelfAttention →"],
+        ["4 × LayerNorm → layer_norm", "2 × GELUActivation → gelu", "1 × BertSelfAttention →"],
     ),
     "BERT that generates": (lambda: BertLMHeadModel(BertConfig(**BERT, is_decoder=True)), ["1 × causal loss →"]),
 }
@@ -211,7 +214,7 @@ def test_packed_sequences_do_not_see_each_other(name):
 
 
 def test_a_trainers_own_count_divides_the_loss():
-    model = on_device(LlamaForCausalLM(LlamaConfig(**dict(LLAMA, num_hidden_layers=1))))
+    model = on_device(LlamaForCausalLM(LlamaConfig(**LLAMA)))
     before = results(model, RIGHT, num_items_in_batch=17)
     with kernels.patch(model):
         assert_alike(results(model, RIGHT, num_items_in_batch=17), before)
@@ -220,7 +223,7 @@ def test_a_trainers_own_count_divides_the_loss():
 
 def test_dropout_in_attention_follows_the_generator():
     torch.manual_seed(0)
-    model = on_device(GPT2LMHeadModel(GPT2Config(**dict(GPT2, attn_pdrop=0.5, n_layer=1))))
+    model = on_device(GPT2LMHeadModel(GPT2Config(**dict(GPT2, attn_pdrop=0.5))))
     with kernels.patch(model):
         losses = []
         for seed in (1, 1, 2):
@@ -317,7 +320,7 @@ def test_another_process_loads_a_patched_model(tmp_path):
 
 
 def test_a_patched_model_is_copied_and_compiled():
-    model = on_device(LlamaForCausalLM(LlamaConfig(**dict(LLAMA, num_hidden_layers=1))))
+    model = on_device(LlamaForCausalLM(LlamaConfig(**LLAMA)))
     expected = results(model, None)
     kernels.patch(model)
     assert_alike(results(copy.deepcopy(model), None), expected)

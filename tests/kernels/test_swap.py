@@ -52,7 +52,7 @@ def test_loss_and_every_gradient(backend, dtype, configuration):
     reference, model = models(backend, dtype, configuration)
     gradients = []
     for each in (reference, model):
-        loss, cache = each.loss(*BATCH, 0.1, STREAM)
+        loss, cache = each.loss(*SHORT, 0.1, STREAM)
         each.loss_backward(1.0, cache)
         named = each.parameters.named
         gradients.append({name: each.ops.to_numpy(p.grad) for name, p in named.items()} | {"loss": float(loss)})
@@ -65,9 +65,9 @@ def test_loss_and_every_gradient(backend, dtype, configuration):
 def test_logits_their_gradients_and_attention_maps(backend, dtype):
     found = []
     for each in models(backend, dtype):
-        logits, cache = each.forward(BATCH.source, BATCH.target_in)
+        logits, cache = each.forward(SHORT.source, SHORT.target_in)
         each.backward(np.ones(logits.shape), cache)
-        maps = [layer for kind in each.attention_maps(BATCH.source, BATCH.target_in).values() for layer in kind]
+        maps = [layer for kind in each.attention_maps(SHORT.source, SHORT.target_in).values() for layer in kind]
         found.append([each.ops.to_numpy(logits), each.ops.to_numpy(each.parameters.grad), *maps])
     for expected, actual in zip(*found, strict=True):
         assert isinstance(actual, np.ndarray)

@@ -36,8 +36,6 @@ from course.survey import answered
 from minitransformer.atomic import atomic_write
 
 EXERCISES = [(number, name) for number in map(number_of, sources()) for name in exercises(number)]
-LONG = {"attention_out", "flash_forward", "mask_batch", "linear_attention", "linear_attention_backward"}
-"""Exercises whose check takes longest; lesson 16 and 23 have others with kernels and without."""
 
 
 @pytest.fixture
@@ -56,11 +54,9 @@ def run_cell(code: str) -> dict:
     return names
 
 
-@pytest.mark.parametrize(
-    ("number", "name"),
-    [pytest.param(*each, marks=[pytest.mark.slow] if each[1] in LONG else []) for each in EXERCISES],
-)
+@pytest.mark.parametrize(("number", "name"), EXERCISES)
 def test_a_right_answer_is_kept_in_a_file_that_is_right_by_itself(number, name, kept):
+    """The course's solutions, all of them."""
     answers.keep(number, solution(number, name), lambda alone: True)
     assert answered(number) == {name}
     file = kept / number / f"{name}.py"
