@@ -184,7 +184,7 @@ def test_slopes_that_are_refused(slopes, error, message):
 
 @pytest.mark.parametrize(
     ("tile", "tq"),
-    [(Tile(16, 32, 4, 1), 37), (Tile(32, 16, 4, 1), 37), (Tile(64, 32, 4, 1), 70), (Tile(16, 32, 4, 1, True), 37)],
+    [(Tile(16, 32, 4, 1), 70), (Tile(32, 16, 4, 1), 37), (Tile(64, 32, 4, 1), 70), (Tile(16, 32, 4, 1, True), 37)],
     ids=str,
 )
 def test_tiles_of_any_shape(monkeypatch, tile, tq):
