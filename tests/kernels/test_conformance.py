@@ -42,11 +42,9 @@ def run(
 
 @every_table
 @pytest.mark.parametrize("case", CASES)
-@settings(max_examples=2)
-@given(seed=st.integers(0, 2**32 - 1))
-def test_an_op_means_the_same_on_every_backend(backend, dtype, case, seed):
+def test_an_op_means_the_same_on_every_backend(backend, dtype, case):
     op, _, options = CASES[case]
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     arrays = arrays_of(case, rng)
     oracle = getattr(oracles, "dropped" if op == "dropout" else op)
     shape = () if "cross_entropy" in op else oracle(*map(_tensor, arrays.values()), **options).shape

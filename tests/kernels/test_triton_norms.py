@@ -5,7 +5,17 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from support.kernels.prove_kernel import DEVICE, DTYPES, check, few, on_device, prove_kernel, seeds, to_numpy
+from support.kernels.prove_kernel import (
+    DEVICE,
+    DTYPES,
+    NARROW_LATER,
+    check,
+    few,
+    on_device,
+    prove_kernel,
+    seeds,
+    to_numpy,
+)
 from support.kernels.traffic import Traffic
 from torch import Tensor
 
@@ -35,7 +45,7 @@ def arrays(norm: str, shape: tuple[int, ...], seed: int, *names: str) -> dict[st
     return rows | {name: rng.standard_normal(shape[-1]) for name in parameters}
 
 
-@dtypes
+@pytest.mark.parametrize("dtype", NARROW_LATER, ids=str)
 @norms
 @pytest.mark.parametrize("rows", [(6, 25), (6, 200)])
 def test_programs_with_several_tiles_each(dtype, norm, rows, monkeypatch):

@@ -30,7 +30,7 @@ def test_softmax(dtype, batch, n, seed):
 @pytest.mark.parametrize("n", [ONE_PASS_BACKWARD, ONE_PASS_BACKWARD + 1, ONE_PASS, ONE_PASS + 1, 131072, 131073])
 def test_long_rows(n, dtype):
     """Some large scores, early and late: equal weights would all be below the tolerance."""
-    x = np.random.default_rng(n).standard_normal((3, n))
+    x = np.random.default_rng(n).standard_normal((2, n))
     x[:, :: n // 7] += 12
     prove_kernel("softmax", {"x": x}, dtype)
 
@@ -47,9 +47,9 @@ def test_a_program_takes_many_rows(n, dtype, monkeypatch):
 @rungs
 def test_small_weights_keep_their_digits(softmax):
     """e^x is off by |x| · 2⁻²⁴, since x · log₂e is rounded: by 4e-6 where it is as small as float32 can hold."""
-    x = torch.linspace(-80, 0, 1000, device=DEVICE)
+    x = torch.linspace(-80, 0, 200, device=DEVICE)
     y = softmax(torch.stack([x, torch.zeros_like(x)], -1))
-    expected, _ = ops.softmax_forward(np.stack([to_numpy(x), np.zeros(1000)], -1))
+    expected, _ = ops.softmax_forward(np.stack([to_numpy(x), np.zeros(200)], -1))
     np.testing.assert_allclose(to_numpy(y), expected, rtol=6e-6)
 
 

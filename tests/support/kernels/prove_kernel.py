@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -16,7 +17,10 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 DTYPES = [torch.float32, torch.float16, *([torch.bfloat16] if DEVICE == "cuda" else [])]
 """The interpreter computes bfloat16 wrongly (triton issue 11584): it is checked on a GPU only."""
 
-few = settings(max_examples=12)
+NARROW_LATER = [torch.float32, *(pytest.param(dtype, marks=pytest.mark.slow) for dtype in DTYPES[1:])]
+"""For what another test proves in narrow dtypes too."""
+
+few = settings(max_examples=8)
 """Cases of a hypothesis test: the interpreter takes milliseconds for each block of a kernel."""
 
 seeds = st.integers(0, 2**32 - 1)
