@@ -40,24 +40,28 @@ SCHEDULES = {
     "right": measured.Variant("as fast", ((PLACE, lambda original: original),)),
     "off": scaled(1.001),
     "far off": scaled(9.0),
-    "hangs": when_scheduled(faults.hangs),
     "is killed": when_scheduled(faults.is_killed),
     "breaks the GPU": when_scheduled(faults.breaks_the_gpu),
     "nowhere": measured.Variant("", (("attention.tiles.no_such_name", measured.to(None)),)),
 }
 
 
-def in_schedules() -> None:
+def in_schedules(schedules: dict[str, measured.Variant] = SCHEDULES) -> None:
     """Give attention schedules of which one is right, on one case, and compare them on one task."""
-    measured.SCHEDULES, measured.HOISTING = SCHEDULES, {}
+    measured.SCHEDULES, measured.HOISTING = schedules, {}
     measured.TASKS["ab"] = only_one
     cases = checks.cases_in
     checks.cases_in = lambda *of: islice((case for case in cases(*of) if case.name == "padding"), 1)
 
 
+def in_a_schedule_that_hangs() -> None:
+    """Give attention a schedule that is right, and one that hangs."""
+    in_schedules({"right": SCHEDULES["right"], "hangs": when_scheduled(faults.hangs)})
+
+
 def only_one(machine: Any) -> Any:
     """Yield one task of the section "ab"."""
-    yield measured.beside(measured.attending(machine, "full", 4096, 128, ["ours"]), SCHEDULES)
+    yield measured.beside(measured.attending(machine, "full", 4096, 128, ["ours"]), measured.SCHEDULES)
 
 
 def in_ops() -> None:
@@ -86,13 +90,3 @@ def few_ops() -> None:
     rows.tasks = tasks
     measured.TASKS["rows"] = lambda machine: (task for task in measured.rows_tasks(machine) if task.op in ops)
     checks.cases_in = lambda *of: islice(cases(*of), 1)
-
-
-def everything() -> None:
-    """Break an op and a schedule in each way, in a rehearsal of everything."""
-    measured.SCHEDULES |= SCHEDULES
-    kernels.relu_forward = faults.wrong
-    kernels.softmax_forward = faults.is_killed
-    kernels.embedding_forward = faults.breaks_the_gpu
-    kernels.dropout_forward = faults.hangs
-    torch.optim.Adam.step = faults.breaks_the_gpu
