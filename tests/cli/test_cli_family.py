@@ -351,9 +351,9 @@ def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(command: Command
 
 def test_the_accuracy_of_a_line_that_is_longer_than_most_batches(models: Path) -> None:
     """A training's own size of batches may be larger than that of the accuracy."""
-    lines = np.random.default_rng(0).integers(3, 330, (1, 4500))
-    model = build_model(BERTConfig(331, 4, 1, 4, 1, max_length=4502, mask_id=330))
-    valid, settings = MaskedText(TextDataset.from_lines(lines)), TrainingSettings(tokens_per_batch=4502)
+    lines = np.random.default_rng(0).integers(3, 330, (1, 4100))
+    model = build_model(BERTConfig(331, 4, 1, 4, 1, max_length=4102, mask_id=330))
+    valid, settings = MaskedText(TextDataset.from_lines(lines)), TrainingSettings(tokens_per_batch=4102)
     assert 0 <= _accuracy(valid, settings, ALONE, model, {})["accuracy"] <= 100
 
 

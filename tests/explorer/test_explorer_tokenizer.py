@@ -80,11 +80,9 @@ def test_words_are_cut_at_every_character_as_python_cuts_them() -> None:
     """At all characters that this Python's Unicode has: a newer one's are unknown to the older of the two."""
     everything = map(chr, range(sys.maxunicode + 1))
     characters = [c for c in everything if unicodedata.category(c) not in ("Cn", "Cs", "Co")]
-    texts = [f"a{c}{c}1{c} {c}!{c}_{c}" for c in characters]
-    joined = ["\n".join(texts[i : i + 2000]) for i in range(0, len(texts), 2000)]
-    found = run_engine(None, [Call("tokenizer.js:wordsOf", [text]) for text in joined])
-    for text, words in zip(joined, found, strict=True):
-        assert words == split_words(text)
+    for start in range(0, len(characters), 20_000):
+        text = "\n".join(f"a{c}{c}1{c} {c}!{c}_{c}" for c in characters[start : start + 20_000])
+        assert run_engine(None, [Call("tokenizer.js:wordsOf", [text])]) == [split_words(text)]
 
 
 def test_tokens_know_their_words_and_characters(course: Course) -> None:

@@ -29,7 +29,7 @@ class Shelf(MadeUpRunner):
 
     def data(self, choice: CorpusChoice) -> Any:
         """A small edition of the text."""
-        return prepare(self.folder / "data", replace(choice, sentences=100))
+        return prepare(self.folder / "data", replace(choice, sentences=40))
 
 
 def context(folder: Path, scale: float = 0.01, **options: Any) -> Context:
