@@ -88,6 +88,7 @@ class Workers:
                 process = context.Process(target=_serve, args=(self._function, there, list(self._connections)))
                 process.start()
                 there.close()
+                del there  # here: an interrupt that meets its finaliser is lost
                 self._processes.append(process)
 
     def _end(self) -> None:
