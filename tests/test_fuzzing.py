@@ -12,7 +12,7 @@ FUZZING = Path(__file__).with_name("fuzzing")
 @pytest.mark.parametrize(
     "counts",
     [
-        pytest.param(("commands:24", "checkpoints:12"), id="some"),
+        pytest.param(("commands:12", "checkpoints:6"), id="some"),
         pytest.param(("commands:3000",), id="commands", marks=pytest.mark.slow),
         pytest.param(("checkpoints:1500",), id="checkpoints", marks=pytest.mark.slow),
     ],

@@ -252,8 +252,8 @@ def test_what_grows_without_end_is_stopped(monkeypatch):
         while True:
             grown.append(np.ones(1 << 17))
 
-    monkeypatch.setattr(limits, "GIGABYTES", 0.2)
-    assert "it takes more than 0.2 GB of memory" in hint_of(function)
+    monkeypatch.setattr(limits, "GIGABYTES", 0.1)
+    assert "it takes more than 0.1 GB of memory" in hint_of(function)
 
 
 def test_recursion_without_end_is_told():

@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
-from hashlib import sha256
 from importlib import import_module
 from itertools import takewhile
 from pathlib import Path
@@ -37,6 +36,7 @@ from kernels.bench.machine import Call, Machine, name_of
 from kernels.bench.race import Bench, Found, Start, Task
 from kernels.bench.supervisor import reason_of
 from kernels.tuning import Tile, agree
+from minitransformer.data.token_dataset import file_sha256
 from minitransformer.gradcheck import error
 
 # --- Variants --------------------------------------------------------------------------------------------------
@@ -453,7 +453,7 @@ def key_of(wheel: Path) -> str:
     if not (wheel / f"triton-{triton.__version__}.dist-info").is_dir():
         raise ValueError(f"{wheel} is not Triton {triton.__version__}, which is here")
     folders = Path(triton.__file__).parent, wheel / "triton"
-    here, there = (sha256((folder / "_C" / "libtriton.so").read_bytes()).hexdigest() for folder in folders)
+    here, there = (file_sha256(folder / "_C" / "libtriton.so") for folder in folders)
     return triton_key().replace(here, there)
 
 
