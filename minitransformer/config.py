@@ -46,7 +46,11 @@ class Config:
             raise ValueError(f"unknown configuration fields: {', '.join(sorted(unknown))}")
         parts = _parts(cls)
         restored = {
-            name: parts[name].from_dict(value) if name in parts and isinstance(value, Mapping) else value
+            name: parts[name].from_dict(value)
+            if name in parts and isinstance(value, Mapping)
+            else tuple(value)  # JSON has no tuples
+            if isinstance(value, list)
+            else value
             for name, value in values.items()
         }
         return cls(**restored)
@@ -63,6 +67,16 @@ def whole(default: Any = MISSING, help: str = "", least: int = 1, most: int = sy
             raise ValueError(f"{name} is larger than {sys.maxsize}, the most that an axis of an array can be")
         if not least <= value <= most:
             raise ValueError(f"{name} is {value}, expected {bounds}")
+
+    return _field(default, help, check)
+
+
+def ids(default: tuple[int, ...] = (), help: str = "") -> Any:
+    """A field for the ids of some tokens: integers that are 0 or more."""
+
+    def check(name: str, value: Any) -> None:
+        if not isinstance(value, tuple) or any(type(each) is not int or not 0 <= each <= sys.maxsize for each in value):
+            raise TypeError(f"{name} must be ids, integers of 0 or more, got {value!r}")
 
     return _field(default, help, check)
 

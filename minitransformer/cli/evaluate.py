@@ -26,7 +26,7 @@ from ..data import BPETokenizer, multi30k
 from ..data.preparation import DATASETS, CorpusChoice
 from ..data.sentence_pairs import ParallelFiles, read_lines
 from ..decoding import Generator, Sampling, with_tokenizer
-from ..decoding.tokenizer import check_vocabulary
+from ..decoding.tokenizer import check_ids, check_vocabulary
 from ..evaluation import TextScore, evaluate, text_nats
 from ..grammar import translate
 from ..models import GPT
@@ -219,14 +219,18 @@ def score_of(
     model: GPT, tokenizer: Any, lines: list[str], stride: int | None, map: Callable[..., Iterable[Any]] = map
 ) -> TextScore:
     """How well a model predicts lines. For a tokenizer of ours each is a text of its own, without its blank lines."""
-    mark = model.config.eos_id if model.config.bos_id is None else model.config.bos_id
+    config = model.config
+    mark = config.eos_id if config.bos_id is None else config.bos_id
     if isinstance(tokenizer, BPETokenizer):
         lines = [line for line in lines if line.strip()]
         ids = [token for line in lines for token in (*tokenizer.encode(line), tokenizer.eos_id)]
         num_bytes = sum(len(line.encode()) + 1 for line in lines)
     else:
         text = "".join(line + "\n" for line in lines)
-        ids, num_bytes = tokenizer.encode(text), len(text.encode())
+        first, ids, _ = tokenizer.around(text)
+        check_ids(config, tokenizer, ids)
+        num_bytes = len(text.encode())
+        mark = first[-1] if first else config.bos_id if config.bos_id == config.eos_id else None  # GPT-2's is both
     if mark is None:  # the first token has nothing before it
         mark, ids = (ids or [0])[0], ids[1:]
     if not ids:

@@ -12,6 +12,7 @@ where the model ends it, or after --max-tokens tokens.
 """
 
 import argparse
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -79,12 +80,21 @@ def run(args: argparse.Namespace) -> int:
                 f"{args.model} holds a model of kind {model.config.kind!r}, which does not continue texts{advice}"
             )
         generator = Generator(model, tokenizer)
+        if chosen.keys() <= {"seed"} and args.beam is None and (advice := suggested(model)):
+            print(f"{args.model} suggests {advice}, which counts if you give it", file=sys.stderr)
         if args.lens is not None:
             draw_lens(generator, args.prompts[0], args.lens)
         for prompt in prompts(args):
             for number in range(args.samples):
                 write(generator, prompt, replace(sampling, seed=sampling.seed + number), args)
     return 0
+
+
+def suggested(model: GPT) -> str:
+    """The options of sampling that the folder of a loaded model names, which may not be what a user wants."""
+    said = getattr(model.origin, "generation", {})
+    names = [name for name in SAMPLING_OPTIONS if type(said.get(name)) in (int, float)]
+    return " ".join(f"--{name.replace('_', '-')} {said[name]}" for name in names)
 
 
 def prompts(args: argparse.Namespace) -> Iterator[str]:

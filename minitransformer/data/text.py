@@ -40,16 +40,19 @@ class TextDataset:
     """The lines of a text as token ids, each with </s> at its end. Its batches train a language model.
 
     lines: a dataset of pairs whose sources are the lines, and whose targets are empty; begin: what stands before a
-    line that an encoder reads.
+    line that an encoder reads; end: the id of </s>.
     """
 
-    def __init__(self, lines: TokenDataset, begin: int = BOS_ID) -> None:
-        self.lines, self.begin = lines, begin
+    def __init__(self, lines: TokenDataset, begin: int = BOS_ID, end: int = EOS_ID) -> None:
+        self.lines, self.begin, self.end = lines, begin, end
 
     @classmethod
-    def from_lines(cls, lines: Iterable[Sequence[int] | NDArray[np.integer]]) -> Self:
-        """A dataset in memory, of lines' ids without </s>. Raises as `TokenDataset.from_pairs` does."""
-        return cls(TokenDataset.from_pairs(([*line, EOS_ID], []) for line in lines))
+    def from_lines(cls, lines: Iterable[Sequence[int] | NDArray[np.integer]], end: int = EOS_ID) -> Self:
+        """A dataset in memory, of lines' ids without their end mark, by default that of our tokenizer.
+
+        For a model of another library's `end` is its `config.eos_id`. Raises as `TokenDataset.from_pairs` does.
+        """
+        return cls(TokenDataset.from_pairs(([*line, end], []) for line in lines), end=end)
 
     @classmethod
     def from_marked(cls, rows: Iterable[Sequence[int]]) -> Self:
@@ -119,9 +122,14 @@ class TextDataset:
         validation the cuts are at multiples of T and each token is a target exactly once; a token sees those before it
         in its row alone, so the loss is a little higher than with a context that moves along.
 
-        Raises ValueError for an id outside the vocabulary.
+        Raises ValueError for an id outside the vocabulary, and for lines that don't end with the model's end mark.
         """
         self.check(config.vocab_size)
+        eos_id = getattr(config, "eos_id", None)
+        if eos_id not in (None, self.end):
+            raise ValueError(
+                f"the lines end with id {self.end}, but the model's texts with {eos_id}: give `end` its eos_id"
+            )
         stream = self.stream
         length = min(config.max_length, tokens_per_batch, len(stream))
 

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ..models import GPT, IGNORED
+from ..models import GPT, IGNORED, most_tokens
 from .opened import FromCheckpoint
 from .sampling import Sampling
-from .search import Start, beam_search
-from .tokenizer import Tokenizer, check_vocabulary, without_text
+from .search import Start, beam_search, is_end
+from .tokenizer import Tokenizer, check_vocabulary, encode_prompt, without_text
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 BYTE = re.compile("<0x[0-9A-F]{2}>$")
@@ -65,19 +65,17 @@ class Generator(FromCheckpoint):
             yield text[len(said) :]
 
     def encode(self, prompt: str) -> list[int]:
-        """The ids of a prompt, after the mark that begins a text if the model has one.
+        """The ids of a prompt, after the mark that begins a text if there is one: see `encode_prompt`.
 
-        Where one mark ends a text and begins the next (GPT-2), only an empty prompt gets it. Raises `ValueError` for a
-        prompt without a token, and for one that leaves no room in the model's longest text.
+        Raises `ValueError` for a prompt without a token, for one with a token that the model lacks, and for one that
+        leaves no room in the model's longest text.
         """
         config = self.model.config
-        ids, first = self.tokenizer.encode(prompt), config.eos_id if config.bos_id is None else config.bos_id
-        if first is not None and (first != config.eos_id or not ids):
-            ids = [first, *ids]
+        ids, longest = encode_prompt(config, self.tokenizer, prompt), most_tokens(config)
         if not ids:
             raise ValueError("a prompt must hold some text: this model has no mark that begins a text")
-        if len(ids) >= config.max_length:
-            raise ValueError(f"a prompt has {len(ids)} tokens, and the model's texts have at most {config.max_length}")
+        if len(ids) >= longest:
+            raise ValueError(f"a prompt has {len(ids)} tokens, and the model's texts have at most {longest}")
         return ids
 
     def _after(self, prompt: list[int], ids: list[int]) -> str:
@@ -87,7 +85,7 @@ class Generator(FromCheckpoint):
 
     def _search(self, ids: list[int], max_tokens: int, beam: int) -> list[int]:
         """The most probable continuation that a beam search finds."""
-        limit = min(max_tokens, self.model.config.max_length - len(ids))
+        limit = min(max_tokens, most_tokens(self.model.config) - len(ids))
         if limit < 1:
             return []
         start = Start(first=np.array([ids[-1]]), limits=np.array([limit]), forbidden=self.forbidden)
@@ -107,12 +105,12 @@ class Generator(FromCheckpoint):
         running, texts = np.arange(len(prompts)), [list(prompt) for prompt in prompts]
         state = self.model.start_decoding(padded[:, :-1])
         ids = padded[:, -1:]
-        for _ in range(min(max_tokens, config.max_length - longest)):
+        for _ in range(min(max_tokens, most_tokens(config) - longest)):
             logits = to_numpy(self.model.decode_step(ids, state))[:, 0]  # (B, V)
             logits[:, self.forbidden] = -np.inf
             chosen = [sampling.choose(logits[i], np.array(texts[n]), int(n)) for i, n in enumerate(running)]
-            goes_on = np.array([token != config.eos_id for token in chosen])
-            yield [(int(n), token) for n, token in zip(running, chosen, strict=True) if token != config.eos_id]
+            goes_on = np.array([not is_end(token, config) for token in chosen])
+            yield [(int(n), token) for n, token, more in zip(running, chosen, goes_on, strict=True) if more]
             if not goes_on.any():
                 return
             for n, token in zip(running, chosen, strict=True):

@@ -25,6 +25,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ..models import most_tokens
 from ..ops import Array, Ops
 
 MOST_LENGTH_PENALTY = 10
@@ -73,6 +74,14 @@ class Start:
     forbidden: Sequence[int] = ()
 
 
+def is_end(ids: Any, config: Any) -> Any:
+    """Whether each id ends a text."""
+    found = ids == config.eos_id
+    for other in getattr(config, "other_eos_ids", ()):
+        found = found | (ids == other)
+    return found
+
+
 def penalty(length: Any, alpha: float) -> Any:
     """The length penalty `lp = ((5 + length) / 6)^alpha` (Wu 2016, eq. 14); `length` is a number or an array."""
     return ((5 + length) / 6) ** alpha
@@ -103,7 +112,7 @@ def greedy_search(
         outputs[:, length - 1] = ids[:, 0]
         log_probs += token_log_probs[:, 0, 0]
 
-        done = (ids[:, 0] == model.config.eos_id) | (limits == length)
+        done = is_end(ids[:, 0], model.config) | (limits == length)
         if np.count_nonzero(done):  # `done.any()`, several times faster on an array of this size
             for b in np.flatnonzero(done):
                 hypotheses[rows[b]] = _hypothesis(model, outputs[b, :length], log_probs[b], length_penalty)
@@ -157,7 +166,7 @@ def beam_search(
         prefixes[:, :, : length - 1] = prefixes[np.arange(len(beams))[:, None], beams, : length - 1]
         prefixes[:, :, length - 1] = ids
 
-        leaves = ((ids == model.config.eos_id) | (limits == length)[:, None]) & (log_probs > -np.inf)  # (B, K)
+        leaves = (is_end(ids, model.config) | (limits == length)[:, None]) & (log_probs > -np.inf)  # (B, K)
         for b, k in np.argwhere(leaves):
             found = complete[rows[b]]
             found.append(_hypothesis(model, prefixes[b, k, :length], log_probs[b, k], length_penalty))
@@ -216,7 +225,7 @@ def _close_up(running: np.ndarray) -> np.ndarray:
 
 def _hypothesis(model: Decodable, output: np.ndarray, log_prob: Any, alpha: float) -> Hypothesis:
     """The hypothesis of a finished `output`, which ends with the end-of-sentence token or was cut off."""
-    ended = bool(output[-1] == model.config.eos_id)
+    ended = bool(is_end(output[-1], model.config))
     score = float(log_prob / penalty(len(output), alpha))
     return Hypothesis(output[: len(output) - ended].tolist(), score, float(log_prob), ended)
 
@@ -242,7 +251,7 @@ def _longest_outputs(model: Decodable, source: np.ndarray, max_extra: int) -> np
         raise ValueError(f"source has shape {source.shape}, expected 2 axes (B, Ts)")
     if max_extra < 1:
         raise ValueError(f"max_extra is {max_extra}, expected at least 1")
-    return np.minimum((source != model.config.pad_id).sum(axis=1) + max_extra, model.config.max_length)
+    return np.minimum((source != model.config.pad_id).sum(axis=1) + max_extra, most_tokens(model.config))
 
 
 def _check_length_penalty(length_penalty: float) -> None:

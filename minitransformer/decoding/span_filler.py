@@ -7,11 +7,11 @@ import numpy as np
 
 from ..data.batching import EOS_ID
 from ..data.spans import SENTINELS
-from ..models import EncoderDecoder, Model, T5Config
+from ..models import EncoderDecoder, Model, T5Config, most_tokens
 from .filler import Guess, encode_marks
 from .opened import FromCheckpoint
 from .search import beam_search
-from .tokenizer import Tokenizer, check_vocabulary
+from .tokenizer import Tokenizer, check_vocabulary, encode_whole
 
 GAP = re.compile(r"<extra_id_(\d+)>")
 WIDTH = 4
@@ -41,8 +41,8 @@ class SpanFiller(FromCheckpoint):
             raise ValueError(f"the gaps of a text are <extra_id_0>, <extra_id_1>, … in this order, but it is {text!r}")
         marks = [self._mark(number) for number in numbers]
         ids = self._encode(text, marks)
-        if len(ids) > self.model.config.max_length:
-            raise ValueError(f"the text has {len(ids)} tokens, and the model reads {self.model.config.max_length}")
+        if len(ids) > most_tokens(self.model.config):
+            raise ValueError(f"the text has {len(ids)} tokens, and the model reads {most_tokens(self.model.config)}")
         (found,) = beam_search(self.model, np.array([ids]), max(count, WIDTH), 0.0, n_best=count)
         return [[Guess(self._between(each.ids, mark), math.exp(each.log_prob)) for each in found] for mark in marks]
 
@@ -61,7 +61,7 @@ class SpanFiller(FromCheckpoint):
     def _encode(self, text: str, marks: list[int]) -> list[int]:
         """The ids of a text, its gaps' marks among them, with the end mark."""
         if hasattr(self.tokenizer, "inner"):  # which knows its marks
-            return [*self.tokenizer.encode(text), self.model.config.eos_id]
+            return encode_whole(self.model.config, self.tokenizer, text)
         gaps = {f"<extra_id_{number}>": mark for number, mark in enumerate(marks)}
         return [*encode_marks(self.tokenizer, text, gaps), EOS_ID]
 

@@ -1,7 +1,7 @@
 """What turns text into ids and back: our `BPETokenizer`, and those of `minitransformer.pretrained`."""
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Any, Protocol
 
 from ..data import BPETokenizer
 from ..models import TextConfig
@@ -28,20 +28,60 @@ class Tokenizer(Protocol):
         ...
 
 
+def encode_prompt(config: Any, tokenizer: Any, text: str) -> list[int]:
+    """The ids of a text that goes on, after the mark that begins a text.
+
+    A tokenizer of another library says itself what stands there; before ours it is the model's `bos_id`, unless that
+    mark ends a text too (GPT-2). A text that begins with the mark gets no second one, and an empty one gets what the
+    model has. Raises `ValueError` as `check_ids` does.
+    """
+    if not hasattr(tokenizer, "around"):
+        first, ids = [] if config.bos_id in (None, config.eos_id) else [config.bos_id], tokenizer.encode(text)
+    else:
+        first, ids, _ = tokenizer.around(text)
+    if not ids and not first:
+        first = [each for each in (config.bos_id, config.eos_id) if each is not None][:1]
+    ids = ids if ids[: len(first)] == first else [*first, *ids]
+    return check_ids(config, tokenizer, ids)
+
+
+def encode_whole(config: Any, tokenizer: Any, text: str) -> list[int]:
+    """The ids of a text that is read as a whole, with the marks around it: ours ends with the model's `eos_id`.
+
+    Raises `ValueError` as `check_ids` does.
+    """
+    if not hasattr(tokenizer, "around"):
+        return check_ids(config, tokenizer, [*tokenizer.encode(text), config.eos_id])
+    return check_ids(config, tokenizer, [each for part in tokenizer.around(text) for each in part])
+
+
+def check_ids(config: TextConfig, tokenizer: Tokenizer, ids: list[int]) -> list[int]:
+    """The same ids. Raises `ValueError`, naming the token, for one that the model does not have."""
+    for each in ids:
+        if each >= config.vocab_size:
+            token = tokenizer.tokens([each])[0]
+            raise ValueError(f"the text has the token {token!r}, id {each}, but the model has {config.vocab_size} ids")
+    return ids
+
+
 def without_text(config: TextConfig, tokenizer: Tokenizer) -> list[int]:
     """The ids of a model that are neither of our tokenizer nor the end mark: BERT's [MASK], rows that fill up a table.
 
     Those of the package tokenizers decode such ids as nothing.
     """
     first = tokenizer.vocab_size if isinstance(tokenizer, BPETokenizer) else config.vocab_size
-    return [id for id in range(first, config.vocab_size) if id != getattr(config, "eos_id", None)]
+    ends = {getattr(config, "eos_id", None), *getattr(config, "other_eos_ids", ())}
+    return [id for id in range(first, config.vocab_size) if id not in ends]
 
 
 def check_vocabulary(config: TextConfig, tokenizer: Tokenizer, exactly: bool = False) -> None:
-    """Raise ValueError if a model has fewer tokens than the tokenizer, or `exactly`, another number.
+    """Raise ValueError if a model has fewer tokens than a tokenizer of ours, or `exactly`, another number.
 
-    A model's table may have rows for tokens that are not there yet.
+    A model's table may have rows for tokens that are not there yet. Of other libraries' tokenizers some know tokens
+    that their model lacks, which no usual text has: `check_ids` finds those that do.
     """
+    if hasattr(tokenizer, "around"):
+        return
     if config.vocab_size < tokenizer.vocab_size or (exactly and config.vocab_size != tokenizer.vocab_size):
         raise ValueError(
             f"the model has {config.vocab_size} tokens and the tokenizer {tokenizer.vocab_size}: "

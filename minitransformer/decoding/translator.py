@@ -11,12 +11,12 @@ import numpy as np
 from ..data.batching import check_special_ids, pad
 from ..data.spans import SENTINELS
 from ..data.tokenizer import BPETokenizer
-from ..models import EncoderDecoder, T5Config, Transformer
+from ..models import EncoderDecoder, T5Config, Transformer, most_tokens
 from ..ops import Ops, numpy_ops
 from ..training.checkpoint import CheckpointError
 from .batches import BatchSearch, search
 from .opened import open_checkpoint, with_tokenizer
-from .tokenizer import Tokenizer, check_vocabulary
+from .tokenizer import Tokenizer, check_vocabulary, encode_whole
 
 WINDOW = 4096
 """Sentences of a stream that are read before they are translated, so that batches are of about the same length."""
@@ -247,8 +247,8 @@ class Translator:
         """Sentence `number` as `encode` gives it."""
         if not isinstance(sentence, str):
             raise TypeError(f"sentence {number} must be a str, but is of type {type(sentence).__name__}")
-        longest, eos = self.model.config.max_length, self.model.config.eos_id
-        ids = [*self.tokenizer.encode(sentence), eos] if sentence.strip() else []
+        longest = most_tokens(self.model.config)
+        ids = encode_whole(self.model.config, self.tokenizer, sentence) if sentence.strip() else []
         if len(ids) <= longest:
             return ids
         if not truncate:
@@ -256,7 +256,7 @@ class Translator:
                 f"sentence {number} has {len(ids)} tokens with its end mark, but the model takes at most {longest}: "
                 "split it, or ask for it to be truncated"
             )
-        return [*ids[: longest - 1], eos]
+        return [*ids[: longest - 1], ids[-1]]
 
 
 def _labels(tokens: list[str]) -> list[str]:

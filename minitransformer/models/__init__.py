@@ -2,7 +2,16 @@
 
 from .baselines import ConvolutionalConfig, ConvolutionalTranslator, RecurrentConfig, RecurrentTranslator
 from .bert import BERT, BERTConfig
-from .config import DEFAULT_KIND, PRESETS, ModelConfig, StacksConfig, TextConfig, TransformerConfig, TranslationConfig
+from .config import (
+    DEFAULT_KIND,
+    PRESETS,
+    ModelConfig,
+    StacksConfig,
+    TextConfig,
+    TransformerConfig,
+    TranslationConfig,
+    most_tokens,
+)
 from .decoding import Decoding
 from .encoder_decoder import EncoderDecoder
 from .gpt import GPT, GPTConfig
@@ -42,4 +51,5 @@ __all__ = [
     "ViTConfig",
     "build_model",
     "config_from_dict",
+    "most_tokens",
 ]

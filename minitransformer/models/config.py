@@ -1,5 +1,6 @@
 """Configurations of models: what all have in common, and the Transformer's with its presets."""
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
@@ -67,13 +68,31 @@ class TextConfig(ModelConfig):
     vocab_size: int
     max_length: int
 
+    @property
+    def endless(self) -> bool:
+        """Whether positions know no end, so that `max_length` is no limit but the length of the training."""
+        return False
+
+
+def most_tokens(config: Any) -> int:
+    """The longest sequence that a model of this configuration can compute."""
+    return sys.maxsize if getattr(config, "endless", False) else config.max_length
+
+
+def require_below(config: TextConfig, *names: str) -> None:
+    """Raises ValueError, naming the field, for an id outside the vocabulary."""
+    for name in names:
+        given = getattr(config, name)
+        inside = all(each < config.vocab_size for each in (given if isinstance(given, tuple) else [given or 0]))
+        require(inside, f"{name} is {given}, expected an id below the vocabulary")
+
 
 class TranslationConfig(TextConfig):
     """The base of the configurations of encoder–decoders, with what searches and batches need.
 
     `embedding_scale` multiplies looked-up vectors, by default √d_model. `tied`: the output layer's table is that of the
     tokens. `output_bias`: the logits have a bias. `pad_may_begin`: the padding token may be the one that begins a
-    target, and then a source's mask is given and not inferred.
+    target, and then a source's mask is given and not inferred. `other_eos_ids`: what ends a text besides `eos_id`.
     """
 
     pad_id: int
@@ -84,6 +103,7 @@ class TranslationConfig(TextConfig):
     tied: bool = True
     output_bias: bool = False
     pad_may_begin: bool = False
+    other_eos_ids: tuple[int, ...] = ()
 
     @property
     def embedding_std(self) -> float | None:
@@ -98,6 +118,7 @@ class TranslationConfig(TextConfig):
         )
         count = "two" if self.pad_may_begin else "three"
         require(distinct, f"pad_id, bos_id, eos_id are {specials}, expected {count} ids below {self.vocab_size}")
+        require_below(self, "other_eos_ids")
 
 
 class StacksConfig(TranslationConfig):

@@ -171,7 +171,7 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
 
         `state` moves on by one position. Raises `ValueError` beyond `config.max_length`.
         """
-        if state.position >= self.config.max_length:
+        if state.position >= self.most_tokens:
             raise ValueError(f"position {state.position} is beyond the model's max_length of {self.config.max_length}")
         ids = self.ops.asarray(ids)
         if tuple(ids.shape) != state.shape:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from ..config import SMALLEST, choice, flag, positive, rate, require, whole
+from ..config import SMALLEST, choice, flag, ids, positive, rate, whole
 from ..layers import (
     AttentionConfig,
     BiasConfig,
@@ -21,7 +21,7 @@ from ..layers import (
     TokenEmbedding,
 )
 from ..ops import Array, without_spurious_warnings
-from .config import TextConfig, head_width
+from .config import TextConfig, head_width, require_below
 from .decoding import Decoding
 from .model import Model
 from .objectives import IGNORED, next_token_loss, next_token_loss_backward
@@ -35,14 +35,15 @@ class GPTConfig(TextConfig):
     """The hyper-parameters of a language model; the defaults are GPT-2's (Radford et al. 2019).
 
     `decoder` gives the same as a tree. `d_k`, the width of a head, defaults to `d_model / num_heads`. `rotary` belongs
-    to the positions "rotary", `sparse` adds keys to those in the window, and `bias` is the feed-forward network's.
+    to the positions "rotary", `sparse` adds keys to those in the window, and `bias` is the feed-forward network's. A
+    text ends with `eos_id` or one of `other_eos_ids`.
     With `embedding_scale = 1 / init_std` vectors of tokens are as large as the sinusoids that are added to them.
     Matrices start as N(0, init_std²), those before a residual connection smaller by `√(2 · num_layers)`. Raises
     `ValueError` or `TypeError` for values that give no model.
     """
 
     kind: ClassVar[str] = "gpt"
-    newer: ClassVar[tuple[str, ...]] = ("embedding_scale",)
+    newer: ClassVar[tuple[str, ...]] = ("embedding_scale", "other_eos_ids")
 
     vocab_size: int = whole()
     d_model: int = whole(768, "width of the model")
@@ -79,12 +80,11 @@ class GPTConfig(TextConfig):
     init_std: float = positive(0.02, "standard deviation of the matrices at the start", SMALLEST)
     bos_id: int | None = whole(None, least=0)
     eos_id: int | None = whole(None, least=0)
+    other_eos_ids: tuple[int, ...] = ids()
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("bos_id", "eos_id"):
-            token = getattr(self, name)
-            require(token is None or token < self.vocab_size, f"{name} is {token}, expected an id below the vocabulary")
+        require_below(self, "bos_id", "eos_id", "other_eos_ids")
         _ = self.decoder  # each part checks itself
 
     @property
@@ -116,6 +116,11 @@ class GPTConfig(TextConfig):
         )
         positions = self.positions if self.positions in ("learned", "sinusoidal") else "none"
         return StackConfig(block, self.num_layers, positions, self.max_length, embedding_std=self.init_std)
+
+    @property
+    def endless(self) -> bool:
+        """Whether no table holds a vector or an angle for each position."""
+        return self.positions in ("alibi", "relative", "none")
 
     @property
     def num_parameters(self) -> int:
@@ -235,7 +240,7 @@ class GPT(Model[GPTConfig]):
 
         `state` moves on by one position. Raises `ValueError` beyond `config.max_length`.
         """
-        if state.position >= self.config.max_length:
+        if state.position >= self.most_tokens:
             raise ValueError(f"position {state.position} is beyond the model's max_length of {self.config.max_length}")
         ids = self.ops.asarray(ids)
         if tuple(ids.shape) != state.shape:

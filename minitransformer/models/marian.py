@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from ..config import choice, positive, rate, whole
+from ..config import choice, ids, positive, rate, whole
 from ..layers import AttentionConfig, BlockConfig, FeedForwardConfig, NormConfig, StackConfig
 from .config import StacksConfig, head_width
 
@@ -19,6 +19,7 @@ class MarianConfig(StacksConfig):
     """
 
     kind: ClassVar[str] = "marian"
+    newer: ClassVar[tuple[str, ...]] = ("other_eos_ids",)
 
     vocab_size: int = whole()
     d_model: int = whole(512, "width of the model")
@@ -38,6 +39,7 @@ class MarianConfig(StacksConfig):
     pad_id: int = whole(0, least=0)
     bos_id: int = whole(0, least=0)
     eos_id: int = whole(1, least=0)
+    other_eos_ids: tuple[int, ...] = ids()
 
     output_bias = True
     pad_may_begin = True

@@ -1,11 +1,11 @@
 """The base of all models: a configuration, the layers built from it, and their parameters in one flat array."""
 
 from abc import ABC, abstractmethod
-from typing import Any, Generic, Self, TypeVar, cast
+from typing import Any, Generic, Self, TypeVar
 
 from ..layers import FlatParameters, Layer
 from ..ops import Array, Ops, numpy_ops
-from .config import ModelConfig, TextConfig
+from .config import ModelConfig, TextConfig, most_tokens
 
 ConfigT = TypeVar("ConfigT", bound=ModelConfig)
 
@@ -14,8 +14,11 @@ class Model(Layer, ABC, Generic[ConfigT]):
     """Layers over token ids `(B, T)`, padded on the right with `config.pad_id`.
 
     `ops` and `dtype` choose the backend, `seed` the initial weights. All weights are one flat array,
-    `parameters.data`, and every backward adds into `parameters.grad`; a tied weight is one parameter.
+    `parameters.data`, and every backward adds into `parameters.grad`; a tied weight is one parameter. `origin`: what
+    the folder of a loaded model held beside its weights, which `pretrained.save` writes back.
     """
+
+    origin: Any = None
 
     def __init__(self, config: ConfigT, ops: Ops = numpy_ops, dtype: Any = "float32", seed: int = 0) -> None:
         self._assemble(config, ops, _dtype_name(dtype))
@@ -36,6 +39,7 @@ class Model(Layer, ABC, Generic[ConfigT]):
     def _assemble(self, config: ConfigT, ops: Ops, dtype: str, shared: FlatParameters | None = None) -> Self:
         super().__init__(ops)
         self.config, self.dtype = config, dtype
+        self.most_tokens = most_tokens(config) if isinstance(config, TextConfig) else 0
         self._build()
         self.name_layers()
         self.parameters = FlatParameters(dict(self.named_parameters()), shared.ops if shared else ops, dtype, shared)
@@ -58,6 +62,7 @@ class Model(Layer, ABC, Generic[ConfigT]):
         twin = self.blank(self.config, self.ops, self.dtype)
         twin.parameters.data[...], twin.parameters.grad[...] = self.parameters.data, self.parameters.grad
         twin.parameters.refresh()
+        twin.origin = self.origin
         return twin
 
     @property
@@ -67,7 +72,7 @@ class Model(Layer, ABC, Generic[ConfigT]):
 
     def _ids(self, name: str, ids: Any) -> Array:
         """Token ids `(B, T)` as an array of the backend. Raises `ValueError` for another shape and for too many."""
-        ids, longest = self.ops.asarray(ids), cast(TextConfig, self.config).max_length
+        ids, longest = self.ops.asarray(ids), self.most_tokens
         if ids.ndim != 2:
             raise ValueError(f"{name} has shape {tuple(ids.shape)}, expected (B, T)")
         if ids.shape[1] > longest:

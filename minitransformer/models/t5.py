@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from ..config import SMALLEST, choice, flag, positive, rate, whole
+from ..config import SMALLEST, choice, flag, ids, positive, rate, whole
 from ..layers import AttentionConfig, BiasConfig, BlockConfig, FeedForwardConfig, NormConfig, StackConfig
 from .config import StacksConfig
 
@@ -22,6 +22,7 @@ class T5Config(StacksConfig):
     """
 
     kind: ClassVar[str] = "t5"
+    newer: ClassVar[tuple[str, ...]] = ("other_eos_ids",)
 
     vocab_size: int = whole()
     d_model: int = whole(512, "width of the model")
@@ -45,9 +46,15 @@ class T5Config(StacksConfig):
     pad_id: int = whole(0, least=0)
     bos_id: int = whole(0, least=0)
     eos_id: int = whole(1, least=0)
+    other_eos_ids: tuple[int, ...] = ids()
 
     embedding_scale = 1.0
     pad_may_begin = True
+
+    @property
+    def endless(self) -> bool:
+        """True: relative positions know no end."""
+        return True
 
     @property
     def embedding_std(self) -> float | None:

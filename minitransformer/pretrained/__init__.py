@@ -9,7 +9,7 @@ stranger: it holds data and no code, and all sizes are checked before memory is 
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ from .files import (
     PretrainedError,
     Tensor,
     find_tensors,
+    narrowed,
     read_json,
     some,
     write_json,
@@ -46,7 +47,7 @@ from .files import (
 )
 from .gpt2 import GPT2
 from .llama import LLAMA
-from .names import Architecture, Row
+from .names import OUTPUT, Architecture, Row
 from .tokenizers import TOKENIZER_FILES, PretrainedTokenizer, load_tokenizer, save_tokenizer
 from .vit import VIT
 
@@ -55,12 +56,33 @@ __all__ = ["ARCHITECTURES", "PretrainedError", "PretrainedTokenizer", "load", "s
 ARCHITECTURES = {"gpt2": GPT2, "llama": LLAMA, "bert": BERT, "t5": t5.T5, "vit": VIT, "marian": marian.MARIAN}
 """By the name that a folder's `config.json` calls `model_type`."""
 
+MARKS = ("bos_token_id", "eos_token_id", "decoder_start_token_id")
+"""The special tokens for which `generation_config.json` goes before `config.json`."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a folder holds beside the weights of its model, for the way back.
+
+    config: our configuration of it; values and generation: its `config.json` and `generation_config.json`; types: those
+    of its tensors, by name, as safetensors calls them.
+    """
+
+    config: ModelConfig
+    values: Mapping[str, Any]
+    generation: Mapping[str, Any]
+    types: Mapping[str, str]
+
 
 def load(folder_or_name: str | Path, ops: Ops = numpy_ops, dtype: str = "float32") -> tuple[Any, Any]:
     """The model in a folder and its tokenizer, `None` where there is none; a name that is no folder is downloaded.
 
+    The tokens that end a text are those of `generation_config.json` where there is one; its other settings, which say
+    how to search or to draw, are in `model.origin.generation` and go back with `save`.
+
     Raises FileNotFoundError for a missing file and PretrainedError for a folder without a model that can be run here:
-    damaged files, options or kinds of model that are not supported, tensors that are missing or too many.
+    damaged files, options or kinds of model that are not supported, tensors that are missing, too many or not the
+    copies that they should be.
     """
     folder = folder_of(folder_or_name)
     values = read_json(folder / CONFIG)
@@ -69,9 +91,16 @@ def load(folder_or_name: str | Path, ops: Ops = numpy_ops, dtype: str = "float32
         known = ", ".join(ARCHITECTURES)
         raise PretrainedError(f"{folder / CONFIG}: model_type {kind!r} is not supported, only {known}")
     architecture = ARCHITECTURES[kind]
+    _check_head(folder, architecture, values.get("architectures"))
+    generation = read_json(folder / GENERATION) if (folder / GENERATION).is_file() else {}
     tensors = _canonical(architecture, find_tensors(folder))
+    types = {name: tensor.type for name, tensor in tensors.items()}
     try:
-        config = architecture.from_config(values, {name: tensor.shape for name, tensor in tensors.items()})
+        options = architecture.keys.checked(values)
+        tensors = _without_copies(architecture, tensors, options.get("tie_word_embeddings", architecture.tied))
+        marks = {name: generation[name] for name in MARKS if generation.get(name) is not None}
+        shapes = {name: tensor.shape for name, tensor in tensors.items()}
+        config = architecture.from_config({**options, **marks}, shapes)
     except (TypeError, ValueError, OverflowError) as error:
         raise PretrainedError(f"{folder / CONFIG}: {error}") from None
     if config.num_layers_in_all > len(tensors):
@@ -85,7 +114,38 @@ def load(folder_or_name: str | Path, ops: Ops = numpy_ops, dtype: str = "float32
         config = replace(config, mask_id=tokenizer.mask_id)
     model = KINDS[config.kind][1].blank(config, ops, dtype)
     _fill(model, rows, tensors)
+    model.origin = Origin(config, values, generation, types)
     return model, tokenizer
+
+
+def _check_head(folder: Path, architecture: Architecture, classes: Any) -> None:
+    """Raises PretrainedError, saying what the folder holds, unless it is of a class whose head is known here."""
+    names = [name for name in classes if isinstance(name, str)] if isinstance(classes, list) else []
+    known = {name.casefold() for name in architecture.heads}
+    if names and not known & {name.casefold() for name in names}:
+        raise PretrainedError(
+            f"{folder} holds a {names[0]}, which is not supported, only {some([*architecture.heads])}"
+        )
+
+
+def _without_copies(architecture: Architecture, tensors: Mapping[str, Tensor], tied: Any) -> dict[str, Tensor]:
+    """The tensors without those that are copies of another; one whose original is missing takes its place.
+
+    Raises PretrainedError for one that differs, but for an output layer that may have a table of its own.
+    """
+    kept = dict(tensors)
+    for pattern, original in architecture.copies:
+        for name in sorted(each for each in tensors if re.fullmatch(pattern, each)):
+            may_differ = name == OUTPUT and architecture.unties
+            if may_differ and not tied:
+                continue
+            if original not in kept:
+                kept[original] = kept.pop(name)
+            elif kept[original].equals(kept[name]):
+                del kept[name]
+            elif not may_differ:
+                raise PretrainedError(f"{name} and {original} differ, but they are one array in such a model")
+    return kept
 
 
 def _canonical(architecture: Architecture, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -103,8 +163,7 @@ def _check(
     missing = sorted(shapes.keys() - tensors.keys() - {"final_logits_bias"})
     if missing:
         raise PretrainedError(f"{folder} lacks {len(missing):,} tensors of its model: {some(missing)}")
-    ignored = architecture.ignored + (r"|lm_head\.weight" if getattr(config, "tied", False) else "")
-    surplus = sorted(name for name in tensors.keys() - shapes.keys() if not re.fullmatch(ignored, name))
+    surplus = sorted(name for name in tensors.keys() - shapes.keys() if not re.fullmatch(architecture.ignored, name))
     if surplus:
         raise PretrainedError(f"{folder} holds {len(surplus):,} tensors that its model does not have: {some(surplus)}")
     for name, shape in shapes.items():
@@ -142,9 +201,11 @@ def _check_memory(folder: Path, config: ModelConfig, dtype: str) -> None:
 def save(model: Model, folder: str | Path, tokenizer: Any = None) -> None:
     """Write a model, and its tokenizer, as `transformers` reads it with `from_pretrained`. Makes the folder.
 
-    tokenizer: a `BPETokenizer`, or one that was loaded. A Transformer of the paper's becomes a Marian. Raises
-    PretrainedError, naming the option, for what the other's files can't express, before anything is written, and
-    OSError for files that can't be. The configuration is written last: without it no half of a model can be loaded.
+    tokenizer: a `BPETokenizer`, or one that was loaded. A Transformer of the paper's becomes a Marian. A model that was
+    loaded goes back as it came: with its folder's settings, and in bfloat16 or float16 if it was in these types and
+    they still hold its weights exactly; otherwise in the model's own type. Raises PretrainedError, naming the option,
+    for what the other's files can't express, before anything is written, and OSError for files that can't be. The
+    configuration is written last: without it no half of a model can be loaded.
     """
     kind = _kind_of(model.config)
     architecture, folder = ARCHITECTURES[kind], Path(folder)
@@ -157,15 +218,22 @@ def save(model: Model, folder: str | Path, tokenizer: Any = None) -> None:
     tensors = {}
     for row in architecture.table(model.config):
         tensors |= row.to_theirs(named[row.ours])
+    origin, dtype = model.origin, model.dtype
+    generation = {name: values[name] for name in (*MARKS, "pad_token_id", "forced_eos_token_id") if name in values}
+    generation = generation if values.get("is_encoder_decoder") else {}
+    if isinstance(origin, Origin) and origin.config == model.config:
+        tensors, dtype = narrowed(tensors, origin.types, dtype)
+        values = {**origin.values, "architectures": values["architectures"]}
+        values.pop("torch_dtype", None)
+        generation = origin.generation
     for name in (CONFIG, GENERATION, *(TOKENIZER_FILES if tokenizer is not None else ())):  # may be another model's
         (folder / name).unlink(missing_ok=True)
-    if values.get("is_encoder_decoder"):
-        names = ("pad_token_id", "decoder_start_token_id", "eos_token_id", "forced_eos_token_id")
-        write_json(folder / GENERATION, {name: values[name] for name in names if name in values})
+    if generation:
+        write_json(folder / GENERATION, generation)
     write_tensors(folder / WEIGHTS, tensors)
     if tokenizer is not None:
         save_tokenizer(tokenizer, folder, model.config)
-    write_json(folder / CONFIG, {**values, "dtype": model.dtype})
+    write_json(folder / CONFIG, {**values, "dtype": dtype})
 
 
 def _kind_of(config: ModelConfig) -> str:

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..models import BERTConfig
+from .files import PretrainedError, some
+from .keys import Keys, words
 from .names import (
     NEEDED,
     Architecture,
@@ -13,8 +15,9 @@ from .names import (
     layers,
     linear,
     norm,
+    option_names,
     read_options,
-    require_options,
+    require_classes,
     token,
     write_options,
 )
@@ -36,13 +39,33 @@ OPTIONS = {
     "init_std": ("initializer_range", 0.02),
 }
 
+KEYS = Keys(
+    obeyed=words("pad_token_id mask_token_id id2label num_labels", option_names(OPTIONS)),
+    supported={
+        "is_decoder": False,
+        "is_encoder_decoder": False,
+        "add_cross_attention": False,
+        "position_embedding_type": "absolute",
+        "tie_word_embeddings": True,
+    },
+    idle=words(
+        "is_causal directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head "
+        "pooler_type sbert_ce_default_activation_function sentence_transformers"
+    ),
+)
+
 
 def from_config(values: Mapping[str, Any], shapes: Mapping[str, Shape]) -> BERTConfig:
     """The tensors tell which head the model has."""
-    require_options(values, is_decoder=False, add_cross_attention=False, position_embedding_type="absolute")
-    require_options(values, tie_word_embeddings=True)
     head = "masked" if "cls.predictions.bias" in shapes else "classes" if "classifier.weight" in shapes else "none"
+    other = [name for name in shapes if not name.startswith("bert.")]
+    if head == "none" and len(other) < len(shapes):
+        raise PretrainedError(f"its head is not supported: it is made of {some(other) or 'nothing'}")
+    if head == "classes" and "bert.pooler.dense.weight" not in shapes:
+        raise PretrainedError("its head, a classifier of tokens, is not supported: it has no bert.pooler.dense.weight")
     classes: dict[str, Any] = {"num_classes": (shapes["classifier.weight"] or (0,))[0]} if head == "classes" else {}
+    if classes:
+        require_classes(values, classes["num_classes"])
     return BERTConfig(
         **read_options(values, OPTIONS),
         pad_id=values.get("pad_token_id") or 0,
@@ -101,8 +124,14 @@ BERT = Architecture(
     from_config,
     to_config,
     table,
+    KEYS,
+    heads=("BertForMaskedLM", "BertForPreTraining", "BertLMHeadModel", "BertForSequenceClassification", "BertModel"),
     rename=((r"LayerNorm\.gamma$", "LayerNorm.weight"), (r"LayerNorm\.beta$", "LayerNorm.bias")),
     # Of a model with both of BERT's pre-training heads the masked one is taken, which needs no pooler.
-    ignored=r"(bert\.)?embeddings\.position_ids|cls\.predictions\.decoder\.(weight|bias)|cls\.seq_relationship\..*"
+    copies=(
+        (r"cls\.predictions\.decoder\.weight", "bert.embeddings.word_embeddings.weight"),
+        (r"cls\.predictions\.decoder\.bias", "cls.predictions.bias"),
+    ),
+    ignored=r"(bert\.)?embeddings\.position_ids|cls\.seq_relationship\..*"
     r"|bert\.pooler\.dense\.(weight|bias)",
 )

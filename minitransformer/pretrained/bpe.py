@@ -16,7 +16,8 @@ def bpe_as_json(tokenizer: BPETokenizer, config: ModelConfig) -> dict[str, Any]:
 
     Special tokens are in the vocabulary but not "added", so that no text is encoded as one. Added are the marks of
     gaps, `[MASK]` for a BERT and `<extra_id_0>`, … for a T5, found where a text begins or after a space, which they
-    take. Who asks for special tokens gets `<s>` before a BERT's text, and `</s>` after the text of any encoder.
+    take. Who asks for special tokens gets `<s>` before the text of a BERT and of a GPT whose `bos_id` it is, and `</s>`
+    after the text of any encoder.
     """
     gaps: dict[str, int] = {}
     if isinstance(config, BERTConfig) and config.mask_id == tokenizer.vocab_size:
@@ -33,7 +34,7 @@ def bpe_as_json(tokenizer: BPETokenizer, config: ModelConfig) -> dict[str, Any]:
         "added_tokens": [{"id": index, "content": mark, **added} for mark, index in gaps.items()],
         "normalizer": {"type": "Prepend", "prepend": " "},
         "pre_tokenizer": {"type": "Split", "pattern": {"Regex": _words()}, "behavior": "Isolated", "invert": False},
-        "post_processor": _around(isinstance(config, BERTConfig), not isinstance(config, GPTConfig)),
+        "post_processor": _around(_begins(config, tokenizer), not isinstance(config, GPTConfig)),
         "decoder": {
             "type": "Sequence",
             "decoders": [
@@ -55,6 +56,13 @@ def bpe_as_json(tokenizer: BPETokenizer, config: ModelConfig) -> dict[str, Any]:
             "merges": [list(merge) for merge in tokenizer.merges],
         },
     }
+
+
+def _begins(config: ModelConfig, tokenizer: BPETokenizer) -> bool:
+    """Whether `<s>` stands before each of a model's texts."""
+    if isinstance(config, GPTConfig):
+        return config.bos_id == tokenizer.bos_id != config.eos_id
+    return isinstance(config, BERTConfig)
 
 
 def _around(begins: bool, ends: bool) -> dict[str, Any]:

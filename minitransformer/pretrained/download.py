@@ -3,10 +3,10 @@
 import errno
 from pathlib import Path
 
-from .files import CONFIG, INDEX, PretrainedError
+from .files import CONFIG, GENERATION, INDEX, PretrainedError
 from .tokenizers import TOKENIZER_FILES
 
-WANTED = [CONFIG, "model*.safetensors", INDEX, *TOKENIZER_FILES]
+WANTED = [CONFIG, GENERATION, "model*.safetensors", INDEX, *TOKENIZER_FILES]
 """What is downloaded of a repository: no pickles, no code, and nothing in the folders of other programs."""
 
 

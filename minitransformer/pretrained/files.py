@@ -53,6 +53,13 @@ class Tensor:
     shape: tuple[int, ...]
     start: int
 
+    def equals(self, other: "Tensor") -> bool:
+        """Whether another tensor has the same shape and numbers; they are read piece by piece."""
+        if self.shape != other.shape or not {self.type, other.type} <= TYPES.keys():
+            return False
+        pairs = zip(self.pieces(), other.pieces(), strict=True)
+        return all(np.array_equal(ours, theirs, equal_nan=True) for (_, ours), (_, theirs) in pairs)
+
     def read(self) -> np.ndarray:
         """The tensor; float16 and bfloat16 are widened to float32."""
         return self._read(0, math.prod(self.shape)).reshape(self.shape)
@@ -131,10 +138,11 @@ def _sharded(folder: Path) -> dict[str, Tensor]:
             raise PretrainedError(f"{folder / INDEX} names {shortened(name)}, expected a safetensors file beside it")
         if not (folder / name).is_file():
             raise FileNotFoundError(errno.ENOENT, "No such file", str(folder / name))
-        found |= _tensors_of(folder / name)
-    missing = sorted(places.keys() - found.keys())
-    if missing:
-        raise PretrainedError(f"{folder / INDEX} names tensors that its files do not hold: {some(missing)}")
+        promised, held = {each for each, place in places.items() if place == name}, _tensors_of(folder / name)
+        for wrong, verb in ((promised - held.keys(), "lacks"), (held.keys() - promised, "also holds")):
+            if wrong:
+                raise PretrainedError(f"{folder / name} is not what {INDEX} says: it {verb} {some(sorted(wrong))}")
+        found |= held
     return found
 
 
@@ -190,12 +198,34 @@ def some(names: list[str], most: int = 5) -> str:
     return ", ".join(name if len(name) < 200 else shortened(name) for name in names[:most]) + rest
 
 
+def narrowed(
+    tensors: Mapping[str, np.ndarray], types: Mapping[str, str], dtype: str
+) -> tuple[Mapping[str, np.ndarray], str]:
+    """Arrays in the narrower types that their tensors had, by name, if these hold all of them exactly; and the type.
+
+    Bfloat16 numbers are given as the upper halves of float32, unsigned integers.
+    """
+    if not set(types.values()) & {"BF16", "F16"}:
+        return tensors, dtype
+    found = {}
+    for name, array in tensors.items():
+        kind, wide = types.get(name), np.asarray(array, np.float32)
+        bits = wide.view(np.uint32)
+        half = (bits >> 16).astype(np.uint16) if kind == "BF16" else wide.astype(np.float16) if kind == "F16" else wide
+        back = bits >> 16 << 16 if kind == "BF16" else np.asarray(half, np.float32).view(np.uint32)
+        if not np.array_equal(wide, array, equal_nan=True) or not np.array_equal(back, bits):
+            return tensors, dtype
+        found[name] = half
+    names = {"BF16": "bfloat16", "F16": "float16"}
+    return found, names[max(names, key=list(types.values()).count)]
+
+
 def write_tensors(path: Path, tensors: Mapping[str, np.ndarray]) -> None:
-    """Write float32 or float64 arrays as one safetensors file, which appears whole or not at all."""
+    """Write arrays as a safetensors file, which appears whole or not at all; `narrowed` says how bfloat16 is given."""
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     stop = 0
     for name, array in sorted(tensors.items()):
-        kind = {"float32": "F32", "float64": "F64"}[array.dtype.name]
+        kind = {"float32": "F32", "float64": "F64", "float16": "F16", "uint16": "BF16"}[array.dtype.name]
         header[name] = {"dtype": kind, "shape": list(array.shape), "data_offsets": [stop, stop + array.nbytes]}
         stop += array.nbytes
     text = json.dumps(header, separators=(",", ":")).encode()

@@ -4,19 +4,23 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..models import GPTConfig
+from .keys import Keys, words
 from .names import (
     NEEDED,
+    OUTPUT,
     Architecture,
     Row,
     Shape,
     array,
+    ends,
     layers,
     norm,
+    option_names,
     read_options,
-    require_options,
     require_ours,
     token,
     write_options,
+    written_ends,
 )
 
 OPTIONS = {
@@ -33,17 +37,38 @@ OPTIONS = {
     "init_std": ("initializer_range", 0.02),
 }
 
+KEYS = Keys(
+    obeyed=words("n_inner bos_token_id eos_token_id", option_names(OPTIONS)),
+    supported={
+        "scale_attn_weights": True,
+        "scale_attn_by_inverse_layer_idx": False,
+        "add_cross_attention": False,
+        "is_encoder_decoder": False,
+        "is_causal": True,
+    },
+    idle=words(
+        "embd_pdrop n_ctx n_special afn predict_special_tokens is_decoder reorder_and_upcast_attn summary_activation "
+        "summary_first_dropout summary_last_dropout summary_proj_to_labels summary_type summary_use_proj"
+    ),
+    aliases={
+        "hidden_size": "n_embd",
+        "max_position_embeddings": "n_positions",
+        "num_attention_heads": "n_head",
+        "num_hidden_layers": "n_layer",
+    },
+)
+
 
 def from_config(values: Mapping[str, Any], shapes: Mapping[str, Shape]) -> GPTConfig:
     """One rate of dropout serves both the embeddings and the sub-layers: the sub-layers'."""
-    require_options(values, scale_attn_weights=True, scale_attn_by_inverse_layer_idx=False, add_cross_attention=False)
     shared = read_options(values, OPTIONS)
+    shared["tied"] = shared["tied"] and OUTPUT not in shapes
     inner = values.get("n_inner")
     return GPTConfig(
         **shared,
         d_ff=4 * shared["d_model"] if inner is None else inner,
         bos_id=token(values, "bos_token_id"),
-        eos_id=token(values, "eos_token_id"),
+        **ends(values),
     )
 
 
@@ -64,7 +89,7 @@ def to_config(config: GPTConfig) -> dict[str, Any]:
         "n_inner": config.d_ff,
         "embd_pdrop": config.dropout,
         "bos_token_id": config.bos_id,
-        "eos_token_id": config.eos_id,
+        "eos_token_id": written_ends(config),
     }
 
 
@@ -78,23 +103,27 @@ def table(config: GPTConfig) -> list[Row]:
     ]
     for ours, theirs in layers(f"{top}h.{{}}.", config.num_layers):
         ours = f"decoder.{ours}"
-        for name, there, *ends in (
+        for name, there, *shape in (
             ("self_attention.query_key_value", "attn.c_attn", width, 3 * width),
             ("self_attention.output", "attn.c_proj", width, width),
             ("feed_forward.expand", "mlp.c_fc", width, config.d_ff),
             ("feed_forward.contract", "mlp.c_proj", config.d_ff, width),
         ):
-            rows.append(array(f"{ours}{name}.weight", f"{theirs}{there}.weight", *ends))
-            rows.append(array(f"{ours}{name}.bias", f"{theirs}{there}.bias", ends[1]))
+            rows.append(array(f"{ours}{name}.weight", f"{theirs}{there}.weight", *shape))
+            rows.append(array(f"{ours}{name}.bias", f"{theirs}{there}.bias", shape[1]))
         rows += norm(f"{ours}self_attention_norm", f"{theirs}ln_1", width)
         rows += norm(f"{ours}feed_forward_norm", f"{theirs}ln_2", width)
-    return rows + [array("output.table", "lm_head.weight", config.vocab_size, width)] * (not config.tied)
+    return rows + [array("output.table", OUTPUT, config.vocab_size, width)] * (not config.tied)
 
 
 GPT2 = Architecture(
     from_config,
     to_config,
     table,
+    KEYS,
+    heads=("GPT2LMHeadModel", "GPT2Model"),
     rename=((r"^(?=(wte|wpe|h|ln_f)\.)", "transformer."),),
+    copies=((OUTPUT, "transformer.wte.weight"),),
+    unties=True,
     ignored=r"transformer\.h\.\d+\.attn\.(bias|masked_bias)",
 )

@@ -6,21 +6,26 @@ from typing import Any
 from ..layers import RotaryConfig
 from ..models import GPTConfig
 from .files import PretrainedError
+from .keys import Keys, words
 from .names import (
     NEEDED,
+    OUTPUT,
     Architecture,
     Row,
     Shape,
     array,
+    ends,
     layers,
     linear,
     norm,
+    option_names,
     read_options,
     require_options,
     require_ours,
     required,
     token,
     write_options,
+    written_ends,
 )
 
 OPTIONS = {
@@ -39,17 +44,32 @@ OPTIONS = {
     "init_std": ("initializer_range", 0.02),
 }
 
+KEYS = Keys(
+    obeyed=words(
+        "num_key_value_heads head_dim bos_token_id eos_token_id rope_parameters rope_scaling rope_theta "
+        "original_max_position_embeddings partial_rotary_factor",
+        option_names(OPTIONS),
+    ),
+    supported={
+        "is_causal": True,
+        "is_encoder_decoder": False,
+        "add_cross_attention": False,
+        "rope_interleaved": False,
+    },
+    idle=words("pretraining_tp is_decoder max_sequence_length is_llama_config"),
+)
+
 
 def from_config(values: Mapping[str, Any], shapes: Mapping[str, Shape]) -> GPTConfig:
     """Feed-forward and attention biases are theirs to choose; dropout is on the attention weights alone."""
-    require_options(values, pretraining_tp=1)
     shared = read_options(values, OPTIONS)
+    shared["tied"] = shared["tied"] and OUTPUT not in shapes
     return GPTConfig.llama(
         **shared,
         num_kv_heads=values.get("num_key_value_heads") or shared["num_heads"],
         d_k=values.get("head_dim"),
         bos_id=token(values, "bos_token_id", 1),
-        eos_id=token(values, "eos_token_id", 2),
+        **ends(values, 2),
         rotary=_rotary(values),
     )
 
@@ -68,12 +88,13 @@ def _rotary(values: Mapping[str, Any]) -> RotaryConfig:
     if kind != "llama3":
         raise PretrainedError(f"{name} {kind!r} is not supported, only 'default' and 'llama3'")
     trained, longest = "original_max_position_embeddings", values.get("max_position_embeddings", 2048)
+    original = values.get(trained)  # the model's own goes before the rope's
     return RotaryConfig(
         theta=theta,
         factor=required(rope, "factor"),
         low_freq_factor=required(rope, "low_freq_factor"),
         high_freq_factor=required(rope, "high_freq_factor"),
-        original_max_length=values.get(trained) or rope.get(trained, longest),  # the model's own before the rope's
+        original_max_length=rope.get(trained, longest) if original is None else original,
     )
 
 
@@ -100,7 +121,7 @@ def to_config(config: GPTConfig) -> dict[str, Any]:
         "num_key_value_heads": attention.kv_heads,
         "head_dim": attention.d_k,
         "bos_token_id": config.bos_id,
-        "eos_token_id": config.eos_id,
+        "eos_token_id": written_ends(config),
         "rope_parameters": rope,
     }
 
@@ -124,13 +145,18 @@ def table(config: GPTConfig) -> list[Row]:
         rows += linear(f"{ours}feed_forward.contract", f"{theirs}mlp.down_proj", config.d_ff, width, bias=config.bias)
         rows += norm(f"{ours}self_attention_norm", f"{theirs}input_layernorm", width, bias=False)
         rows += norm(f"{ours}feed_forward_norm", f"{theirs}post_attention_layernorm", width, bias=False)
-    return rows + [array("output.table", "lm_head.weight", config.vocab_size, width)] * (not config.tied)
+    return rows + [array("output.table", OUTPUT, config.vocab_size, width)] * (not config.tied)
 
 
 LLAMA = Architecture(
     from_config,
     to_config,
     table,
+    KEYS,
+    heads=("LlamaForCausalLM", "LlamaModel"),
     rename=((r"^(?=(embed_tokens|layers|norm)\.)", "model."),),
+    copies=((OUTPUT, "model.embed_tokens.weight"),),
+    tied=False,
+    unties=True,
     ignored=r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq",
 )

@@ -10,20 +10,25 @@ from typing import Any
 import numpy as np
 
 from ..models import MarianConfig, TransformerConfig
+from .keys import Keys, words
 from .names import (
     NEEDED,
+    OUTPUT,
     Architecture,
     Row,
     Shape,
     array,
+    ends,
     layers,
     linear,
     norm,
+    option_names,
     read_options,
     require_options,
     require_ours,
     required,
     write_options,
+    written_ends,
 )
 
 OPTIONS = {
@@ -41,12 +46,37 @@ OPTIONS = {
     "max_length": ("max_position_embeddings", 1024),
 }
 
+KEYS = Keys(
+    obeyed=words(
+        "scale_embedding decoder_vocab_size pad_token_id decoder_start_token_id eos_token_id", option_names(OPTIONS)
+    ),
+    supported={
+        "share_encoder_decoder_embeddings": True,
+        "normalize_before": False,
+        "normalize_embedding": False,
+        "add_final_layer_norm": False,
+        "static_position_embeddings": True,
+        "do_blenderbot_90_layernorm": False,
+        "tie_word_embeddings": True,
+        "is_encoder_decoder": True,
+        "is_decoder": False,
+        "is_causal": True,
+    },
+    idle=words(
+        "activation_dropout encoder_layerdrop decoder_layerdrop init_std add_bias_logits extra_pos_embeddings "
+        "add_cross_attention save_step"
+    ),
+    aliases={
+        "num_attention_heads": "encoder_attention_heads",
+        "hidden_size": "d_model",
+        "num_hidden_layers": "encoder_layers",
+    },
+)
+
 
 def from_config(values: Mapping[str, Any], shapes: Mapping[str, Shape]) -> MarianConfig:
     """Source and target share one vocabulary."""
     pad = required(values, "pad_token_id")
-    require_options(values, share_encoder_decoder_embeddings=True, normalize_before=False, normalize_embedding=False)
-    require_options(values, add_final_layer_norm=False, static_position_embeddings=True, tie_word_embeddings=True)
     if values.get("decoder_vocab_size") is not None:
         require_options(values, decoder_vocab_size=required(values, "vocab_size"))
     return MarianConfig(
@@ -54,7 +84,7 @@ def from_config(values: Mapping[str, Any], shapes: Mapping[str, Shape]) -> Maria
         embedding_scale=None if values.get("scale_embedding", False) else 1.0,
         pad_id=pad,
         bos_id=values.get("decoder_start_token_id", pad),
-        eos_id=values.get("eos_token_id", 0),
+        **ends(values, 0),
     )
 
 
@@ -76,7 +106,7 @@ def to_config(config: MarianConfig | TransformerConfig) -> dict[str, Any]:
         "pad_token_id": config.pad_id,
         "decoder_start_token_id": config.bos_id,
         "bos_token_id": None,
-        "eos_token_id": config.eos_id,
+        "eos_token_id": written_ends(config),
         "forced_eos_token_id": config.eos_id,
     }
 
@@ -159,5 +189,8 @@ MARIAN = Architecture(
     from_config,
     to_config,
     table,
-    ignored=r"model\.(encoder|decoder)\.(embed_positions|embed_tokens)\.weight",
+    KEYS,
+    heads=("MarianMTModel", "MarianModel"),
+    copies=((rf"model\.(encoder|decoder)\.embed_tokens\.weight|{OUTPUT}", "model.shared.weight"),),
+    ignored=r"model\.(encoder|decoder)\.embed_positions\.weight",
 )

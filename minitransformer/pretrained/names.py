@@ -9,6 +9,7 @@ import numpy as np
 
 from ..models import ModelConfig
 from .files import PretrainedError
+from .keys import Keys
 
 Shape = tuple[int, ...]
 
@@ -56,14 +57,24 @@ class Architecture:
     from_config  our configuration from their `config.json` and the shapes of the tensors by name
     to_config    theirs from ours; raises PretrainedError, naming the option, for what theirs can't express
     table        the rows of a configuration
+    keys         what each key of their `config.json` does here
+    heads        the classes whose folders are read, without the model's name; the first writes
     rename       pairs of a regular expression and its replacement that turn every name ever used into the table's
-    ignored      a regular expression of names that are no parameters of ours: buffers, and copies of tied tensors
+    copies       names of tensors, as regular expressions, and the tensor whose copies they are where theirs ties them
+    tied         whether theirs are tied where `tie_word_embeddings` is missing
+    unties       whether an output layer that is no copy is one of its own, whatever that option says
+    ignored      a regular expression of names that are no parameters of ours: buffers, and heads that are left out
     """
 
     from_config: Callable[[Mapping[str, Any], Mapping[str, Shape]], ModelConfig]
     to_config: Callable[[Any], dict[str, Any]]
     table: Callable[[Any], list[Row]]
+    keys: Keys
+    heads: tuple[str, ...]
     rename: tuple[tuple[str, str], ...] = ()
+    copies: tuple[tuple[str, str], ...] = ()
+    tied: bool = True
+    unties: bool = False
     ignored: str = r"(?!)"
 
     def canonical(self, name: str) -> str:
@@ -107,6 +118,9 @@ ACTIVATIONS = {
 ACTIVATION_NAMES = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new", "silu": "silu"}
 
 
+OUTPUT = "lm_head.weight"
+"""The output layer's table, where it is not the tokens'."""
+
 NEEDED: Any = object()
 """The default of an option that no file may lack."""
 
@@ -123,6 +137,11 @@ def read_options(values: Mapping[str, Any], options: Options) -> dict[str, Any]:
         else:
             found[ours] = required(values, theirs) if default is NEEDED else values.get(theirs, default)
     return found
+
+
+def option_names(options: Options) -> list[str]:
+    """Their names of the fields."""
+    return [theirs for theirs, _ in options.values()]
 
 
 def write_options(config: ModelConfig, options: Options) -> dict[str, Any]:
@@ -148,6 +167,14 @@ def require_options(values: Mapping[str, Any], **supported: Any) -> None:
             raise PretrainedError(f"{name} {values[name]!r} is not supported, only {expected!r}")
 
 
+def require_classes(values: Mapping[str, Any], count: int) -> None:
+    """Raises PretrainedError if the options say another number of classes than the classifier's tensor."""
+    names = values.get("id2label")
+    said = values.get("num_labels") if names is None else len(names) if isinstance(names, dict) else names
+    if said is not None and said != count:
+        raise PretrainedError(f"its options name {said!r} classes, but its classifier has {count}")
+
+
 def required(values: Mapping[str, Any], name: str) -> Any:
     """An option that has no default."""
     if values.get(name) is None:
@@ -157,10 +184,25 @@ def required(values: Mapping[str, Any], name: str) -> Any:
 
 def token(values: Mapping[str, Any], name: str, default: int | None = None) -> int | None:
     """The id of a special token, of several the first; `None` for one outside the vocabulary."""
-    value = values.get(name, default)
-    value = value[0] if isinstance(value, list) and value else value
-    size = values.get("vocab_size")
-    return value if type(value) is int and type(size) is int and 0 <= value < size else None
+    return next(iter(tokens(values, name, default)), None)
+
+
+def tokens(values: Mapping[str, Any], name: str, default: int | None = None) -> list[int]:
+    """The ids of special tokens that an option gives, one or a list of them, without those outside the vocabulary."""
+    given, size = values.get(name, default), values.get("vocab_size")
+    given = given if isinstance(given, list) else [given]
+    return [value for value in given if type(value) is int and type(size) is int and 0 <= value < size]
+
+
+def ends(values: Mapping[str, Any], default: int | None = None) -> dict[str, Any]:
+    """Our fields for the tokens that end a text: the first of theirs, and the others."""
+    first, *others = tokens(values, "eos_token_id", default) or [None]
+    return {"eos_id": first, "other_eos_ids": tuple(others)}
+
+
+def written_ends(config: Any) -> int | list[int] | None:
+    """Theirs from ours: one id or a list."""
+    return [config.eos_id, *config.other_eos_ids] if config.other_eos_ids else config.eos_id
 
 
 def require_ours(config: ModelConfig, target: str, **expected: Any) -> None:

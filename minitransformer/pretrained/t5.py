@@ -7,20 +7,25 @@ import numpy as np
 
 from ..models import T5Config
 from .files import PretrainedError
+from .keys import Keys, words
 from .names import (
     ACTIVATION_NAMES,
     NEEDED,
+    OUTPUT,
     Architecture,
     Row,
     Shape,
     activation,
     array,
+    ends,
     layers,
     linear,
     norm,
+    option_names,
     read_options,
     require_options,
     write_options,
+    written_ends,
 )
 
 OPTIONS = {
@@ -38,6 +43,22 @@ OPTIONS = {
     "norm_eps": ("layer_norm_epsilon", 1e-6),
 }
 
+KEYS = Keys(
+    obeyed=words(
+        "feed_forward_proj dense_act_fn is_gated_act tie_word_embeddings scale_decoder_outputs pad_token_id "
+        "decoder_start_token_id eos_token_id",
+        option_names(OPTIONS),
+    ),
+    supported={"is_encoder_decoder": True, "is_decoder": False, "is_causal": True},
+    idle=words("initializer_factor add_cross_attention"),
+    aliases={
+        "hidden_size": "d_model",
+        "num_attention_heads": "num_heads",
+        "num_hidden_layers": "num_layers",
+        "head_dim": "d_kv",
+    },
+)
+
 
 def from_config(values: Mapping[str, Any], shapes: Mapping[str, Shape]) -> T5Config:
     """Whether the output layer has a table of its own is told by the tensors: transformers 5 calls every T5 tied."""
@@ -52,11 +73,11 @@ def from_config(values: Mapping[str, Any], shapes: Mapping[str, Shape]) -> T5Con
         **read_options(values, OPTIONS),
         activation=activation({"feed_forward_proj": name}, "feed_forward_proj", "relu"),
         gated=gated,
-        tied="lm_head.weight" not in shapes,
+        tied=OUTPUT not in shapes,
         scale_output=scaled,
         pad_id=pad,
         bos_id=values.get("decoder_start_token_id", pad),
-        eos_id=values.get("eos_token_id", 1),
+        **ends(values, 1),
     )
 
 
@@ -77,7 +98,7 @@ def to_config(config: T5Config) -> dict[str, Any]:
         "scale_decoder_outputs": config.scale_output,
         "pad_token_id": config.pad_id,
         "decoder_start_token_id": config.bos_id,
-        "eos_token_id": config.eos_id,
+        "eos_token_id": written_ends(config),
     }
 
 
@@ -85,7 +106,7 @@ def table(config: T5Config) -> list[Row]:
     """The rows of a T5; the output layer's last."""
     rows = [array("tokens.table", "shared.weight", config.vocab_size, config.d_model)]
     rows += _stack(config, "encoder", config.num_layers) + _stack(config, "decoder", config.decoder_layers)
-    return rows + [array("output.table", "lm_head.weight", config.vocab_size, config.d_model)] * (not config.tied)
+    return rows + [array("output.table", OUTPUT, config.vocab_size, config.d_model)] * (not config.tied)
 
 
 def _stack(config: T5Config, stack: str, count: int) -> list[Row]:
@@ -130,6 +151,9 @@ T5 = Architecture(
     from_config,
     to_config,
     table,
-    ignored=r"(encoder|decoder)\.embed_tokens\.weight"
-    r"|decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight",
+    KEYS,
+    heads=("T5ForConditionalGeneration", "T5WithLMHeadModel", "T5Model"),
+    copies=((r"(encoder|decoder)\.embed_tokens\.weight", "shared.weight"), (OUTPUT, "shared.weight")),
+    unties=True,
+    ignored=r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight",
 )

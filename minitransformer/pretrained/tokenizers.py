@@ -17,6 +17,8 @@ from .files import PretrainedError, read_json, write_json
 from .names import token
 
 FILE, CONFIG, OLDER = "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"
+TEMPLATE = "chat_template.jinja"
+SOME_TEXT = "a"
 LARGEST = 100_000_000
 """Bytes: a larger file of a tokenizer is refused."""
 
@@ -30,7 +32,9 @@ VOCABULARIES = {
 """The files that stand for `tokenizer.json` in older folders, by the class of `transformers` that wrote them."""
 
 ADDED = "added_tokens.json"
-TOKENIZER_FILES = sorted({FILE, CONFIG, OLDER, ADDED, *(name for names in VOCABULARIES.values() for name in names)})
+TOKENIZER_FILES = sorted(
+    {FILE, CONFIG, OLDER, ADDED, TEMPLATE, *(name for names in VOCABULARIES.values() for name in names)}
+)
 """All that tokenizers are read from."""
 
 CLASSES = {name.removesuffix("Tokenizer").lower(): name for name in VOCABULARIES}
@@ -41,11 +45,11 @@ class PretrainedTokenizer:
     """A tokenizer of the package tokenizers with the methods of ours.
 
     inner: the package's own; options: what `tokenizer_config.json` says; values: the model's `config.json`, whose ids
-    of special tokens go first.
+    of special tokens go first; template: how a chat becomes a text, in Jinja, if a file of the folder says so.
     """
 
-    def __init__(self, inner: Any, options: Mapping[str, Any], values: Mapping[str, Any]):
-        self.inner, self.options = inner, options
+    def __init__(self, inner: Any, options: Mapping[str, Any], values: Mapping[str, Any], template: str | None = None):
+        self.inner, self.options, self.template = inner, options, template
         self.pad_id, self.bos_id, self.eos_id = _special_ids(options, values, inner.token_to_id)
 
     @property
@@ -73,6 +77,16 @@ class PretrainedTokenizer:
         """The ids of a text; with `special_tokens` those that its model expects around it, such as BERT's [CLS]."""
         return self.inner.encode(text, add_special_tokens=special_tokens).ids
 
+    def around(self, text: str) -> tuple[list[int], list[int], list[int]]:
+        """The marks that the tokenizer puts before a text, the ids of the text, and the marks after it."""
+        encoding = self.inner.encode(text)
+        ids, added = encoding.ids, encoding.special_tokens_mask
+        if text != SOME_TEXT and all(added):  # nothing tells marks before a text of no tokens from those after it
+            before, _, after = self.around(SOME_TEXT)
+            return before, [], after
+        own = [place for place, mark in enumerate(added) if not mark] or [0]
+        return ids[: own[0]], ids[own[0] : own[-1] + 1], ids[own[-1] + 1 :]
+
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids; special tokens are left out."""
         return self.inner.decode([int(each) for each in ids], skip_special_tokens=True)
@@ -87,6 +101,9 @@ class PretrainedTokenizer:
             file.write(self.inner.to_str().encode())
         if self.options:
             write_json(folder / CONFIG, self.options)
+        if self.template is not None:
+            with atomic_write(folder / TEMPLATE) as file:
+                file.write(self.template.encode())
 
 
 SPECIAL = ("</s>", "<unk>", "<pad>")
@@ -139,6 +156,10 @@ class MarianTokenizer:
         ids = [self.ids.get(piece, self.ids["<unk>"]) for piece in pieces]
         return ids if self.eos_id is None or not special_tokens else [*ids, self.eos_id]
 
+    def around(self, text: str) -> tuple[list[int], list[int], list[int]]:
+        """The marks before a source text, which are none, the ids of the text, and its end mark."""
+        return [], self.encode(text), [] if self.eos_id is None else [self.eos_id]
+
     def decode(self, ids: Iterable[int]) -> str:
         """The target text of ids; special tokens are left out."""
         pieces = [self.pieces.get(int(index), "<unk>") for index in ids]
@@ -186,12 +207,25 @@ def load_tokenizer(folder: Path, kind: str, values: Mapping[str, Any]) -> Any:
         message = "its tokenizer needs the package tokenizers: pip install tokenizers"
         raise PretrainedError(f"{folder}: {message}") from None
     try:
-        inner = vocabularies.read(folder / FILE) if FILE in files else vocabularies.BUILDERS[name](folder, options)
+        if FILE in files:
+            inner = vocabularies.read(folder, options, name)
+        else:
+            inner = vocabularies.BUILDERS[name](folder, options)
     except PretrainedError:
         raise
     except Exception as error:  # the package raises bare Exceptions
         raise PretrainedError(f"{folder / files[0]} is not a tokenizer: {error}") from None
-    return PretrainedTokenizer(inner, options, values)
+    return PretrainedTokenizer(inner, options, values, _template(folder))
+
+
+def _template(folder: Path) -> str | None:
+    """The text of the chat's template, `None` if there is none."""
+    path = folder / TEMPLATE
+    if not path.is_file():
+        return None
+    if path.stat().st_size > LARGEST:
+        raise PretrainedError(f"{path} has more than {LARGEST:,} bytes: it is no template")
+    return path.read_text("utf-8", "replace")
 
 
 def _special_ids(

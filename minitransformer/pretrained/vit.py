@@ -6,6 +6,7 @@ from typing import Any
 from ..models import ViTConfig
 from .bert import labels
 from .files import PretrainedError
+from .keys import Keys, words
 from .names import (
     NEEDED,
     Architecture,
@@ -15,8 +16,10 @@ from .names import (
     layers,
     linear,
     norm,
+    option_names,
     read_options,
-    require_options,
+    require_classes,
+    required,
     write_options,
 )
 
@@ -33,12 +36,22 @@ OPTIONS = {
     "init_std": ("initializer_range", 0.02),
 }
 
+KEYS = Keys(
+    obeyed=words("image_size patch_size id2label num_labels head_dim", option_names(OPTIONS)),
+    supported={"qkv_bias": True, "is_encoder_decoder": False},
+    idle=words("encoder_stride pooler_output_size pooler_act is_decoder add_cross_attention is_causal vocab_size"),
+)
+
 
 def from_config(values: Mapping[str, Any], shapes: Mapping[str, Shape]) -> ViTConfig:
     """The classifier's tensor tells how many classes there are."""
-    require_options(values, qkv_bias=True)
+    classes = (shapes.get("classifier.weight") or (1,))[0]
+    require_classes(values, classes)
+    width = required(values, "hidden_size") // required(values, "num_attention_heads")
+    if values.get("head_dim", width) != width:
+        raise PretrainedError(f"head_dim {values['head_dim']!r} is not supported, only a head's share of hidden_size")
     return ViTConfig(
-        num_classes=(shapes.get("classifier.weight") or (1,))[0],
+        num_classes=classes,
         image_size=_side(values, "image_size", 224),
         patch_size=_side(values, "patch_size", 16),
         **read_options(values, OPTIONS),
@@ -96,6 +109,8 @@ VIT = Architecture(
     from_config,
     to_config,
     table,
+    KEYS,
+    heads=("ViTForImageClassification",),
     rename=(  # the names of transformers 5 in memory, which files do not have
         (r"^vit\.layers\.", "vit.encoder.layer."),
         (r"\.attention\.q_proj\.", ".attention.attention.query."),

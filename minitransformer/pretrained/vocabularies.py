@@ -34,11 +34,22 @@ LONGEST_PIECE = 1000
 Options = Mapping[str, Any]
 
 
-def read(path: Path) -> Tokenizer:
-    """What `tokenizer.json` holds."""
-    inner = Tokenizer.from_file(str(path))
+def read(folder: Path, options: Options, name: str) -> Tokenizer:
+    """What `tokenizer.json` holds; what `tokenizer_config.json` says otherwise goes before it, as in `transformers`."""
+    inner = Tokenizer.from_file(str(folder / "tokenizer.json"))
     inner.no_truncation()  # which a file may hold from how it was last used, as padding
     inner.no_padding()
+    named = {"do_lower_case": "lowercase", "strip_accents": "strip_accents"}
+    named |= {"tokenize_chinese_chars": "handle_chinese_chars"}
+    if name == "BertTokenizer" and isinstance(inner.normalizer, normalizers.BertNormalizer):
+        for theirs, ours in named.items():
+            if theirs in options:
+                setattr(inner.normalizer, ours, flag(options, theirs, getattr(inner.normalizer, ours)))
+    if name == "GPT2Tokenizer" and isinstance(inner.pre_tokenizer, pre_tokenizers.ByteLevel):
+        inner.pre_tokenizer.add_prefix_space = flag(options, "add_prefix_space", inner.pre_tokenizer.add_prefix_space)
+    named = {name: options[name] for each in MARKS if options.get(name := f"{each}_token")}
+    known = [name for name, value in named.items() if inner.token_to_id(mark(value).content) is not None]
+    add_marks(inner, folder, {name: value for name, value in options.items() if name not in known})
     return inner
 
 

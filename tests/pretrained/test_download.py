@@ -24,7 +24,7 @@ for name in sys.argv[1:]:
         model, tokenizer = load(name)
         print(model.config.kind, model.parameters.count, tokenizer.decode(tokenizer.encode("the dog")))
 """
-WANTED = {"config.json", "model.safetensors", "vocab.json", "merges.txt"}
+WANTED = {"config.json", "generation_config.json", "model.safetensors", "vocab.json", "merges.txt"}
 ERRORS = {"gated": (403, "GatedRepo"), "other": (401, "RepoNotFound"), "broken": (500, None)}
 
 

@@ -1,0 +1,86 @@
+"""What each key of a folder's `config.json` does here: it is obeyed, has no effect, or is refused.
+
+`transformers` takes any key and obeys some that its classes don't declare, so a key that nobody here knows might change
+what the model computes: it is refused too.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .files import PretrainedError
+
+WITHOUT_EFFECT = frozenset(
+    # What a folder is, and how it was made.
+    "model_type architectures transformers_version name_or_path _name_or_path _commit_hash auto_map language "
+    "finetuning_task task_specific_params tokenizer_class prefix transformers.js_config unsloth_version unsloth_fixed "
+    # How it is computed, in which types, and what is returned.
+    "dtype torch_dtype use_bfloat16 torchscript return_dict output_hidden_states output_attentions output_past "
+    "use_cache chunk_size_feed_forward gradient_checkpointing _attn_implementation _attn_implementation_autoset "
+    "attn_implementation _experts_implementation experts_implementation tie_last_hidden_states "
+    # Special tokens, where a kind of model does not need them.
+    "pad_token_id bos_token_id eos_token_id decoder_start_token_id sep_token_id cls_token_id mask_token_id "
+    # Names of classes, whose number the tensors tell, and the loss of those who train them.
+    "id2label label2id num_labels _num_labels problem_type classifier_dropout classif_dropout "
+    # What `generate` obeys: see `generation_config.json`.
+    "assistant_confidence_threshold assistant_lookbehind bad_words_ids begin_suppress_tokens diversity_penalty "
+    "do_sample early_stopping encoder_no_repeat_ngram_size encoder_repetition_penalty epsilon_cutoff eta_cutoff "
+    "exponential_decay_length_penalty force_bos_token_to_be_generated forced_bos_token_id forced_eos_token_id "
+    "length_penalty max_length max_new_tokens min_length no_repeat_ngram_size num_assistant_tokens "
+    "num_assistant_tokens_schedule num_beam_groups num_beams num_return_sequences output_scores remove_invalid_values "
+    "repetition_penalty return_dict_in_generate suppress_tokens target_lookbehind temperature top_k top_p "
+    "typical_p".split()
+)
+"""In the configuration of any kind of model."""
+
+SUPPORTED: Mapping[str, Any] = {
+    "per_layer_config": None,
+    "quantization_config": None,
+    "quantization": None,
+    "pruned_heads": {},
+    "tie_encoder_decoder": False,
+    "cross_attention_hidden_size": None,
+}
+"""The one value that is supported, in any kind of model."""
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The keys of one kind of model.
+
+    obeyed     our configuration follows them
+    supported  refused with another value than this one
+    idle       they change no output of a trained model here
+    aliases    other names of the same, which `transformers` prefers where both are given
+    """
+
+    obeyed: frozenset[str]
+    supported: Mapping[str, Any] = field(default_factory=dict)
+    idle: frozenset[str] = frozenset()
+    aliases: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def known(self) -> set[str]:
+        """All of them."""
+        own = {*self.obeyed, *self.supported, *self.idle, *self.aliases}
+        return own | {*WITHOUT_EFFECT, *SUPPORTED}
+
+    def checked(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """A configuration without aliases. Raises PretrainedError, naming the key, for one that is refused."""
+        for name, expected in {**SUPPORTED, **self.supported}.items():
+            given = values.get(name, expected)
+            if given != expected and (expected or given is not None):
+                raise PretrainedError(f"{name} {values[name]!r} is not supported, only {expected!r}")
+        unknown = sorted(values.keys() - self.known)
+        if unknown:
+            raise PretrainedError(
+                f"{unknown[0]!r} is no key that is known here, and it might change what the model computes; "
+                "without this key the folder is read"
+            )
+        own = {name: value for name, value in values.items() if name not in self.aliases}
+        return own | {self.aliases[name]: value for name, value in values.items() if name in self.aliases}
+
+
+def words(text: str, *more: Iterable[str]) -> frozenset[str]:
+    """A set of the words of a text, and of others."""
+    return frozenset(text.split()).union(*more)

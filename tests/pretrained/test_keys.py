@@ -1,0 +1,175 @@
+"""Each key of `config.json` is obeyed, has no effect, or is refused; and so are those of other classes' heads."""
+
+import copy
+import json
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from support.pretrained_cases import KINDS, inputs, ours, random_model, rewrite, theirs, tr
+
+from minitransformer.pretrained import ARCHITECTURES, PretrainedError, load
+
+CLASSES = {kind: type(random_model(kind, 0).config) for kind in KINDS}
+
+
+def tied_model(kind: str) -> Any:
+    """A model with a masked head, or whose output layer's table is that of the tokens."""
+    for seed in range(30):
+        model = random_model(kind, seed)
+        output = model.get_output_embeddings()
+        if output is not None and output.weight is model.get_input_embeddings().weight:
+            return model
+    raise AssertionError(kind)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_key_of_their_configurations_is_known(kind: str) -> None:
+    there, keys = CLASSES[kind], ARCHITECTURES[kind].keys
+    declared = {each.name for each in fields(there)} | {*there.attribute_map, *there().to_dict()}
+    popped = set(tr.GenerationConfig._get_default_generation_params())  # of older files, which had them all in one
+    assert sorted((declared | popped) - keys.known) == []
+    mapped = {name: real for name, real in there.attribute_map.items() if name not in keys.obeyed}
+    assert dict(keys.aliases) == mapped
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_keys_without_effect_have_none_there(kind: str) -> None:
+    """Those that could have one: numbers and switches that their class declares."""
+    there, keys = CLASSES[kind], ARCHITECTURES[kind].keys
+    model = random_model(kind, 0) if kind == "vit" else tied_model(kind)
+    given = inputs(kind, model, 1)
+    with torch.no_grad():
+        expected = theirs(model, given)
+        for each in fields(there):
+            value = getattr(model.config, each.name)
+            if each.name in keys.idle and type(value) in (bool, int, float):
+                config = copy.deepcopy(model.config)
+                setattr(
+                    config,
+                    each.name,
+                    not value if type(value) is bool else value / 2 if type(value) is float else value + 1,
+                )
+                again = type(model)(config).eval()
+                again.load_state_dict(model.state_dict(), strict=False)
+                torch.testing.assert_close(theirs(again, given), expected, rtol=0, atol=1e-6, msg=each.name)
+
+
+def saved(model: Any, folder: Path, **changed: Any) -> Path:
+    """A model's folder with other values in its configuration."""
+    model.save_pretrained(folder)
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changed))
+    return folder
+
+
+REFUSED: list[tuple[str, Mapping[str, Any], str]] = [
+    ("gpt2", {"a_new_option": 3}, "'a_new_option' is no key that is known here"),
+    ("gpt2", {"quantization_config": {"bits": 4}}, "quantization_config"),
+    ("gpt2", {"architectures": ["GPT2ForSequenceClassification"]}, "holds a GPT2ForSequenceClassification"),
+    ("gpt2", {"scale_attn_weights": None}, "scale_attn_weights None"),
+    ("llama", {"is_causal": False}, "is_causal False"),
+    (
+        "llama",
+        {
+            "rope_parameters": {"rope_type": "llama3", "factor": 2.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0},
+            "original_max_position_embeddings": 0,
+        },
+        "original_max_length is 0",
+    ),
+    ("bert", {"architectures": ["BertForTokenClassification"]}, "holds a BertForTokenClassification"),
+    ("bert", {"architectures": ["BertForMultipleChoice"]}, "holds a BertForMultipleChoice"),
+    ("bert", {"architectures": ["BertForQuestionAnswering"]}, "holds a BertForQuestionAnswering"),
+    ("t5", {"architectures": ["T5EncoderModel"]}, "holds a T5EncoderModel"),
+    ("t5", {"is_decoder": True}, "is_decoder True"),
+    ("vit", {"id2label": None, "num_labels": 0}, "name 0 classes"),
+    ("vit", {"head_dim": 1}, "head_dim 1"),
+    ("vit", {"architectures": ["ViTForMaskedImageModeling"]}, "holds a ViTForMaskedImageModeling"),
+    ("marian", {"architectures": ["MarianForCausalLM"]}, "holds a MarianForCausalLM"),
+    ("marian", {"static_position_embeddings": False}, "static_position_embeddings"),
+]
+
+
+@pytest.mark.parametrize(("kind", "changed", "message"), REFUSED)
+def test_what_is_not_computed_here_is_refused_by_its_name(
+    kind: str, changed: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(PretrainedError) as caught:
+        load(saved(random_model(kind, 0), tmp_path, **changed))
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("head", "message"),
+    [
+        (tr.BertForQuestionAnswering, "its head is not supported: it is made of qa_outputs.bias, qa_outputs.weight"),
+        (tr.BertForTokenClassification, "a classifier of tokens"),
+    ],
+)
+def test_a_folder_that_names_no_class_says_what_its_head_is_made_of(head: Any, message: str, tmp_path: Path) -> None:
+    sizes = {
+        "hidden_size": 8,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 8,
+        "vocab_size": 9,
+    }
+    with pytest.raises(PretrainedError) as caught:
+        load(saved(head(tr.BertConfig(**sizes)), tmp_path, architectures=None))
+    assert message in str(caught.value)
+
+
+def test_an_alias_goes_before_the_name_itself(tmp_path: Path) -> None:
+    model = random_model("gpt2", 0)
+    heads = 2 if model.config.n_embd % 2 == 0 and model.config.n_head != 2 else 1
+    folder = saved(model, tmp_path, num_attention_heads=heads)
+    there = tr.GPT2LMHeadModel.from_pretrained(folder).eval().double()
+    assert there.config.n_head == heads
+    given = inputs("gpt2", model, 0)
+    logits, _ = ours("gpt2", load(folder, dtype="float64")[0], given)
+    mask = given["attention_mask"] == 1
+    assert abs(logits - theirs(there, given).detach().numpy())[mask].max() < 1e-9
+
+
+def test_a_number_of_passes_that_changes_no_number_is_read(tmp_path: Path) -> None:
+    load(saved(random_model("llama", 0), tmp_path, pretraining_tp=2))
+
+
+PAIRS = [
+    ("gpt2", "lm_head.weight", "transformer.wte.weight"),
+    ("llama", "lm_head.weight", "model.embed_tokens.weight"),
+    ("t5", "lm_head.weight", "shared.weight"),
+    ("t5", "decoder.embed_tokens.weight", "shared.weight"),
+    ("marian", "lm_head.weight", "model.shared.weight"),
+    ("marian", "model.encoder.embed_tokens.weight", "model.shared.weight"),
+    ("bert", "cls.predictions.decoder.weight", "bert.embeddings.word_embeddings.weight"),
+    ("bert", "cls.predictions.decoder.bias", "cls.predictions.bias"),
+]
+
+
+@pytest.mark.parametrize(("kind", "other", "original"), PAIRS)
+def test_copies_of_tied_tensors_are_compared(kind: str, other: str, original: str, tmp_path: Path) -> None:
+    """An equal one is dropped, an original that is missing is replaced, and another output layer is kept as theirs."""
+    theirs_tied = tied_model(kind)
+    folder = saved(theirs_tied, tmp_path)
+    plain = load(folder)[0]
+    rewrite(folder, lambda t: t | {other: t[original].clone()})
+    same = load(folder)[0]
+    assert same.config == plain.config
+    np.testing.assert_array_equal(same.parameters.data, plain.parameters.data)
+    rewrite(folder, lambda t: {name: each for name, each in t.items() if name != original})
+    np.testing.assert_array_equal(load(folder)[0].parameters.data, plain.parameters.data)
+    rewrite(folder, lambda t: t | {original: t[other] + 1})
+    if other == "lm_head.weight" and kind != "marian":
+        there = type(theirs_tied).from_pretrained(folder).eval()
+        model = load(folder)[0]
+        assert not model.config.tied
+        table = model.parameters.named["output.table"].data
+        np.testing.assert_array_equal(table, there.lm_head.weight.detach().numpy())
+    else:
+        with pytest.raises(PretrainedError, match=r"differ, but they are one array"):
+            load(folder)
