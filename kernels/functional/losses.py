@@ -1,5 +1,7 @@
 """Cross-entropy, and the output projection with its loss in one."""
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
@@ -38,18 +40,18 @@ def _cross_entropy_kept() -> Kept:
     return Kept(tensors, like, cache)
 
 
-def _linear_cross_entropy_kept(num_kept: int) -> Kept:
-    """The gradients dx and dtable, which the forward computes; the kernel's are still to be divided by the count."""
+def _linear_cross_entropy_kept(triton: bool) -> Kept:
+    """The gradients dx and dtable, which the forward computes, and the count, which is still to divide them."""
 
     def tensors(cache: tuple | None) -> list[Tensor]:
-        return [] if cache is None else list(cache[:num_kept])
+        return [] if cache is None else list(cache[:3])
 
     def like(x: Tensor, table: Tensor, *options: object) -> list[Tensor]:
         if not options[-1]:
             return []
         wide = torch.float64 if x.dtype == torch.float64 else torch.float32
-        mean = [x.new_empty(2, dtype=torch.float32)] if num_kept == 3 else []
-        return [x.new_empty(x.shape), table.new_empty(table.shape, dtype=wide), *mean]
+        count = x.new_empty(2 if triton else (), dtype=wide)  # the kernel's follows the mean
+        return [x.new_empty(x.shape), table.new_empty(table.shape, dtype=wide), count]
 
     def cache(kept: list[Tensor], x: Tensor, table: Tensor, *options: object) -> tuple | None:
         return (*kept, table.dtype) if kept else None
@@ -66,7 +68,7 @@ _linear_cross_entropy = operator(
     "linear_cross_entropy",
     "Tensor x, Tensor table, Tensor targets, float label_smoothing, int? ignore_index, bool with_grad",
     ["x", "table"], _scalar,
-    kept={"triton": lambda: _linear_cross_entropy_kept(3), "eager": lambda: _linear_cross_entropy_kept(2)},
+    kept={name: partial(_linear_cross_entropy_kept, name == "triton") for name in ("triton", "eager")},
 )  # fmt: skip
 
 
