@@ -5,7 +5,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from .operators import Kept, in_autocast_dtype, in_float32, operator
+from .operators import Kept, in_autocast_dtype, in_float32, named, operator
 
 
 def _scalar(x: Tensor, *_: object) -> Tensor:
@@ -72,12 +72,14 @@ _linear_cross_entropy = operator(
 )  # fmt: skip
 
 
+@named
 def cross_entropy(
     input: Tensor,
     target: Tensor,
     weight: None = None,
-    *,
+    size_average: None = None,
     ignore_index: int = -100,
+    reduce: None = None,
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> Tensor:
@@ -85,9 +87,13 @@ def cross_entropy(
 
     input `(C,)`, `(N, C)` or `(N, C, d1, …)`; target the classes `()`, `(N,)` or `(N, d1, …)`, or probabilities in the
     input's shape. `reduction="sum"` adds the losses up. The loss is 0 if no target counts.
-    Raises `ValueError` for class weights, for `reduction="none"`, and for probabilities that require a gradient.
+    Raises `ValueError` for class weights, for `reduction="none"` and its deprecated forms, and for probabilities that
+    require a gradient.
     """
     _check_options(weight, reduction)
+    for name, value in {"size_average": size_average, "reduce": reduce}.items():
+        if value is not None:
+            raise ValueError(f"{name} is given, expected None: PyTorch has deprecated it, and takes reduction")
     if target.requires_grad:
         raise ValueError("target requires a gradient, and the loss has none for it: pass it with .detach()")
     (input,) = in_float32(input)
@@ -100,6 +106,7 @@ def cross_entropy(
     return _reduced(_cross_entropy(logits, target, label_smoothing, ignored), target, ignored, reduction)
 
 
+@named
 def linear_cross_entropy(
     input: Tensor,
     linear_weight: Tensor,
@@ -108,17 +115,22 @@ def linear_cross_entropy(
     linear_bias: None = None,
     weight: None = None,
     reduction: str = "mean",
-    ignore_index: int = -100,
+    ignore_index: int | None = None,
     label_smoothing: float = 0.0,
+    options: None = None,
 ) -> Tensor:
     """`cross_entropy(input @ linear_weightᵀ, target)` without all logits at once, as `F.linear_cross_entropy`.
 
     input `(..., C)`, linear_weight `(V, C)`, target the classes `(...)` → a float32 scalar. Where a gradient is needed,
-    the forward computes it already. Raises `ValueError` for what `cross_entropy` refuses, and for a bias.
+    the forward computes it already. An ignore_index of `None` is −100. Raises `ValueError` for what `cross_entropy`
+    refuses, for a bias, and for options, which divide PyTorch's work.
     """
     _check_options(weight, reduction)
     if linear_bias is not None:
         raise ValueError("linear_bias is given, expected None: the projection has no bias")
+    if options is not None:
+        raise ValueError("options is given, expected None: how many logits there are at a time is chosen here")
+    ignore_index = -100 if ignore_index is None else ignore_index
     if target.is_floating_point():
         raise TypeError(f"target is {target.dtype}, expected classes: for probabilities use cross_entropy")
     if target.shape != input.shape[:-1]:
