@@ -76,6 +76,10 @@ class Patch:
         self._undo.append(partial(setattr, owner, name, own[name]) if name in own else partial(delattr, owner, name))
         setattr(owner, name, value)
 
+    def hook(self, module: nn.Module, function: Callable[..., None]) -> None:
+        """Calls a function with the module and its arguments before each forward."""
+        self._undo.append(module.register_forward_pre_hook(function, with_kwargs=True).remove)
+
 
 def patch(model: nn.Module) -> Patch:
     """Swaps norms, activations, gated MLPs, attention and the causal loss of a Llama, a GPT-2 or a BERT.
@@ -141,14 +145,24 @@ def _gated_mlp(gate: Callable[[Tensor, Tensor], Tensor], module: Any, x: Tensor)
 
 
 def _patch_attention(model: Any, classes: tuple[str, ...], report: Patch) -> None:
+    from transformers import PreTrainedModel
+
     own: dict[int, Any] = {}
     for module in model.modules():
+        if isinstance(module, PreTrainedModel):
+            report.hook(module, _refuse_weights)
         if (config := vars(module).get("config")) is not None:
             report.set(module, "config", own.setdefault(id(config), copy(config)))
     model.set_attn_implementation(NAME)
     for name in classes:
         if count := sum(type(module).__name__ == name for module in model.modules()):
             report.swapped[f"{name} → flash attention"] = count
+
+
+def _refuse_weights(module: Any, _: Any, options: dict[str, Any]) -> None:
+    """Here, since transformers keeps the option from a GPT-2's attention, and would return no weights for it."""
+    if options.get("output_attentions", module.config.output_attentions):
+        raise ValueError("output_attentions is set, and these kernels never make the weights: undo() the patch first")
 
 
 def _attention(
@@ -160,11 +174,9 @@ def _attention(
     scaling: float | None = None,
     dropout: float = 0.0,
     is_causal: bool | None = None,
-    **options: Any,
+    **_: Any,
 ) -> tuple[Tensor, None]:
     """transformers' signature: query `(B, H, Tq, D)` → `(B, Tq, H, D)`; no weights, since no kernel makes them."""
-    if options.get("output_attentions"):
-        raise ValueError("output_attentions is set, and these kernels never make the weights: undo() the patch first")
     if attention_mask is not None and attention_mask.ndim == 4:
         out = functional.scaled_dot_product_attention(
             query, key, value, attention_mask, dropout, scale=scaling, enable_gqa=True

@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from threading import Thread, current_thread, main_thread
+from threading import enumerate as enumerate_threads
 from typing import Any, Self
 from warnings import catch_warnings, simplefilter
 
@@ -36,8 +37,13 @@ class Workers:
 
     @staticmethod
     def supported() -> bool:
-        """Whether processes can be forked safely here: on Linux; macOS's own libraries do not allow it."""
-        return sys.platform == "linux"
+        """Whether processes can be forked safely now: on Linux, beside no thread of Python's but a progress bar's.
+
+        macOS's own libraries do not allow it, and a fork beside a thread that computes a matrix product never ends.
+        """
+        from tqdm.std import tqdm
+
+        return sys.platform == "linux" and not {*enumerate_threads()} - {current_thread(), tqdm.monitor}
 
     def __enter__(self) -> Self:
         self._context.enter_context(self._threads)  # with one BLAS thread, which the processes inherit

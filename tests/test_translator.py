@@ -1,9 +1,11 @@
 """The translator: what comes back is in order, whole, and does not depend on what else was asked."""
 
 import itertools
+import pickle
 from collections.abc import Iterator
 from dataclasses import replace
 from multiprocessing import active_children
+from threading import Event, Thread
 
 import numpy as np
 import pytest
@@ -69,6 +71,25 @@ def test_translations_do_not_depend_on_who_shares_them(translator, monkeypatch):
     streamed = itertools.chain.from_iterable(forked.stream(iter(SENTENCES), n_best=2, beam=3, first=1, window=3))
     assert [[best.text for best in each] for each in streamed] == [[best.text for best in each] for each in expected]
     assert set(active_children()) == others
+
+
+def test_no_process_is_forked_beside_a_thread(translator, monkeypatch):
+    """Its locks would stay locked in the new process, and a fork beside a matrix product never ends."""
+    monkeypatch.setattr("minitransformer.decoding.batches.SMALLEST_PART", 1)
+    monkeypatch.setattr(Workers, "_start", lambda workers: pytest.fail("a process is forked"))
+    forked, done = Translator(translator.model, translator.tokenizer, threads=2, forks=True), Event()
+    thread = Thread(target=done.wait)
+    thread.start()
+    try:
+        assert forked.translate(SENTENCES) == translator.translate(SENTENCES)
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_a_translator_can_be_pickled(translator):
+    again = pickle.loads(pickle.dumps(translator))
+    assert again.translate_n_best(SENTENCES) == translator.translate_n_best(SENTENCES)
 
 
 class Clock:

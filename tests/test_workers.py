@@ -1,5 +1,6 @@
 """Forked processes: what they give back, and that none is left behind."""
 
+import io
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from support.processes import wait_for
 from threadpoolctl import threadpool_info
+from tqdm.std import tqdm
 
 from minitransformer.threads import available_cores
 from minitransformer.workers import Workers
@@ -42,6 +44,13 @@ def test_results_come_in_the_order_of_the_items_from_several_processes() -> None
     assert os.getpid() not in processes
     assert len(processes) <= 2
     assert not any(map(is_there, processes))
+
+
+def test_the_thread_of_a_progress_bar_is_no_obstacle() -> None:
+    with tqdm(total=1, file=io.StringIO()):
+        assert tqdm.monitor is not None
+        assert tqdm.monitor.is_alive()
+        assert Workers.supported()
 
 
 def test_each_has_one_blas_thread() -> None:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from .._checks import check_gradient, declared
-from .softmax import softmax_backward, softmax_forward
+from .softmax import softmax_backward, softmax_forward, widened
 
 
 @declared
@@ -29,5 +29,5 @@ def additive_attention_backward(dout: Tensor, cache: tuple) -> tuple[Tensor, Ten
     dvalue = weights.mT @ dout  # out = weights @ value
     dscores = softmax_backward(dout @ value.mT, softmax_cache)  # (B, Tq, Tk)
     dscore_weight = dscores.reshape(-1) @ features.reshape(dscores.numel(), len(score_weight))
-    dsum = dscores[..., None] * (1 - features.square()) * score_weight  # features = tanh(query + key)
-    return dsum.sum(2), dsum.sum(1), dvalue, dscore_weight
+    dsum = widened(dscores)[..., None] * (1 - widened(features).square()) * score_weight  # features = tanh(query + key)
+    return dsum.sum(2).to(dout.dtype), dsum.sum(1).to(dout.dtype), dvalue, dscore_weight

@@ -7,6 +7,7 @@ from minitransformer.ops.conv1d import check_convolution
 
 from .._checks import check_gradient, declared
 from .linear import linear_backward, linear_forward
+from .softmax import widened
 
 
 @declared
@@ -29,7 +30,7 @@ def conv1d_backward(dy: Tensor, cache: tuple) -> tuple[Tensor, Tensor, Tensor | 
     dwindows, dweight, dbias = linear_backward(dy, linear_cache)
     taps, length = weight_shape[0], dy.shape[1]
     dwindows = dwindows.reshape(*dy.shape[:2], taps, padded_shape[2])  # (B, T, K, C_in)
-    dpadded = torch.zeros(padded_shape, dtype=dy.dtype, device=dy.device)
+    dpadded = widened(dy.new_zeros(padded_shape))
     for k in range(taps):
         dpadded[:, k : k + length] += dwindows[:, :, k]
-    return dpadded[:, left : left + time], dweight.reshape(weight_shape), dbias
+    return dpadded[:, left : left + time].to(dy.dtype), dweight.reshape(weight_shape), dbias

@@ -75,8 +75,8 @@ def linear_cross_entropy_forward(
 ) -> tuple[Tensor, tuple | None]:
     """`cross_entropy(x @ tableᵀ, targets)`, a block of rows at a time; x `(N, C)`, table `(V, C)`, targets `(N,)`."""
     ids, counted = _targets(targets, len(table), label_smoothing, ignore_index)
-    count = counted.sum().clamp(min=1)
     wide = torch.float64 if x.dtype == torch.float64 else torch.float32
+    count = counted.sum().clamp(min=1).to(wide)
     loss = torch.zeros((), dtype=wide, device=x.device)
     dx = torch.empty_like(x) if with_grad else None
     dtable = torch.zeros(table.shape, dtype=wide, device=x.device) if with_grad else None
@@ -90,10 +90,7 @@ def linear_cross_entropy_forward(
                 dlogits = _dlogits(log_probs, ids[block], counted[block], label_smoothing).to(x.dtype)
                 dx[block] = dlogits @ table  # logits = x @ tableᵀ
                 add_product(dtable, dlogits.mT, x[block])
-    if dx is not None and dtable is not None:  # not earlier: a 25,000th of most probabilities is 0 in float16
-        dx /= count
-        dtable /= count
-    return loss / count, None if dx is None else (dx, dtable, table.dtype)
+    return loss / count, None if dx is None else (dx, dtable, count, table.dtype)
 
 
 def linear_cross_entropy_backward(
@@ -102,10 +99,12 @@ def linear_cross_entropy_backward(
     """Gradients `(dx, dtable)`: the forward's times dloss; `out=` adds dtable into this tensor and returns it."""
     if cache is None:
         raise ValueError("the forward was called with with_grad=False and kept no gradient")
-    dx, dtable, dtype = cache
+    dx, dtable, count, dtype = cache
+    scale = dloss / count  # not in the forward: a 25,000th of most probabilities is 0 in float16
+    dx, dtable = (widened(dx) * scale).to(dx.dtype), dtable * scale
     if out is None:
-        return dx * dloss, (dtable * dloss).to(dtype)
-    return dx * dloss, check_out("out", out, dtable.shape, dtype, dtable.device).add_(dtable * dloss)
+        return dx, dtable.to(dtype)
+    return dx, check_out("out", out, dtable.shape, dtype, dtable.device).add_(dtable)
 
 
 def _losses(logits: Tensor, ids: Tensor, counted: Tensor, label_smoothing: float) -> tuple[Tensor, Tensor]:

@@ -36,7 +36,7 @@ def tanh_forward(x: Tensor) -> tuple[Tensor, Tensor]:
 
 def tanh_backward(dy: Tensor, cache: Tensor) -> Tensor:
     """`dx = dy · (1 − y²)`."""
-    return _received(dy, cache) * (1 - cache.square())
+    return (widened(_received(dy, cache)) * (1 - widened(cache).square())).to(cache.dtype)
 
 
 @declared
@@ -48,7 +48,8 @@ def sigmoid_forward(x: Tensor) -> tuple[Tensor, Tensor]:
 
 def sigmoid_backward(dy: Tensor, cache: Tensor) -> Tensor:
     """`dx = dy · y · (1 − y)`."""
-    return _received(dy, cache) * (cache * (1 - cache))
+    y = widened(cache)
+    return (widened(_received(dy, cache)) * (y * (1 - y))).to(cache.dtype)
 
 
 @declared

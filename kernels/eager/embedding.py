@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from .._checks import check_gradient, check_out, declared
+from .softmax import widened
 
 
 @declared
@@ -22,10 +23,14 @@ def embedding_backward(dy: Tensor, cache: tuple, out: Tensor | None = None) -> T
     """`dtable[i] = scale · Σ dy[n]` over all n with `ids[n] = i`; `out=` adds into this tensor and returns it."""
     ids, known, table_shape, dtype, scale = cache
     check_gradient("dy", dy, (*ids.shape, table_shape[1]), dtype, ids.device)
-    if out is None:
-        total = torch.zeros(table_shape, dtype=dtype, device=dy.device)
-    else:
-        total = check_out("out", out, table_shape, dtype, dy.device)
-    rows = (dy.to(total.dtype) * scale).masked_fill_(~known[..., None], 0).reshape(-1, table_shape[1])
+    if out is not None:
+        check_out("out", out, table_shape, dtype, dy.device)
+    rows = (widened(dy) * scale).masked_fill_(~known[..., None], 0).reshape(-1, table_shape[1])
+    total = out
+    if total is None or total.dtype != rows.dtype:  # a narrower one would round each sum
+        total = torch.zeros(table_shape, dtype=rows.dtype, device=dy.device)
     # Not index_add_, which on a GPU adds in another order each time.
-    return total.index_put_((ids.reshape(-1),), rows, accumulate=True)
+    total.index_put_((ids.reshape(-1),), rows, accumulate=True)
+    if out is None:
+        return total.to(dtype)
+    return out if out is total else out.add_(total)

@@ -13,9 +13,9 @@ run on a CPU too, to check them. So the same code works everywhere.
 
 Where they differ from their namesakes: sums are in float32 whatever the dtype, so that a loss of half-precision logits
 is float32. A loss is 0 if no target counts (in PyTorch NaN). A query with nothing to attend to gets zeros. Gradients
-can be taken once; a gradient of a gradient is refused, and so is a derivative in forward mode. Of two dtypes in a sum
-or a gate the wider one is the output's, as in PyTorch. An output may be changed in place, except one that the backward
-reads again, softmax's and in a kernel attention's, as in PyTorch.
+can be taken once; a gradient of a gradient is refused, and so are a derivative in forward mode and torch.func's
+transforms. Of two dtypes in a sum or a gate the wider one is the output's, as in PyTorch. An output may be changed in
+place, except one that the backward reads again, softmax's and in a kernel attention's, as in PyTorch.
 
 Under autocast, attention and `linear_cross_entropy` compute in its dtype. On a GPU norms, softmax and cross-entropy
 take their input in float32, as PyTorch's do.

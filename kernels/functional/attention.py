@@ -9,7 +9,7 @@ from torch import Tensor
 from minitransformer.ops.pattern import pattern_of
 
 from .._checks import check_device, check_slopes
-from .operators import Kept, draw_key, dropout_of, heads_merge, in_autocast_dtype, operator
+from .operators import Kept, draw_key, dropout_of, heads_merge, in_autocast_dtype, named, operator
 
 
 def _call(
@@ -75,6 +75,7 @@ _linear_attention = operator(
 )  # fmt: skip
 
 
+@named
 def scaled_dot_product_attention(
     query: Tensor,
     key: Tensor,
@@ -113,6 +114,7 @@ def scaled_dot_product_attention(
     return _attend(query, key, value, bias, None, key_mask, dropout_p, is_causal, (None, right), scale, None)
 
 
+@named
 def flash_attn_func(
     q: Tensor,
     k: Tensor,
@@ -149,6 +151,7 @@ def flash_attn_func(
     return out.transpose(1, 2)
 
 
+@named
 def linear_attention(
     query: Tensor,
     key: Tensor,

@@ -1,9 +1,11 @@
 """Cross-entropy, and the output projection with its loss in one."""
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
-from .operators import Kept, in_autocast_dtype, in_float32, operator
+from .operators import Kept, in_autocast_dtype, in_float32, named, operator
 
 
 def _scalar(x: Tensor, *_: object) -> Tensor:
@@ -38,18 +40,18 @@ def _cross_entropy_kept() -> Kept:
     return Kept(tensors, like, cache)
 
 
-def _linear_cross_entropy_kept(num_kept: int) -> Kept:
-    """The gradients dx and dtable, which the forward computes; the kernel's are still to be divided by the count."""
+def _linear_cross_entropy_kept(triton: bool) -> Kept:
+    """The gradients dx and dtable, which the forward computes, and the count, which is still to divide them."""
 
     def tensors(cache: tuple | None) -> list[Tensor]:
-        return [] if cache is None else list(cache[:num_kept])
+        return [] if cache is None else list(cache[:3])
 
     def like(x: Tensor, table: Tensor, *options: object) -> list[Tensor]:
         if not options[-1]:
             return []
         wide = torch.float64 if x.dtype == torch.float64 else torch.float32
-        mean = [x.new_empty(2, dtype=torch.float32)] if num_kept == 3 else []
-        return [x.new_empty(x.shape), table.new_empty(table.shape, dtype=wide), *mean]
+        count = x.new_empty(2 if triton else (), dtype=wide)  # the kernel's follows the mean
+        return [x.new_empty(x.shape), table.new_empty(table.shape, dtype=wide), count]
 
     def cache(kept: list[Tensor], x: Tensor, table: Tensor, *options: object) -> tuple | None:
         return (*kept, table.dtype) if kept else None
@@ -66,16 +68,18 @@ _linear_cross_entropy = operator(
     "linear_cross_entropy",
     "Tensor x, Tensor table, Tensor targets, float label_smoothing, int? ignore_index, bool with_grad",
     ["x", "table"], _scalar,
-    kept={"triton": lambda: _linear_cross_entropy_kept(3), "eager": lambda: _linear_cross_entropy_kept(2)},
+    kept={name: partial(_linear_cross_entropy_kept, name == "triton") for name in ("triton", "eager")},
 )  # fmt: skip
 
 
+@named
 def cross_entropy(
     input: Tensor,
     target: Tensor,
     weight: None = None,
-    *,
+    size_average: None = None,
     ignore_index: int = -100,
+    reduce: None = None,
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> Tensor:
@@ -83,9 +87,13 @@ def cross_entropy(
 
     input `(C,)`, `(N, C)` or `(N, C, d1, …)`; target the classes `()`, `(N,)` or `(N, d1, …)`, or probabilities in the
     input's shape. `reduction="sum"` adds the losses up. The loss is 0 if no target counts.
-    Raises `ValueError` for class weights, for `reduction="none"`, and for probabilities that require a gradient.
+    Raises `ValueError` for class weights, for `reduction="none"` and its deprecated forms, and for probabilities that
+    require a gradient.
     """
     _check_options(weight, reduction)
+    for name, value in {"size_average": size_average, "reduce": reduce}.items():
+        if value is not None:
+            raise ValueError(f"{name} is given, expected None: PyTorch has deprecated it, and takes reduction")
     if target.requires_grad:
         raise ValueError("target requires a gradient, and the loss has none for it: pass it with .detach()")
     (input,) = in_float32(input)
@@ -98,6 +106,7 @@ def cross_entropy(
     return _reduced(_cross_entropy(logits, target, label_smoothing, ignored), target, ignored, reduction)
 
 
+@named
 def linear_cross_entropy(
     input: Tensor,
     linear_weight: Tensor,
@@ -106,17 +115,22 @@ def linear_cross_entropy(
     linear_bias: None = None,
     weight: None = None,
     reduction: str = "mean",
-    ignore_index: int = -100,
+    ignore_index: int | None = None,
     label_smoothing: float = 0.0,
+    options: None = None,
 ) -> Tensor:
     """`cross_entropy(input @ linear_weightᵀ, target)` without all logits at once, as `F.linear_cross_entropy`.
 
     input `(..., C)`, linear_weight `(V, C)`, target the classes `(...)` → a float32 scalar. Where a gradient is needed,
-    the forward computes it already. Raises `ValueError` for what `cross_entropy` refuses, and for a bias.
+    the forward computes it already. An ignore_index of `None` is −100. Raises `ValueError` for what `cross_entropy`
+    refuses, for a bias, and for options, which divide PyTorch's work.
     """
     _check_options(weight, reduction)
     if linear_bias is not None:
         raise ValueError("linear_bias is given, expected None: the projection has no bias")
+    if options is not None:
+        raise ValueError("options is given, expected None: how many logits there are at a time is chosen here")
+    ignore_index = -100 if ignore_index is None else ignore_index
     if target.is_floating_point():
         raise TypeError(f"target is {target.dtype}, expected classes: for probabilities use cross_entropy")
     if target.shape != input.shape[:-1]:

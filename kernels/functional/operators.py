@@ -5,12 +5,13 @@ returns, beside its output, only those tensors of the cache that are not cheap t
 an operator too, makes the cache from them and from the inputs. A pair without a `Kept` runs its forward again.
 """
 
+import inspect
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, wraps
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
@@ -22,6 +23,8 @@ from minitransformer.ops import Dropout, Pair
 from .. import eager
 from ..availability import interpreting
 
+P = ParamSpec("P")
+R = TypeVar("R")
 Arguments = tuple[Any, ...]
 KERNEL_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
@@ -132,6 +135,7 @@ def operator(
     def differentiate(ctx: Any, received: list[Tensor | None]) -> Arguments:
         found: list[Tensor | None] = [None] * len(names)
         if received[0] is not None:
+            refuse_transforms(name, received[0])
             saved_tensors = ctx.saved_tensors  # once: under checkpointing a second look is refused
             tensors, given = saved_tensors[: ctx.num_kept], iter(saved_tensors[ctx.num_kept :])
             inputs = [ctx.numbers[place] if place in ctx.numbers else next(given) for place in range(len(names))]
@@ -156,9 +160,36 @@ def operator(
     def function(*inputs: Any) -> Tensor:
         if any(isinstance(value, Tensor) and unpack_dual(value).tangent is not None for value in inputs):
             raise RuntimeError(f"{name}: a derivative in forward mode is asked for, and a pair has only a backward")
+        refuse_transforms(name, inputs[0])
         return forward_operator(*inputs)[0]
 
     return function
+
+
+def refuse_transforms(name: str, x: Tensor) -> None:
+    """Raises `RuntimeError` under a transform of torch.func's, and where autograd takes many gradients at once."""
+    functorch: Any = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]
+    if torch.compiler.is_compiling():
+        return
+    if functorch.peek_interpreter_stack() is not None or functorch.is_legacy_batchedtensor(x):
+        raise RuntimeError(
+            f"{name}: a transform of torch.func's (vmap, grad, jacrev, …) is asked for, and a pair has none: "
+            "take gradients one at a time with backward(), or call torch.nn.functional there"
+        )
+
+
+def named(function: Callable[P, R]) -> Callable[P, R]:
+    """Refuses an argument that the function does not have by a sentence that says which it has."""
+    names = inspect.signature(function).parameters
+
+    @wraps(function)
+    def checked(*args: P.args, **options: P.kwargs) -> R:
+        for name in options:
+            if name not in names:
+                raise TypeError(f"{function.__name__} has no argument {name!r}: it takes {', '.join(names)}")
+        return function(*args, **options)
+
+    return checked
 
 
 # --- Dropout ---------------------------------------------------------------------------------------------------

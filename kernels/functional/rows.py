@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .operators import RECEIVED, Kept, draw_key, dropout_of, heads_merge, in_float32, operator, promoted
+from .operators import RECEIVED, Kept, draw_key, dropout_of, heads_merge, in_float32, named, operator, promoted
 
 
 def _like_first(x: Tensor, *_: object) -> Tensor:
@@ -150,12 +150,19 @@ _rope = operator(
 )  # fmt: skip
 
 
-def softmax(input: Tensor, dim: int = -1, dtype: torch.dtype | None = None) -> Tensor:
-    """`exp(x_i) / Σ_j exp(x_j)` along `dim`, as `F.softmax`; a row of all −inf gives zeros (in PyTorch NaN)."""
+@named
+def softmax(input: Tensor, dim: int = -1, _stacklevel: int = 3, dtype: torch.dtype | None = None) -> Tensor:
+    """`exp(x_i) / Σ_j exp(x_j)` along `dim`, as `F.softmax`; a row of all −inf gives zeros (in PyTorch NaN).
+
+    Raises `ValueError` for a dim of `None`. `_stacklevel` is that of PyTorch's warning about it.
+    """
+    if dim is None:
+        raise ValueError("dim is None, expected the number of an axis: PyTorch's own choice of one is deprecated")
     (x,) = in_float32(input if dtype is None else input.to(dtype))
     return _softmax(x.movedim(dim, -1)).movedim(-1, dim)
 
 
+@named
 def layer_norm(
     input: Tensor,
     normalized_shape: int | Sequence[int],
@@ -173,6 +180,7 @@ def layer_norm(
     return _layernorm(rows, gamma, beta, eps).reshape(x.shape)
 
 
+@named
 def rms_norm(
     input: Tensor, normalized_shape: int | Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
@@ -187,6 +195,7 @@ def rms_norm(
     return _rmsnorm(rows, gamma, eps).reshape(x.shape)
 
 
+@named
 def add_layer_norm(
     input: Tensor,
     sublayer_out: Tensor,
@@ -206,6 +215,7 @@ def add_layer_norm(
     return _add_layernorm(*rows, weight, bias, eps, draw_key(x, dropout_p), dropout_p).reshape(x.shape)
 
 
+@named
 def add_rms_norm(
     input: Tensor, sublayer_out: Tensor, weight: Tensor, eps: float = 1e-6, dropout_p: float = 0.0
 ) -> Tensor:
@@ -215,36 +225,66 @@ def add_rms_norm(
     return _add_rmsnorm(*rows, weight, eps, draw_key(x, dropout_p), dropout_p).reshape(x.shape)
 
 
-def dropout(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
+@named
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Zeros with probability p, and what stays divided by 1 − p, as `F.dropout`; p below 1, in steps of 1/65536.
 
     Only two numbers of PyTorch's generator are drawn and kept: the mask is computed from them, and again backwards.
+    Raises `ValueError` for `inplace=True`.
     """
+    _check_inplace(inplace)
     key = draw_key(input, p if training else 0.0)
     return input if key is None else _dropout(_rows(torch.atleast_1d(input)), key, p).reshape(input.shape)
 
 
-def embedding(input: Tensor, weight: Tensor) -> Tensor:
-    """The rows of weight `(V, C)` with the ids of input `(...)`, as `F.embedding`. Gradients of equal ids are summed in
-    float32 in an order that never changes."""
-    return _embedding(weight, input)
+@named
+def embedding(
+    input: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    max_norm: None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:
+    """The rows of weight `(V, C)` with the ids of input `(...)`, as `F.embedding`.
+
+    Gradients of equal ids are summed in float32 in an order that never changes; the row `padding_idx` has none. Raises
+    `ValueError` for a `padding_idx` outside the table, a `max_norm`, `scale_grad_by_freq` and `sparse`.
+    """
+    if max_norm is not None:
+        raise ValueError("max_norm is given, expected None: the table is only read, so scale its rows before")
+    for name, value in {"scale_grad_by_freq": scale_grad_by_freq, "sparse": sparse}.items():
+        if value:
+            raise ValueError(f"{name} is {value}, expected False: the gradient is the plain sum, in a whole table")
+    out = _embedding(weight, input)
+    if padding_idx is None:
+        return out
+    if not -len(weight) <= padding_idx < len(weight):
+        raise ValueError(f"padding_idx is {padding_idx}, expected −{len(weight)} to {len(weight) - 1}")
+    return torch.where((input == padding_idx % len(weight))[..., None], out.detach(), out)
 
 
+@named
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     """`x · Φ(x)`, exact or with `approximate="tanh"`, as `F.gelu`."""
     return _gelu(input, approximate)
 
 
-def silu(input: Tensor) -> Tensor:
-    """`x · σ(x)`, as `F.silu`."""
+@named
+def silu(input: Tensor, inplace: bool = False) -> Tensor:
+    """`x · σ(x)`, as `F.silu`. Raises `ValueError` for `inplace=True`."""
+    _check_inplace(inplace)
     return _silu(input)
 
 
+@named
 def swiglu(gate: Tensor, up: Tensor) -> Tensor:
     """`silu(gate) · up`, of two arrays of one shape, in the wider dtype of both. Source: Shazeer 2020."""
     return _gated(*promoted(gate, up), "silu")
 
 
+@named
 def geglu(gate: Tensor, up: Tensor, approximate: str = "none") -> Tensor:
     """`gelu(gate) · up`, of two arrays of one shape, in the wider dtype of both. Source: Shazeer 2020."""
     if approximate not in ("none", "tanh"):
@@ -252,6 +292,7 @@ def geglu(gate: Tensor, up: Tensor, approximate: str = "none") -> Tensor:
     return _gated(*promoted(gate, up), "gelu" if approximate == "none" else "gelu_tanh")
 
 
+@named
 def rope(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool = False) -> Tensor:
     """Turns pairs of the first R channels of x `(B, H, T, D)` by the angles of cos and sin `(T, R/2)`.
 
@@ -263,6 +304,11 @@ def rope(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool = False) -> Tens
         if table.requires_grad:
             raise ValueError(f"{name} requires a gradient, and rope has none for angles: pass it with .detach()")
     return _rope(x, cos, sin, interleaved)
+
+
+def _check_inplace(inplace: bool) -> None:
+    if inplace:
+        raise ValueError("inplace is True, expected False: the backward or a caller may need the input as it was")
 
 
 def _rows(x: Tensor) -> Tensor:

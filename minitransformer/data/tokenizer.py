@@ -115,9 +115,11 @@ class BPETokenizer:
         """The token ids of `text`, without <s> and </s>; empty text has none. Raises TypeError if it is not a str."""
         if not isinstance(text, str):
             raise TypeError(f"text must be a str, but is of type {type(text).__name__}")
-        if not text:
-            return []
-        return list(chain.from_iterable(map(self._ids_of_word.__getitem__, split_words(" " + text))))
+        return self.encode_words(" " + text) if text else []
+
+    def encode_words(self, text: str) -> list[int]:
+        """The token ids of a piece of text as it stands, without a space put before it."""
+        return list(chain.from_iterable(map(self._ids_of_word.__getitem__, split_words(text))))
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of `ids` (a list or a 1-D integer array), the inverse of `encode`; special tokens are left out.

@@ -25,7 +25,7 @@ class BatchSearch:
 
     Sources of about the same length go together, the longest first; empty ones are left out. Each batch goes to the
     next free thread: by default there is one for each core, and only one if the backend has threads of its own. With
-    `forks` processes take the place of threads where the system can fork: many batches are faster by it, since Python's
+    `forks` processes take the place of threads where they can be forked: many batches are faster by it, since Python's
     threads take turns. A beam of one is greedy search.
 
     A call raises as `beam_search` does; the constructor raises `ValueError` for batch_tokens below 1.
@@ -48,15 +48,11 @@ class BatchSearch:
         self.model, self.batch_tokens, self.beam, self.n_best = model, batch_tokens, beam, n_best
         self.options = {"length_penalty": length_penalty, "max_extra": max_extra}
         self._threads = Threads(1 if model.ops.has_threads else threads)
-        self._workers = None
-        if forks and self._threads.count > 1 and Workers.supported():
-            self._workers = Workers(self.search_batch, self._threads.count)
+        self._forks, self._workers = forks and self._threads.count > 1, None
         self._context = ExitStack()
 
     def __enter__(self) -> Self:
         self._context.enter_context(self._threads)
-        if self._workers is not None:
-            self._context.enter_context(self._workers)
         return self
 
     def __exit__(self, *exception: Any) -> None:
@@ -70,11 +66,17 @@ class BatchSearch:
         padded = [pad([sources[i] for i in batch], self.model.config.pad_id) for batch in batches]
         if len(batches) == 1:
             found = map(self.search_batch, padded)
-        elif self._workers is not None:
-            found = self._workers.map(padded)
         else:
-            found = self._threads.map(self.search_batch, padded)
+            found = self._map(padded)
         yield from zip(batches, found, strict=True)
+
+    def _map(self, padded: list[Any]) -> Iterator[list[list[Hypothesis]]]:
+        """The hypotheses of batches, which processes share, or threads where none can be forked."""
+        if self._forks and self._workers is None and Workers.supported():
+            self._workers = self._context.enter_context(Workers(self.search_batch, self._threads.count))
+        if self._workers is not None:
+            return self._workers.map(padded)
+        return self._threads.map(self.search_batch, padded)
 
     def search_batch(self, source: Any) -> list[list[Hypothesis]]:
         """The hypotheses of sources `(B, Ts)`, padded."""

@@ -1,19 +1,19 @@
 """The filler: it guesses the tokens that are masked in a text, with a BERT."""
 
+import re
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..data.batching import BOS_ID, EOS_ID
 from ..data.masked import MASK
+from ..data.tokenizer import BPETokenizer
 from ..models import BERT, BERTConfig, Model
 from .opened import FromCheckpoint
 from .sampling import softmax_of
 from .tokenizer import Tokenizer, check_vocabulary, without_text
-
-FIRST_PLACE = 0xE000
-"""Private characters, which no text has, hold the gaps' places while our tokenizer cuts a text into tokens."""
 
 
 class Guess(NamedTuple):
@@ -71,23 +71,11 @@ class Filler(FromCheckpoint):
 
 
 def encode_marks(tokenizer: Tokenizer, text: str, marks: Mapping[str, int]) -> list[int]:
-    """The ids of a text in which each mark, a word that our tokenizer does not know, becomes one id."""
-    places = [(chr(FIRST_PLACE + number), mark) for number, mark in enumerate(marks.values())]
-    for mark, (place, _) in zip(marks, places, strict=True):
-        text = text.replace(mark, place)
-    ids = tokenizer.encode(text)
-    for place, mark in places:
-        alone = tokenizer.encode(place)  # a space's token, and the character's bytes
-        for pattern in (alone, alone[1:]):  # the second, where no space stood before the gap
-            ids = _replaced(ids, pattern, mark)
-    return ids
+    """The ids of a text in which each mark, with the space before it, becomes one id; the tokenizer knows no marks.
 
-
-def _replaced(ids: list[int], pattern: list[int], replacement: int) -> list[int]:
-    """The ids with one in the place of every occurrence of a pattern."""
-    found, place = list[int](), 0
-    while place < len(ids):
-        matches = ids[place : place + len(pattern)] == pattern
-        found.append(replacement if matches else ids[place])
-        place += len(pattern) if matches else 1
-    return found
+    The text is cut at its marks: a character that stood for them could stand in a text too.
+    """
+    encode = tokenizer.encode_words if isinstance(tokenizer, BPETokenizer) else tokenizer.encode
+    pieces = re.split(f" ?({'|'.join(map(re.escape, marks))})", " " + text)  # text, mark, text, mark, …, text
+    encoded = ([marks[piece]] if place % 2 else encode(piece) for place, piece in enumerate(pieces))
+    return list(chain.from_iterable(encoded))

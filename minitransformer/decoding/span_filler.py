@@ -13,7 +13,7 @@ from .opened import FromCheckpoint
 from .search import beam_search
 from .tokenizer import Tokenizer, check_vocabulary, encode_whole
 
-GAP = re.compile(r"<extra_id_(\d+)>")
+GAP = re.compile("<extra_id_(0|[1-9][0-9]*)>")
 WIDTH = 4
 """The least width of the search."""
 

@@ -59,11 +59,24 @@ class Model(Layer, ABC, Generic[ConfigT]):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """A model with weights and gradients of its own; copied one by one, they would lose their flat arrays."""
-        twin = self.blank(self.config, self.ops, self.dtype)
-        twin.parameters.data[...], twin.parameters.grad[...] = self.parameters.data, self.parameters.grad
-        twin.parameters.refresh()
+        twin = self._with_weights(self.config, self.ops, self.dtype, self.parameters.data)
+        twin.parameters.grad[...] = self.parameters.grad
         twin.origin = self.origin
         return twin
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A pickled model has its weights, and gradients of 0. Raises `TypeError` for a backend other than NumPy."""
+        if self.ops.has_threads:  # PyTorch's: its tables are made for a device
+            raise TypeError("a model on PyTorch's ops can't be pickled: save a checkpoint, and open it over there")
+        return self._with_weights, (self.config, self.ops, self.dtype, self.parameters.data), {"origin": self.origin}
+
+    @classmethod
+    def _with_weights(cls, config: ConfigT, ops: Ops, dtype: str, data: Array) -> Self:
+        """A model with a copy of these weights."""
+        model = cls.blank(config, ops, dtype)
+        model.parameters.data[...] = data
+        model.parameters.refresh()
+        return model
 
     @property
     def dropout_sites(self) -> list[int]:

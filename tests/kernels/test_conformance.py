@@ -132,6 +132,59 @@ def test_products_of_narrow_numbers_are_added_unrounded(dtype):
     assert ops.to_numpy(dtable)[:, 0] == pytest.approx([-2347 / 2, 2347 / 2], rel=1e-6)
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("op", ["cross_entropy", "linear_cross_entropy"])
+def test_a_scaled_loss_has_the_gradients_of_wide_numbers(op, dtype):
+    """A scaler's 65,536, which float16 does not hold, meets a gradient that underflows there without it."""
+    rng, ops = np.random.default_rng(0), table("torch", dtype)
+    targets = rng.integers(0, 40, 3000)
+    shapes = [(3000, 40)] if op == "cross_entropy" else [(3000, 2), (40, 2)]
+    narrow = [ops.asarray(1e-3 * rng.standard_normal(shape), dtype) for shape in shapes]
+
+    def gradients(arrays: list[Any]) -> list[Any]:
+        found = getattr(ops, op)
+        received = torch.tensor(65536.0)
+        backward = found.backward(received, found.forward(*arrays, ops.asarray(targets))[1])
+        return list(backward) if isinstance(backward, tuple) else [backward]
+
+    for gradient, wanted in zip(gradients(narrow), gradients([x.float() for x in narrow]), strict=True):
+        assert gradient.dtype == narrow[0].dtype
+        difference = (gradient.float() - wanted).abs().max() / wanted.abs().max()
+        assert difference <= 4 * torch.finfo(gradient.dtype).eps
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("op", ["tanh", "sigmoid", "relu", "silu", "gelu"])
+def test_a_slope_is_not_rounded_before_the_gradient_meets_it(op, dtype):
+    x = torch.linspace(-6, 6, 4001).to(dtype)
+    dy = torch.randn(len(x), generator=torch.Generator().manual_seed(0)).to(dtype)
+    forward, backward = getattr(eager, f"{op}_forward"), getattr(eager, f"{op}_backward")
+    cache = forward(x)[1]
+    wide = (cache[0].double(), *cache[1:]) if isinstance(cache, tuple) else cache.double()
+    expected = backward(dy.double(), wide).to(dtype)
+    torch.testing.assert_close(backward(dy, cache), expected, rtol=torch.finfo(dtype).eps, atol=1e-7)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("into", [None, "the same", "float32"])
+def test_gradients_of_equal_ids_are_not_added_up_in_narrow_numbers(dtype, into):
+    """3000 times 1: a sum of bfloat16 stays at 256, one of float16 at 2048."""
+    ops = table("torch", dtype)
+    _, cache = ops.embedding.forward(ops.asarray(np.zeros((1, 3000), np.int64)), ops.asarray(np.ones((2, 1)), dtype))
+    out = None if into is None else ops.zeros((2, 1), dtype if into == "the same" else into)
+    dtable = ops.embedding.backward(ops.asarray(np.ones((1, 3000, 1)), dtype), cache, out)
+    assert out is None or dtable is out
+    assert ops.to_numpy(dtable)[:, 0].tolist() == [float(torch.tensor(3000.0).to(dtable.dtype)), 0]
+
+
+def test_gradients_of_a_convolutions_windows_are_not_added_up_in_narrow_numbers():
+    """300 times 1: a sum of bfloat16 stays at 256."""
+    ops = table("torch", "bfloat16")
+    x, weight, dy = (ops.asarray(np.ones(shape), "bfloat16") for shape in ((1, 300, 1), (300, 1, 1), (1, 300, 1)))
+    dx, *_ = ops.conv1d.backward(dy, ops.conv1d.forward(x, weight, None)[1])
+    assert float(dx[0, 0, 0]) == 300
+
+
 def test_on_a_gpu_narrow_numbers_are_added_into_float32_by_one_product():
     """Tensors without memory take its way: no operand is copied, and no product rounded."""
     shapes = ((5, 4), (4, 3), (5, 3), (3, 4))

@@ -369,12 +369,48 @@ def test_every_function_has_cases_and_every_pair_its_operator():
     assert {function for function in functional.__all__ if function != "scaled_dot_product_attention"} <= {
         name.split(",")[0].split(" of ")[0] for name in CASES
     }
-    for function in functional.__all__:
-        namesake = getattr(F, function, None)
-        if namesake and function not in ("cross_entropy", "softmax"):  # those two have arguments that nobody uses
-            names = list(inspect.signature(getattr(functional, function)).parameters)
-            theirs = inspect.signature(namesake).parameters if function in ("rms_norm", "layer_norm") else names
-            assert names == list(theirs)
+
+
+def signature(function: Callable[..., Any]) -> inspect.Signature:
+    """A function's signature; of one in C, the line that its documentation begins with."""
+    try:
+        return inspect.signature(function)
+    except ValueError:
+        (arguments,) = re.findall(r"^\s*\w+(\(.*?\)) ->", function.__doc__ or "", re.DOTALL)
+        scope: dict[str, Any] = {}
+        exec(f"def documented{arguments}: ...", scope)
+        return inspect.signature(scope["documented"])
+
+
+@pytest.mark.parametrize("name", [name for name in functional.__all__ if hasattr(F, name)])
+def test_the_arguments_are_those_of_the_namesake(name):
+    """In their order and with their defaults; but softmax's axis, which PyTorch chooses itself with a warning."""
+    ours, theirs = (signature(getattr(module, name)).parameters for module in (functional, F))
+    assert list(ours) == list(theirs)
+    assert [each.kind for each in ours.values()] == [each.kind for each in theirs.values()]
+    defaults = [{n: each.default for n, each in parameters.items()} for parameters in (ours, theirs)]
+    if name == "softmax":
+        assert (defaults[0].pop("dim"), defaults[1].pop("dim")) == (-1, None)
+    assert defaults[0] == defaults[1]
+
+
+def test_arguments_that_change_nothing_or_that_are_cheap_are_taken():
+    x, table = X(3, 5), torch.randn(7, 6, generator=torch.Generator().manual_seed(0)).to(DEVICE)
+    assert functional.softmax(x, -1, 3, torch.float64).dtype == torch.float64
+    assert torch.equal(functional.dropout(x, 0.5, False, False), x)
+    assert torch.equal(functional.silu(x, inplace=False), functional.silu(x))
+    for padding in (3, -4, 0, -7):
+        ours, theirs = (
+            gradients(partial(module.embedding, IDS, padding_idx=padding), [table], X(2, 3, 6))
+            for module in (functional, F)
+        )
+        torch.testing.assert_close(ours, theirs)
+    ours = functional.linear_cross_entropy(X(5, 6), table, TARGETS, ignore_index=None)
+    torch.testing.assert_close(ours, F.cross_entropy(X(5, 6) @ table.T, TARGETS))
+    ours, theirs = (
+        f.cross_entropy(table, IDS.new_zeros(7), None, None, -100, None, "sum", 0.1) for f in (functional, F)
+    )
+    torch.testing.assert_close(ours, theirs)
 
 
 # --- torch.compile, autocast, randomness -----------------------------------------------------------------------
@@ -676,6 +712,23 @@ def test_a_derivative_in_forward_mode_is_refused(case):
         torch.func.jvp(case.ours, inputs, inputs)
 
 
+TRANSFORMS: dict[str, Callable[[Callable[..., Tensor], tuple[Tensor, ...]], Any]] = {
+    "vmap": lambda f, inputs: torch.vmap(f, randomness="same")(*(x[None] for x in inputs)),
+    "grad": lambda f, inputs: torch.func.grad(lambda *x: f(*x).sum())(*inputs),
+    "jacrev": lambda f, inputs: torch.func.jacrev(f)(*inputs),
+    "batched gradients": lambda f, inputs: torch.autograd.functional.jacobian(f, inputs, vectorize=True),
+}
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+@pytest.mark.parametrize("name", ["silu", "dropout", "embedding", "sdpa, causal", "linear_cross_entropy"])
+def test_a_transform_of_functions_is_refused(name, transform):
+    case = CASES[name]
+    inputs = tuple(drawn(case, torch.float64))
+    with pytest.raises(RuntimeError, match=r"^\w+: a transform of torch.func's \(vmap, grad, jacrev, …\) is asked for"):
+        TRANSFORMS[transform](case.ours, inputs)
+
+
 def test_where_it_runs(monkeypatch):
     """A plain CPU runs PyTorch's arithmetic; the interpreter, where it is on, the kernels, but never bfloat16."""
     x = torch.ones(2, 4)
@@ -716,6 +769,25 @@ def flashed(dtype: torch.dtype = torch.float32, **options: Any) -> Tensor:
             for norm in (functional.add_layer_norm, functional.add_rms_norm)
             for other in ((3, 2, 6), (6, 6), (1, 3, 6))
         ],
+        (lambda: functional.softmax(X(2), None), ValueError, "dim is None, expected the number"),  # pyright: ignore
+        (lambda: functional.dropout(X(2), inplace=True), ValueError, "inplace is True, expected False"),
+        (lambda: functional.silu(X(2), True), ValueError, "inplace is True, expected False"),
+        (lambda: functional.embedding(IDS, X(7, 6), 7), ValueError, "padding_idx is 7, expected −7 to 6"),
+        (lambda: functional.embedding(IDS, X(7, 6), max_norm=1.0), ValueError, "max_norm is given"),  # pyright: ignore
+        (lambda: functional.embedding(IDS, X(7, 6), scale_grad_by_freq=True), ValueError, "scale_grad_by_freq is True"),
+        (lambda: functional.embedding(IDS, X(7, 6), sparse=True), ValueError, "sparse is True, expected False"),
+        (lambda: functional.cross_entropy(X(5, 7), TARGETS, reduce=False), ValueError, "reduce is given"),  # pyright: ignore
+        (lambda: functional.cross_entropy(X(5, 7), TARGETS, size_average=True), ValueError, "size_av"),  # pyright: ignore
+        (
+            lambda: functional.cross_entropy(X(5, 7), TARGETS, z_loss=1e-4),  # pyright: ignore
+            TypeError,
+            "^cross_entropy has no argument 'z_loss': it takes input, target, weight",
+        ),
+        (
+            lambda: functional.linear_cross_entropy(X(5, 6), X(7, 6), TARGETS, options={}),  # pyright: ignore
+            ValueError,
+            "options is given",
+        ),
         (lambda: functional.gelu(X(2), "sin"), ValueError, "approximate is 'sin', expected"),
         (lambda: functional.geglu(X(2), X(2), "sin"), ValueError, "approximate is 'sin', expected 'none' or 'tanh'"),
         (lambda: functional.swiglu(X(2), X(3)), ValueError, "up has shape"),

@@ -339,6 +339,23 @@ def test_what_has_no_head_or_another_one():
         torch.testing.assert_close(classifier(IDS, labels=labels).loss, before, rtol=1e-5, atol=1e-5)
 
 
+@every_model
+def test_weights_that_no_kernel_makes_are_refused(name):
+    """Also those of a GPT-2, whose attention transformers does not tell; and they are there again after the patch."""
+    model = on_device(MODELS[name][0]())
+    model.set_attn_implementation("eager")
+    with kernels.patch(model):
+        for part in (model, model.base_model):
+            with pytest.raises(
+                ValueError, match=r"^output_attentions is set, and these kernels never make the weights"
+            ):
+                part(IDS, output_attentions=True)
+    assert len(model(IDS, output_attentions=True).attentions) == model.config.num_hidden_layers
+    model.config.output_attentions = True
+    with kernels.patch(model), pytest.raises(ValueError, match=r"^output_attentions is set"):
+        model(IDS)
+
+
 def test_what_is_not_known_is_refused_by_name():
     t5 = T5ForConditionalGeneration(T5Config(d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2, vocab_size=9))
     with pytest.raises(

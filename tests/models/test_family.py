@@ -18,7 +18,8 @@ from transformers.generation.logits_process import (
 )
 
 from minitransformer.data import BPETokenizer
-from minitransformer.decoding import Filler, Generator, Sampling
+from minitransformer.decoding import Filler, Generator, Sampling, SpanFiller
+from minitransformer.decoding.filler import encode_marks
 from minitransformer.layers import DropoutStream, SparseConfig
 from minitransformer.models import GPT, IGNORED, BERTConfig, GPTConfig, MarianConfig, T5Config, ViTConfig, build_model
 
@@ -192,6 +193,27 @@ def test_a_gap_is_not_filled_with_the_mask_itself():
     (guesses,) = Filler(model, tokenizer).fill("ab [MASK]", 2 * number)
     assert len(guesses) == number
     assert sum(guess.probability for guess in guesses) < 1e-6
+
+
+@pytest.mark.parametrize("private", ["\ue000", "\ue001", "\uf8ff", "\U000f0000"])
+@pytest.mark.parametrize("known", [False, True], ids=["in bytes", "a token"])
+def test_no_character_of_a_text_stands_for_a_gap(private: str, known: bool) -> None:
+    """Not even one for private use, whether it is written in bytes or is with its space one token."""
+    characters, merges = (" .ab" + private, [(" ", private)]) if known else (" .ab", [])
+    tokenizer = BPETokenizer(characters, merges)
+    text = f"{private} a <0>{private} <1>. {private}{private}<0>"
+    pieces = f"{private} a", private, ".", f" {private}{private}"
+    first, second, third, fourth = (tokenizer.encode_words(piece) for piece in (" " + pieces[0], *pieces[1:]))
+    marks = {"<0>": 900, "<1>": 901}
+    assert encode_marks(tokenizer, text, marks) == [*first, 900, *second, 901, *third, *fourth, 900]
+
+
+@pytest.mark.parametrize("gap", ["<extra_id_00>", "<extra_id_٠>"])
+def test_a_gap_is_written_in_one_way(gap: str) -> None:
+    tokenizer = BPETokenizer(" ab", [])
+    model: Any = build_model(T5Config(tokenizer.vocab_size + 100, **SMALL))
+    with pytest.raises(ValueError, match="gaps of a text"):
+        SpanFiller(model, tokenizer).fill(f"a {gap} b")
 
 
 def test_prompts_are_padded_on_the_left():

@@ -1,14 +1,17 @@
 """Parts of a batch: replicas on threads, and gradient accumulation."""
 
 import copy
+import pickle
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from support.model_cases import Pairs, every_model, moved, ragged
+import pytest
+from support.model_cases import TRANSFORMERS, Pairs, every_model, moved, ragged
 
+from kernels import torch_ops
 from minitransformer.gradcheck import error
 from minitransformer.layers import DropoutStream
-from minitransformer.models import EncoderDecoder
+from minitransformer.models import EncoderDecoder, build_model
 from minitransformer.ops import numpy_ops
 from minitransformer.probe import Call, probe
 
@@ -69,6 +72,22 @@ def test_a_copy_can_be_trained_for_itself(config):
     twin.parameters.data += 0.1
     np.testing.assert_array_equal(whole_gradient(model), expected)
     assert error(whole_gradient(twin), expected) > 1e-3
+
+
+@every_model
+def test_a_model_can_be_pickled(config):
+    model = moved(config)
+    expected = whole_gradient(model)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(whole_gradient(again), expected)
+    again.parameters.data *= 0.5  # its layers' weights are those of its flat array
+    assert error(whole_gradient(again), expected) > 1e-3
+
+
+def test_a_model_on_pytorchs_ops_says_why_it_cannot_be_pickled():
+    model = build_model(TRANSFORMERS["one head"], torch_ops("cpu"))
+    with pytest.raises(TypeError, match="save a checkpoint"):
+        pickle.dumps(model)
 
 
 @every_model

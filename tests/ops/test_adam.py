@@ -7,8 +7,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.prove import normal, read_only, seeds
 
+import kernels
 from minitransformer.gradcheck import error
-from minitransformer.ops import adam_step, global_norm
+from minitransformer.ops import adam_step, global_norm, numpy_ops
+from minitransformer.textbook import textbook_ops
 
 PAPER = {"beta1": 0.9, "beta2": 0.98, "eps": 1e-9}
 
@@ -83,3 +85,11 @@ def test_global_norm(size, seed):
     norm = global_norm(grad)
     assert float(norm) == pytest.approx(torch.tensor(grad.copy()).norm().item(), rel=1e-12)
     assert float(global_norm(grad.astype(np.float32))) == pytest.approx(float(norm), rel=1e-5)
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e30])
+def test_the_global_norm_of_float32_is_summed_in_float64(size):
+    """A square of these is 0 or infinite in float32."""
+    for ops in (numpy_ops, textbook_ops, kernels.torch_ops("cpu")):
+        grad = ops.asarray(np.full(200_000, size, np.float32))
+        assert float(ops.global_norm(grad)) == pytest.approx(size * 200_000**0.5, rel=1e-6, abs=0)

@@ -265,6 +265,11 @@ parts of one array taken for neighbours wherever they lie | side_by_side: alike 
 parts with other strides taken for neighbours
     side_by_side: first.shape[:-1] and part.stride() == first.stride() → first.shape[:-1]
 the best tokens: ties by chance | topk: places, n).amin → places, -1).amax
+[eager/cross_entropy.py: kernels/test_conformance]
+PyTorch's gradient in half precision rounded before it meets the received one
+    linear_cross_entropy_backward: (widened(dx) * scale).to(dx.dtype) → dx / count * dloss
+[eager/embedding.py: kernels/test_conformance]
+PyTorch's gradients of equal ids added up in half precision | embedding_backward: widened(dy) * scale → dy * scale
 [graph.py: kernels/test_graph]
 a replay that repeats the first step's dropout | _Graph.__call__: keys.copy_ → keys.clone().copy_
 a replay that repeats the first step's number | _Graph.__call__: dropout.step → 1
