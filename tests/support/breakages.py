@@ -100,9 +100,8 @@ attention maps without the bias of the scores | attention_maps: key, bias → ke
 attention maps in the order in which layers are declared, not computed
     attention_maps: names, seen → sorted(names), seen
 a logit lens that cuts the encoder where there is a decoder
-    logit_lens: getattr(cut, "decoder", None) or getattr(cut, "encoder", None) →
-        getattr(cut, "encoder", None) or getattr(cut, "decoder", None)
-a logit lens one layer late | logit_lens: len(layers) + 1 → 1, len(layers) + 2
+    logit_lens: stack = decoder or encoder → stack = encoder or decoder
+a logit lens one layer early | logit_lens: reversed(states[:-1]) → reversed([states[0], *states[:-2]])
 [costs.py: study/test_counting]
 keys and values counted for every head of queries
     _stack: (attention.num_heads, attention.kv_heads) → (attention.num_heads,) * 2
