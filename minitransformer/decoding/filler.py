@@ -63,7 +63,8 @@ class Filler(FromCheckpoint):
             mask_id = inner.token_to_id(mask)
             if mask_id is None:
                 raise ValueError(f"the tokenizer has no {mask}")
-            return np.array(inner.encode(text.replace(MASK, mask)).ids, np.int64), mask_id
+            encode: Any = self.tokenizer.encode
+            return np.array(encode(text.replace(MASK, mask), special_tokens=True), np.int64), mask_id
         mask_id = self.model.config.mask_id
         if mask_id is None:
             raise ValueError("the model has no mask_id, the token that hides others")

@@ -41,17 +41,16 @@ class PretrainedTokenizer:
     """A tokenizer of the package tokenizers with the methods of ours.
 
     inner: the package's own; options: what `tokenizer_config.json` says; values: the model's `config.json`, whose ids
-    of special tokens go first.
+    of special tokens go first. Raises PretrainedError for a tokenizer that puts around a text what are no tokens; so do
+    `encode` and `decode` for what the package can't do.
     """
 
     def __init__(self, inner: Any, options: Mapping[str, Any], values: Mapping[str, Any]):
         self.inner, self.options = inner, options
+        self.vocab_size = 1 + max(inner.get_vocab().values(), default=-1)
+        if any(index >= self.vocab_size for index in self.encode("", special_tokens=True)):
+            raise PretrainedError("the tokenizer puts ids around a text that are not in its vocabulary")
         self.pad_id, self.bos_id, self.eos_id = _special_ids(options, values, inner.token_to_id)
-
-    @property
-    def vocab_size(self) -> int:
-        """The number of ids."""
-        return self.inner.get_vocab_size()
 
     @property
     def mask_token(self) -> str:
@@ -71,11 +70,15 @@ class PretrainedTokenizer:
 
     def encode(self, text: str, special_tokens: bool = False) -> list[int]:
         """The ids of a text; with `special_tokens` those that its model expects around it, such as BERT's [CLS]."""
-        return self.inner.encode(text, add_special_tokens=special_tokens).ids
+        _check_unicode(text)
+        return _ask(
+            "the tokenizer can't encode this text", self.inner.encode, text, add_special_tokens=special_tokens
+        ).ids
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids; special tokens are left out."""
-        return self.inner.decode([int(each) for each in ids], skip_special_tokens=True)
+        ids = [int(each) for each in ids]
+        return _ask("the tokenizer can't decode these ids", self.inner.decode, ids, skip_special_tokens=True)
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """Each id as the vocabulary writes it."""
@@ -115,7 +118,7 @@ class MarianTokenizer:
         except RuntimeError:
             raise PretrainedError(f"{folder}: source.spm and target.spm must be models of sentencepiece") from None
         self.ids: dict[str, int] = read_json(folder / "vocab.json")
-        if "<unk>" not in self.ids or not all(type(each) is int for each in self.ids.values()):
+        if "<unk>" not in self.ids or not all(type(each) is int and each >= 0 for each in self.ids.values()):
             raise PretrainedError(f"{folder / 'vocab.json'} does not number pieces, with <unk> among them")
         self.pieces, self.options = {index: piece for piece, index in self.ids.items()}, options
         named = {"pad_token": "<pad>", "eos_token": "</s>", **options}
@@ -124,10 +127,11 @@ class MarianTokenizer:
     @property
     def vocab_size(self) -> int:
         """The number of ids."""
-        return len(self.ids)
+        return 1 + max(self.pieces)
 
     def encode(self, text: str, special_tokens: bool = False) -> list[int]:
         """The ids of a source text; with `special_tokens` its end mark after them."""
+        _check_unicode(text)
         pieces = []
         for part in re.split(f"({'|'.join(SPECIAL)})", text):
             if part in SPECIAL:
@@ -185,13 +189,35 @@ def load_tokenizer(folder: Path, kind: str, values: Mapping[str, Any]) -> Any:
     except ImportError:
         message = "its tokenizer needs the package tokenizers: pip install tokenizers"
         raise PretrainedError(f"{folder}: {message}") from None
-    try:
+
+    def read() -> PretrainedTokenizer:
         inner = vocabularies.read(folder / FILE) if FILE in files else vocabularies.BUILDERS[name](folder, options)
+        return PretrainedTokenizer(inner, options, values)
+
+    return _ask(f"{folder / files[0]} is not a tokenizer", read)
+
+
+def _ask(failure: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """What a function of the package gives. Raises PretrainedError, with the failure, whatever it raises itself.
+
+    It raises bare Exceptions, and panics, which are not even that.
+    """
+    try:
+        return function(*arguments, **options)
     except PretrainedError:
         raise
-    except Exception as error:  # the package raises bare Exceptions
-        raise PretrainedError(f"{folder / files[0]} is not a tokenizer: {error}") from None
-    return PretrainedTokenizer(inner, options, values)
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise PretrainedError(f"{failure}: {error}") from None
+
+
+def _check_unicode(text: str) -> None:
+    """Raises ValueError for a text that holds half of a character, which no package takes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("the text is not Unicode: it holds a lone surrogate, which is half of a character") from None
 
 
 def _special_ids(

@@ -137,6 +137,10 @@ BAD: dict[str, tuple[Callable[[Path], Any], str]] = {
     "overlap": (header({"dtype": "F32", "shape": [1], "data_offsets": [4, 8]}), "does not follow"),
     "a deep header": (raw_header(b"[" * 100_000), "header is not valid JSON"),
     "a tensor twice": (raw_header(b'{"w": {}, "w": {}}'), "it has 'w' twice"),
+    "a tensor twice among many": (
+        raw_header(b'{"w": {}, %s, "w": {}}' % b", ".join(b'"%d": {}' % n for n in range(40_000))),
+        "it has 'w' twice",
+    ),
     "many axes": (header({"dtype": "F32", "shape": [10**4000] * 300, "data_offsets": [0, 4]}), "describes 'w' wrongly"),
     "no type": (
         header({"dtype": [], "shape": [0], "data_offsets": [0, 0]}),

@@ -13,6 +13,7 @@ import sentencepiece
 import tokenizers
 import torch
 import transformers
+from sentencepiece import sentencepiece_model_pb2
 from support.pretrained_cases import random_model, tr
 
 from minitransformer.data.tokenizer import BPETokenizer
@@ -153,6 +154,52 @@ def test_the_pieces_are_sentencepieces_own(kind: str, name: str, folders: Path) 
             assert tokenizer.encode(text) == pieces.encode(text), text
             count += 1
     assert count > 80
+
+
+def edit(path: Path, part: str, **values: Any) -> None:
+    """Writes other values into a part of sentencepiece's file; without any it turns the pieces' scores round."""
+    proto: Any = sentencepiece_model_pb2.ModelProto()  # pyright: ignore[reportAttributeAccessIssue]
+    proto.ParseFromString(path.read_bytes())
+    for name, value in values.items():
+        setattr(getattr(proto, part), name, value)
+    scored = [piece for piece in proto.pieces if piece.score and not values]
+    for piece, score in zip(scored, [piece.score for piece in reversed(scored)], strict=True):
+        piece.score = score
+    path.write_bytes(proto.SerializeToString())
+
+
+@pytest.mark.parametrize("values", [{"add_dummy_prefix": False}, {}])
+def test_what_a_llamas_file_says_is_done(values: dict[str, Any], folders: Path, tmp_path: Path) -> None:
+    folder = copied(folders / "llama", tmp_path / "llama")
+    edit(folder / "tokenizer.model", "normalizer_spec", **values)
+    pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
+    here = load_tokenizer(folder, "llama", {})
+    for text in [*texts()[-50:], "the dog  barks", "naïve 日本"]:
+        if text and "<" not in text:
+            assert here.encode(text) == pieces.encode(text), text
+            assert here.decode(pieces.encode(text)) == pieces.decode(pieces.encode(text))
+
+
+REFUSED = [
+    ("t5", "normalizer_spec", {"add_dummy_prefix": False}, "add_dummy_prefix False"),
+    ("t5", "normalizer_spec", {"remove_extra_whitespaces": False}, "remove_extra_whitespaces False"),
+    ("t5", "trainer_spec", {"split_by_whitespace": False}, "split_by_whitespace False"),
+    ("llama", "normalizer_spec", {"remove_extra_whitespaces": True}, "remove_extra_whitespaces True"),
+    ("t5", "normalizer_spec", {"escape_whitespaces": False}, "escape_whitespaces False"),
+    ("llama", "trainer_spec", {"treat_whitespace_as_suffix": True}, "treat_whitespace_as_suffix True"),
+    ("llama", "denormalizer_spec", {"precompiled_charsmap": b"x"}, "denormalizer_spec"),
+    ("t5", "normalizer_spec", {"precompiled_charsmap": bytes(4) + b"a" * 20_000}, "more than 10,000 times"),
+]
+
+
+@pytest.mark.parametrize(("kind", "part", "values", "message"), REFUSED)
+def test_what_a_file_says_and_is_not_done_is_refused(
+    kind: str, part: str, values: dict[str, Any], message: str, folders: Path, tmp_path: Path
+) -> None:
+    folder = copied(folders / kind, tmp_path / kind)
+    edit(folder / ("spiece.model" if kind == "t5" else "tokenizer.model"), part, **values)
+    with pytest.raises(PretrainedError, match=message):
+        load_tokenizer(folder, kind, {})
 
 
 def test_special_ids_are_the_configurations_or_the_tokenizers(folders: Path, tmp_path: Path) -> None:

@@ -131,7 +131,8 @@ ViT's classes read from the last patch | ViT.forward: hidden[:, 0] → hidden[:,
 Llama's gate and up swapped | table: "gate", "up" → "up", "gate"
 [pretrained/vocabularies.py: pretrained/test_vocabularies]
 T5's gaps numbered upwards | t5: reversed(range(count)) → range(count)
-Llama's newest piece merged first | llama: piece in ids → piece in reversed(ids)
+Llama's newest piece merged first | llama: -proto.pieces → proto.pieces
+sentencepiece's own word on the space before a text ignored | llama: proto.normalizer_spec.add_dummy_prefix → True
 [pretrained/tokenizers.py: pretrained/test_vocabularies]
 Marian's code of a language cut into pieces | MarianTokenizer.encode: part[code.end() :] if code else part → part
 [decoding/generator.py: models/test_family]
