@@ -71,7 +71,7 @@ class BPETokenizer:
         """Learn a vocabulary of exactly `vocab_size` tokens, including the special tokens and the bytes.
 
         texts: strings, such as lines, read once as a stream; only the distinct words are held in memory. Characters
-        rarer than one in a million get no token. progress: show a bar while the merges are learned.
+        rarer than one in a million get no token. progress: show a bar on a terminal while the merges are learned.
         Raises TypeError if a text is not a str or `vocab_size` not an int, ValueError if there is no text, or if
         `vocab_size` is less than the text's characters need or more than its words can give.
         """
