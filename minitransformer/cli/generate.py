@@ -12,6 +12,7 @@ where the model ends it, or after --max-tokens tokens.
 """
 
 import argparse
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -83,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
             draw_lens(generator, args.prompts[0], args.lens)
         for prompt in prompts(args):
             for number in range(args.samples):
-                write(generator, prompt, replace(sampling, seed=sampling.seed + number), args)
+                write(generator, prompt, replace(sampling, seed=(sampling.seed + number) % (sys.maxsize + 1)), args)
     return 0
 
 

@@ -30,8 +30,11 @@ class Filler(FromCheckpoint):
     """
 
     def __init__(self, model: Model[BERTConfig], tokenizer: Tokenizer) -> None:
-        if not isinstance(model, BERT) or model.config.head != "masked":
-            raise ValueError(f"a model of kind {model.config.kind!r} without a masked head can't fill gaps")
+        if not isinstance(model, BERT):
+            raise ValueError(f"a model of kind {model.config.kind!r} can't fill gaps: a BERT or a T5 can")
+        if model.config.head != "masked":
+            has = "the head of a classifier" if model.config.head == "classes" else "no head"
+            raise ValueError(f"the BERT has {has}, not the masked one that fills gaps (BertForMaskedLM)")
         check_vocabulary(model.config, tokenizer)
         self.model, self.tokenizer = model, tokenizer
 

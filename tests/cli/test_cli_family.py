@@ -1,5 +1,6 @@
 """The family at the command line: `train --kind`, `generate`, `fill`, `classify`, and `evaluate --text`."""
 
+import os
 import re
 import shutil
 from dataclasses import replace
@@ -340,6 +341,33 @@ def test_a_model_whose_weights_are_no_numbers_writes_nothing(command: Command, m
         refuse(command, arguments[0], tmp_path / name, arguments[1], says="logits are NaN")
 
 
+@pytest.mark.parametrize("name", ["t5", "gpt"])
+def test_weights_whose_squares_overflow_are_refused(command: Command, models: Path, tmp_path: Path, name: str) -> None:
+    """A norm would make 0 of them, and the model would end every text at once."""
+    checkpoint = load_checkpoint(models / name)
+    checkpoint.parameters["tokens.table"][0, 0] = -3e38
+    save_checkpoint(tmp_path / "model", checkpoint)
+    says = f"{tmp_path / 'model'}: the model's parameters are far too large"
+    refuse(command, "fill" if name == "t5" else "generate", tmp_path / "model", "A <extra_id_0>.", says=says)
+
+
+def test_files_of_another_library_are_told_from_checkpoints(command: Command, models: Path, tmp_path: Path) -> None:
+    weights = models / "gpt2" / "model.safetensors"
+    (tmp_path / "model.gguf").write_bytes(b"GGUF" + bytes(99))
+    os.mkfifo(tmp_path / "pipe")
+    for line in (["generate"], ["info"], ["evaluate", "--samples", "3"]):
+        refuse(command, line[0], weights, *line[1:], says=f"name the folder, {weights.parent}")
+        refuse(command, line[0], tmp_path / "model.gguf", *line[1:], says="is a GGUF file, which is not read")
+        refuse(command, line[0], tmp_path / "pipe", *line[1:], says="is a device or a pipe")
+
+
+def test_the_last_seed_has_a_next_one(command: Command, models: Path) -> None:
+    options = ["--max-tokens", "4", "--samples", "2", "--seed"]
+    _, last, _ = command("generate", models / "gpt", "The dog", *options, str(2**63 - 1))
+    _, first, _ = command("generate", models / "gpt", "The dog", *options, "0")
+    assert last.splitlines()[1] == first.splitlines()[0]
+
+
 def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(command: Command, models: Path, tmp_path: Path) -> None:
     for name, arguments in (("gpt", ["evaluate", "--text", __file__]), ("classes", ["classify", "A dog."])):
         checkpoint = load_checkpoint(models / name)
@@ -369,6 +397,7 @@ def test_what_a_model_is_not_for_is_said_in_one_sentence(command: Command, model
         (["generate", gpt, "A", "--file", "x"], "prompts and --file do not go together"),
         (["generate", tmp_path / "none" / "deeper", "A"], "No such folder"),
         (["fill", gpt, "A [MASK]."], "can't fill gaps"),
+        (["fill", models / "classes", "A [MASK]."], "classes: the BERT has the head of a classifier, not the masked"),
         (["fill", bert, "A dog."], "there is no [MASK] in the text"),
         (["fill", t5, "A dog."], "the gaps of a text are <extra_id_0>, <extra_id_1>, … in this order"),
         (["fill", t5, "A <extra_id_1>."], "in this order"),

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -261,6 +262,15 @@ def test_dtype_of_the_table_is_kept(tmp_path: Path) -> None:
     config = TransformerConfig.demo(64, d_model=8, num_heads=2, d_ff=8, num_layers=1)
     save(Transformer(config, dtype="float64"), tmp_path)
     assert json.loads((tmp_path / "config.json").read_text())["dtype"] == "float64"
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "bert", "vit"])
+@pytest.mark.parametrize("word", ["_orig_mod.", "module.", "module._orig_mod."])
+def test_names_of_compiled_and_of_parallel_models_are_read(kind: str, word: str, tmp_path: Path) -> None:
+    random_model(kind, 0).save_pretrained(tmp_path)
+    model, _ = load(tmp_path)
+    rewrite(tmp_path, lambda tensors: {word + name: tensor for name, tensor in tensors.items()})
+    np.testing.assert_array_equal(load(tmp_path)[0].parameters.data, model.parameters.data)
 
 
 def test_nothing_of_an_earlier_model_is_left_beside_another(tmp_path: Path) -> None:
