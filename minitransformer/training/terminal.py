@@ -48,7 +48,7 @@ def progress_bar(step: int, steps: int, enabled: bool = True) -> Any:
     """tqdm's bar over the optimiser steps; where standard error is no terminal, `say_above` alone is seen."""
     from tqdm.std import tqdm
 
-    bar = tqdm(
+    bar: Any = tqdm(
         total=steps, initial=step, unit="step", disable=None if enabled else True, mininterval=0.2, dynamic_ncols=True
     )
     bar.speaks = enabled
