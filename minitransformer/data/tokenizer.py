@@ -27,6 +27,7 @@ from itertools import chain, pairwise
 from pathlib import Path
 
 from ..atomic import atomic_write
+from ..visible import printed
 from .bpe import LONGEST_WORD, WORD_PATTERN, Pair, choose_characters, count_words, learn_merges, merge_pair, split_words
 
 SPECIAL_TOKENS = ("<pad>", "<s>", "</s>")
@@ -204,8 +205,7 @@ class BPETokenizer:
             return SPECIAL_TOKENS[index]
         if index < FIRST_TEXT:
             return f"<0x{index - FIRST_BYTE:02X}>"
-        text = self._bytes[index].decode().replace(" ", "▁")
-        return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+        return printed(self._bytes[index].decode().replace(" ", "▁"))
 
 
 class _Cache(dict[str, tuple[int, ...]]):

@@ -8,6 +8,7 @@ import numpy as np
 from ..data.batching import BOS_ID, EOS_ID
 from ..data.masked import MASK
 from ..models import BERT, BERTConfig, Model
+from .generator import REPLACEMENT
 from .opened import FromCheckpoint
 from .sampling import softmax_of
 from .tokenizer import Tokenizer, check_vocabulary, without_text
@@ -54,9 +55,14 @@ class Filler(FromCheckpoint):
         known[:, forbidden] = -1.0
         best = np.argsort(-known, axis=1, kind="stable")[:, : min(count, known.shape[1] - len(forbidden))]
         return [
-            [Guess(self.tokenizer.decode([int(token)]).strip(), float(row[token])) for token in tokens]
+            [Guess(self._text(int(token)), float(row[token])) for token in tokens]
             for row, tokens in zip(probabilities, best, strict=True)
         ]
+
+    def _text(self, token: int) -> str:
+        """A token's text, or what stands for one that has none of its own: a space, a mark, a byte of a character."""
+        text = self.tokenizer.decode([token]).strip()
+        return text if text and REPLACEMENT not in text else self.tokenizer.tokens([token])[0]
 
     def _encode(self, text: str) -> tuple[np.ndarray, int]:
         """The ids of a text with the marks around it, `(T,)`, and the id that stands for a gap."""

@@ -1,5 +1,6 @@
 """Tokenizers from and to other libraries' files: `tokenizer.json` through the package tokenizers, and Marian's."""
 
+import codecs
 import errno
 import json
 import re
@@ -12,6 +13,7 @@ from ..atomic import atomic_write
 from ..data.masked import MASK
 from ..data.tokenizer import SPECIAL_TOKENS, BPETokenizer
 from ..models import BERTConfig, ModelConfig
+from ..visible import printed
 from .bpe import bpe_as_json
 from .files import PretrainedError, read_json, write_json
 from .names import token
@@ -35,6 +37,22 @@ TOKENIZER_FILES = sorted({FILE, CONFIG, OLDER, ADDED, *(name for names in VOCABU
 
 CLASSES = {name.removesuffix("Tokenizer").lower(): name for name in VOCABULARIES}
 """The class that a kind of model has where the folder names none."""
+
+
+SPACE = "▁"
+_PRINTED = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+BYTE_OF = {chr(byte): byte for byte in _PRINTED}
+BYTE_OF |= {chr(0x100 + number): byte for number, byte in enumerate(sorted({*range(256)} - {*_PRINTED}))}
+"""The byte of each character with which GPT-2 and its like write the bytes of a text: the space is Ġ."""
+
+
+def _in_brackets(error: UnicodeError) -> tuple[str, int]:
+    """The bytes that are no whole character as <0xC3>."""
+    assert isinstance(error, UnicodeDecodeError)
+    return "".join(f"<0x{byte:02X}>" for byte in error.object[error.start : error.end]), error.end
+
+
+codecs.register_error("bytes in brackets", _in_brackets)
 
 
 class PretrainedTokenizer:
@@ -81,8 +99,23 @@ class PretrainedTokenizer:
         return _ask("the tokenizer can't decode these ids", self.inner.decode, ids, skip_special_tokens=True)
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
-        """Each id as the vocabulary writes it."""
-        return [str(self.inner.id_to_token(int(each))) for each in ids]
+        """Each id as readable text, as `BPETokenizer` gives it: ▁dog where a word begins, <0xC3> for a byte."""
+        added = self.inner.get_added_tokens_decoder()
+        return [printed(piece if id in added else self._read(piece)) for id in ids for piece in self.pieces([id])]
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        """Each id as the vocabulary writes it, <9> for one that it lacks."""
+        return [self.inner.id_to_token(int(each)) or f"<{each}>" for each in ids]
+
+    def _read(self, piece: str) -> str:
+        """What the vocabulary writes in its own way, as a text with ▁ for spaces."""
+        if type(self.inner.model).__name__ == "WordPiece":
+            prefix = self.inner.model.continuing_subword_prefix
+            return piece.removeprefix(prefix) if piece.startswith(prefix) else SPACE + piece
+        decoder = self.inner.decoder
+        if decoder and b'"ByteLevel"' in decoder.__getstate__() and BYTE_OF.keys() >= set(piece):
+            piece = bytes(map(BYTE_OF.__getitem__, piece)).decode(errors="bytes in brackets")
+        return piece.replace(" ", SPACE)
 
     def save(self, folder: Path) -> None:
         """Write `tokenizer.json`, and the options beside it."""
@@ -150,8 +183,8 @@ class MarianTokenizer:
         return text.replace("▁", " ").strip()  # it leaves pieces of the source's as they are
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
-        """Each id as the vocabulary writes it."""
-        return [self.pieces.get(int(each), "<unk>") for each in ids]
+        """Each id as the vocabulary writes it: ▁dog where a word begins."""
+        return [printed(self.pieces.get(int(each), "<unk>")) for each in ids]
 
     def save(self, folder: Path) -> None:
         """Write the three files, and the options beside them."""

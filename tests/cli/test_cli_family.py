@@ -220,11 +220,11 @@ def test_fill_gives_the_softmax_of_each_gap(command: Command, models: Path) -> N
     row = np.exp(logits[0, 1 + len(left)].astype(np.float64))
     row /= row.sum()
     best = np.argsort(-row)[:3]
-    expected = [(tokenizer.decode([token]).strip(), row[token]) for token in best]
     (guesses,) = filler.fill("The old [MASK] sees.", 3)
-    for (token, probability), guess in zip(expected, guesses, strict=True):
-        assert guess.text == token
-        assert guess.probability == pytest.approx(probability, rel=1e-5)
+    for token, guess in zip(best.tolist(), guesses, strict=True):
+        text = tokenizer.decode([token]).strip()
+        assert guess.text == (tokenizer.tokens([token])[0] if text in ("", "\ufffd") else text)  # <0xC3>
+        assert guess.probability == pytest.approx(row[token], rel=1e-5)
     status, out, _ = command("fill", models / "bert", "The old [MASK] sees. [MASK]!", "--count", "3")
     assert status == 0
     assert [line.count("\t") for line in out.splitlines()] == [1, 1, 1, 0, 1, 1, 1]

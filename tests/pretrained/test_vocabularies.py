@@ -21,7 +21,7 @@ from minitransformer.decoding import Filler, Generator
 from minitransformer.grammar.generation import sample
 from minitransformer.models import GPT, GPTConfig
 from minitransformer.pretrained import PretrainedError, load, save
-from minitransformer.pretrained.tokenizers import load_tokenizer
+from minitransformer.pretrained.tokenizers import BYTE_OF, load_tokenizer
 
 PIECES = "the Dog barks a é ß 日本 😀 \u0301 ² ﬁ 7 don't . ▁ \x07 \u200b <s> </s> <unk> <pad> [MASK] [SEP]".split()
 PIECES += ["<extra_id_3>", "<go>", "<br>", "Q7", "<|endoftext|>", ">>de<<", " ", "  ", "\n", "\t"]
@@ -200,6 +200,22 @@ def test_what_a_file_says_and_is_not_done_is_refused(
     edit(folder / ("spiece.model" if kind == "t5" else "tokenizer.model"), part, **values)
     with pytest.raises(PretrainedError, match=message):
         load_tokenizer(folder, kind, {})
+
+
+def test_tokens_are_readable_in_one_way(folders: Path) -> None:
+    """As those of our own tokenizer: ▁ where a word begins, and the bytes of a part of a character."""
+    for kind in ("gpt2", "bert", "t5", "llama", "marian"):
+        here = load_tokenizer(folders / kind, kind, {})
+        shown = here.tokens(here.encode("The old teacher reads"))
+        assert "".join(shown).removeprefix("▁").lower() == "the▁old▁teacher▁reads", kind
+    gpt2, llama = (load_tokenizer(folders / kind, kind, {}) for kind in ("gpt2", "llama"))
+    assert gpt2.tokens(gpt2.encode("日 \n")) == ["<0xE6>", "<0x97>", "<0xA5>", "▁", "\\n"]
+    assert llama.tokens(llama.encode("日")) == ["▁", "<0xE6>", "<0x97>", "<0xA5>"]
+    assert gpt2.tokens([0, 10**6]) == ["<|endoftext|>", "<1000000>"]
+    decode = tokenizers.decoders.ByteLevel().decode
+    assert all(decode([each]) == chr(byte) for each, byte in BYTE_OF.items() if byte < 0x80)
+    assert len(BYTE_OF) == len(set(BYTE_OF.values())) == 256
+    assert BYTE_OF.keys() == set(tokenizers.pre_tokenizers.ByteLevel.alphabet())
 
 
 def test_special_ids_are_the_configurations_or_the_tokenizers(folders: Path, tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ a text that was deleted made again as pairs
     _lost_choice: TextChoice if reads == "lines" else CorpusChoice → CorpusChoice
 [decoding/generator.py: pretrained/test_vocabularies]
 a stream that does not wait for the end of a run of bytes
-    Generator.stream: not BYTE.match("".join(self.tokenizer.tokens(ids[-1:]))) → True
+    Generator.stream: not BYTE.match("".join(self.pieces(ids[-1:]))) → True
 [ops/layernorm.py: ops/test_op_gradients]
 variance with Bessel's correction (ddof=1) | layernorm_forward: x.shape[-1] → (x.shape[-1] - 1)
 a gradient for a beta that is not there | layernorm_backward: None if no_beta else column_sums → column_sums
