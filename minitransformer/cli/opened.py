@@ -7,8 +7,9 @@ from ..models import EncoderDecoder
 from ..training.checkpoint import description_of
 from .backend import Backend
 
-LARGEST = 1e18
-"""With larger parameters a norm in float32 divides by infinity, and what the model says is nothing, but no NaN."""
+LARGEST = 1e6
+"""No trained model has parameters as large: float16 ends at 65,504. A norm of what they make divides by infinity, and
+its zeros would be taken for what the model says."""
 
 
 def is_checkpoint(name: str) -> bool:
@@ -42,8 +43,9 @@ def open_model(name: str, backend: Backend) -> Opened:
 
         opened = Opened(*load(name, backend.ops, backend.dtype))
     weights = opened.model.parameters.data
-    if max(float(weights.max()), -float(weights.min())) > LARGEST:  # NaN is noticed where it comes out
-        raise ValueError(f"{name}: the model's parameters are far too large: their squares overflow")
+    largest = max(float(weights.max()), -float(weights.min()))
+    if largest > LARGEST:  # NaN is noticed where it comes out
+        raise ValueError(f"{name}: the model's parameters are far too large: one is {largest:.3g}")
     return opened
 
 

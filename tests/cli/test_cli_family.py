@@ -1,5 +1,6 @@
 """The family at the command line: `train --kind`, `generate`, `fill`, `classify`, and `evaluate --text`."""
 
+import json
 import os
 import re
 import shutil
@@ -359,6 +360,20 @@ def test_files_of_another_library_are_told_from_checkpoints(command: Command, mo
         refuse(command, line[0], weights, *line[1:], says=f"name the folder, {weights.parent}")
         refuse(command, line[0], tmp_path / "model.gguf", *line[1:], says="is a GGUF file, which is not read")
         refuse(command, line[0], tmp_path / "pipe", *line[1:], says="is a device or a pipe")
+
+
+@pytest.mark.parametrize("kind", ["gpt", "classes"])
+def test_a_tokenizer_that_fails_at_a_text_says_so(command: Command, models: Path, tmp_path: Path, kind: str) -> None:
+    """The engine of its regular expressions gives up after ten million steps, and ends the package with a panic."""
+    checkpoint = load_checkpoint(models / kind)
+    save(checkpoint.model(), tmp_path / "model", BPETokenizer.from_json(checkpoint.tokenizer or ""))
+    path, text = tmp_path / "model" / "tokenizer.json", "a" * 40 + "b"
+    slow = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
+    path.write_text(json.dumps({**json.loads(path.read_text()), "pre_tokenizer": slow}))
+    (tmp_path / "text").write_text(text)
+    commands = {"gpt": [["generate", text], ["evaluate", "--text", tmp_path / "text"]], "classes": [["classify", text]]}
+    for name, *rest in commands[kind]:
+        refuse(command, name, tmp_path / "model", *rest, says="the tokenizer can't encode this text")
 
 
 def test_the_last_seed_has_a_next_one(command: Command, models: Path) -> None:
