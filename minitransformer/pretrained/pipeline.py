@@ -13,8 +13,7 @@ from typing import Any
 from .files import PretrainedError
 
 MOST_STEPS, MOST_GROWTH = 100, 10_000
-"""Of what encodes a text, and of what decodes ids: its steps, and the characters that one may become, 7,776 at most in
-ALBERT's."""
+"""The steps of what encodes a text, or decodes ids, and the characters that they may make of one: 7,776 in ALBERT's."""
 
 LONGEST_PIECE = 1000
 """Characters: a Unigram compares each place of a text with pieces as long as its longest."""
