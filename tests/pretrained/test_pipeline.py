@@ -44,14 +44,15 @@ def template(*single: dict[str, Any], **marks: Any) -> dict[str, Any]:
     return {"type": "TemplateProcessing", "single": list(single), "pair": [], "special_tokens": marks}
 
 
+# Of twenty doublings a mistake here costs a million characters; of the 34 that a stranger would write, the machine.
 HOSTILE: list[tuple[str, dict[str, Any]]] = [
-    ("normalizer may make a text more than 10,000", {"normalizer": sequence("normalizers", *[DOUBLE] * 34)}),
+    ("normalizer may make a text more than 10,000", {"normalizer": sequence("normalizers", *[DOUBLE] * 20)}),
     ("normalizer may make", {"normalizer": sequence("normalizers", sequence("normalizers", *[MORE] * 7))}),
     ("normalizer may make", {"normalizer": sequence("normalizers", *[{**DOUBLE, "content": ""}, *[DOUBLE] * 14])}),
     ("normalizer may make", {"normalizer": {"type": "Prepend", "prepend": "a" * 20_000}}),
     ("normalizer may make", {"pre_tokenizer": sequence("pretokenizers", *[BYTES] * 7)}),
     ("normalizer may make", {"post_processor": sequence("processors", *[template(TEXT, TEXT)] * 14)}),
-    ("decoder may make a text more than 10,000", {"decoder": sequence("decoders", *[DOUBLE] * 34)}),
+    ("decoder may make a text more than 10,000", {"decoder": sequence("decoders", *[DOUBLE] * 20)}),
     ("more than 100 steps", {"normalizer": sequence("normalizers", *[{"type": "NFC"}] * 101)}),
     ("compares texts with pieces of 1,000,000", {"model": {**WORDS, "max_input_chars_per_word": 10**6}}),
     ("compares texts with pieces of 2,000", {"model": {"type": "Unigram", "vocab": [["a" * 2000, 0.0]], "unk_id": 0}}),

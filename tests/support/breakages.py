@@ -133,6 +133,9 @@ Llama's gate and up swapped | table: "gate", "up" → "up", "gate"
 T5's gaps numbered upwards | t5: reversed(range(count)) → range(count)
 Llama's newest piece merged first | llama: -proto.pieces → proto.pieces
 sentencepiece's own word on the space before a text ignored | llama: proto.normalizer_spec.add_dummy_prefix → True
+[pretrained/pipeline.py: pretrained/test_pipeline]
+a step that takes off all of a text, taken for the end of its growth
+    check_pipeline: math.prod(max(1, _growth(step)) for step in steps) → math.prod(map(_growth, steps))
 [pretrained/tokenizers.py: pretrained/test_vocabularies]
 Marian's code of a language cut into pieces | MarianTokenizer.encode: part[code.end() :] if code else part → part
 [decoding/generator.py: models/test_family]
