@@ -34,15 +34,42 @@ def logit_lens(model: Any, *inputs: Any, **options: Any) -> np.ndarray:
     """What the model's output layer says after each layer: logits `(layers + 1, B, T, V)`, of classes without `T`.
 
     Entry n is the model cut off after n layers, with its final norm; the last entry is the model's own logits. For an
-    encoder–decoder the decoder is cut. inputs and options are those of `model.forward`, which runs layers + 1 times.
-    Raises `ValueError` for a model without a stack of blocks. Source: nostalgebraist 2020, "interpreting GPT".
+    encoder–decoder the decoder is cut. inputs and options are those of `model.forward`. Each layer runs once, the
+    output layer layers + 1 times. Raises `ValueError` for a model without a stack of blocks. Source: nostalgebraist
+    2020, "interpreting GPT".
     """
     cut = model.replica()
-    stack = getattr(cut, "decoder", None) or getattr(cut, "encoder", None)
+    encoder, decoder = getattr(cut, "encoder", None), getattr(cut, "decoder", None)
+    stack = decoder or encoder
     if not isinstance(stack, Stack):
         raise ValueError(f"a {model.config.kind} model has no logit lens: it has no stack of blocks")
-    layers, logits = stack.layers, list[Array]()
-    for count in range(len(layers) + 1):
-        stack.layers = layers[:count]
-        logits.append(model.ops.to_numpy(cut.forward(*inputs, **options)[0]))
-    return np.stack(logits)
+    states, memory = list[Array](), list[Array]()
+    for layer in (stack.embedding, *stack.layers):
+        _keep_output(layer, states)
+    if stack is decoder and encoder:
+        _keep_output(encoder, memory)
+    logits = [cut.forward(*inputs, **options)[0]]
+    stack.layers = []
+    if memory:
+        _give_output(encoder, memory[0])
+    for state in reversed(states[:-1]):
+        _give_output(stack.embedding, state)
+        logits.append(cut.forward(*inputs, **options)[0])
+    return np.stack([model.ops.to_numpy(each) for each in reversed(logits)])
+
+
+def _keep_output(layer: Any, outputs: list[Array]) -> None:
+    """Let a layer put what its forward returns into a list."""
+    forward = layer.forward
+
+    def kept(*inputs: Any) -> tuple[Array, Any]:
+        out, cache = forward(*inputs)
+        outputs.append(out)
+        return out, cache
+
+    layer.forward = kept
+
+
+def _give_output(layer: Any, output: Array) -> None:
+    """Let a layer's forward return this, and compute nothing."""
+    layer.forward = lambda *_: (output, None)

@@ -12,3 +12,8 @@ def visible(text: str) -> str:
     Other characters that do not print, such as a no-break space or a joiner, stay: they are text and do no harm.
     """
     return _OBEYED.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def printed(text: str) -> str:
+    r"""`text` with every character that does not print as Python writes it: for labels, where a space has a meaning."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)

@@ -1,7 +1,9 @@
 """The trainer: what a step computes, what is told, and that neither threads nor accumulation change the result."""
 
 import math
+import re
 import signal
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -224,8 +226,11 @@ def test_time_limit(tmp_path):
     assert "validation_loss" in read_log(tmp_path / "log.jsonl")[-1]
 
 
-def test_progress_says_what_happens(capfd):
+def test_progress_says_what_happens(capfd, monkeypatch):
     settings = replace(SETTINGS, steps=9)
+    toy_trainer(None, settings, progress=True).train()
+    assert re.fullmatch(r"step 9: validation loss 2\.\d+, perplexity \d+\.\d+\n", capfd.readouterr().err)  # in a file
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     toy_trainer(None, settings, progress=True, evaluate=lambda model, figures: {"bleu": 12.5}).train()
     said = capfd.readouterr()
     assert said.out == ""

@@ -2,6 +2,7 @@
 
 import itertools
 import pickle
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from multiprocessing import active_children
@@ -289,6 +290,9 @@ def test_a_translator_comes_back_from_its_checkpoint(translator, tmp_path):
         Translator.from_checkpoint(tmp_path / "model.safetensors")
 
 
-def test_the_bar_counts_every_sentence(translator, capsys):
+def test_the_bar_counts_every_sentence(translator, capsys, monkeypatch):
+    translator.translate(SENTENCES, progress=True)
+    assert not capsys.readouterr().err  # which is no terminal
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     translator.translate(["", *SENTENCES], progress=True)
     assert "6/6" in capsys.readouterr().err

@@ -8,7 +8,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from minitransformer.cli import main as run_command
-from minitransformer.cli.common import Parser, number, path_name, progress_wanted, say
+from minitransformer.cli.common import Parser, number, path_name, say
 from minitransformer.cli.errors import ERROR, complain
 
 from . import grading
@@ -93,7 +93,7 @@ def _grade(args: argparse.Namespace) -> int:
         grading.check_place(Path(args.json), found)
     marks = grading.Marks(found.learners, chosen=args.exercise)
     try:
-        with tqdm(total=2 * len(found.submissions), disable=not progress_wanted(), leave=False) as bar:
+        with tqdm(total=2 * len(found.submissions), disable=None, leave=False) as bar:
 
             def step(submission: grading.Submission) -> None:
                 bar.set_description_str(submission.learner, refresh=False)

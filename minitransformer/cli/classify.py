@@ -16,7 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from ..data.batching import BOS_ID, EOS_ID
 from ..data.digits import digits
+from ..data.tokenizer import BPETokenizer
 from ..decoding import with_tokenizer
 from ..decoding.sampling import softmax_of
 from ..decoding.tokenizer import check_vocabulary
@@ -103,5 +105,6 @@ def read_image(path: Path, model: ViT) -> np.ndarray:
 
 def encoded(tokenizer: Any, text: str) -> list[int]:
     """The ids of a text with the marks around it."""
-    inner = getattr(tokenizer, "inner", None)
-    return inner.encode(text).ids if inner is not None else [1, *tokenizer.encode(text), 2]
+    if isinstance(tokenizer, BPETokenizer):
+        return [BOS_ID, *tokenizer.encode(text), EOS_ID]
+    return tokenizer.encode(text, special_tokens=True)

@@ -216,11 +216,6 @@ def one_line(text: str) -> str:
     return visible(re.sub("[\r\n\t]", " ", text))
 
 
-def progress_wanted() -> bool:
-    """Whether to show progress bars: only if standard error is a terminal."""
-    return sys.stderr is not None and sys.stderr.isatty()
-
-
 def write_lines(path: Path, lines: Iterable[str]) -> None:
     """Write a file with one sentence a line."""
     with atomic_write(path) as file:

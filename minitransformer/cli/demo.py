@@ -39,7 +39,6 @@ from .common import (
     invocation,
     path_name,
     positive_int,
-    progress_wanted,
     say,
     write_lines,
 )
@@ -119,7 +118,7 @@ def plan(folder: Path, settings: TrainingSettings) -> Plan:
                 "choose another --out, or delete it"
             ) from None
         say(f"going on after step {checkpoint.step}")
-    data = prepare(folder / "data", CORPUS, progress_wanted())
+    data = prepare(folder / "data", CORPUS, progress=True)
     return Plan(folder, CONFIG, settings, data, resumes=path is not None)
 
 
@@ -139,7 +138,7 @@ def report_on(translator: Translator, examples: Sequence[Example], attention: Pa
     from ..plots import plot_attention
 
     sources, references = [each.english for each in examples], [each.german for each in examples]
-    hypotheses = translator.translate(sources, beam=BEAM, truncate=True, progress=progress_wanted())
+    hypotheses = translator.translate(sources, beam=BEAM, truncate=True, progress=True)
     shown = list(zip(sources, hypotheses, references, strict=True))[:NUM_SHOWN]
     shortest = min((source for source, _, _ in shown), key=len)
     maps = translator.attention(shortest)

@@ -46,7 +46,6 @@ from .common import (
     one_line,
     path_name,
     positive_int,
-    progress_wanted,
     say,
     silent_unless,
     whole_number,
@@ -117,7 +116,7 @@ def evaluate_translations(args: argparse.Namespace, backend: Backend, processes:
         beam=args.beam,
         length_penalty=args.length_penalty,
         truncate=args.truncate,
-        progress=processes.first and progress_wanted(),
+        progress=processes.first,
     )
     groups = max(SHARDS, processes.size) if processes.launched else 1  # a sentence's batch decides its last bits
     translations = in_groups(translate, sources, groups, shared_map(processes))

@@ -37,7 +37,10 @@ def run(args: argparse.Namespace) -> int:
     backend = chosen_backend(args)
     with heavy_work():
         model, tokenizer, _ = with_tokenizer(args.model, open_model(args.model, backend))
-        filler = SpanFiller(model, tokenizer) if isinstance(model.config, T5Config) else Filler(model, tokenizer)
+        try:
+            filler = SpanFiller(model, tokenizer) if isinstance(model.config, T5Config) else Filler(model, tokenizer)
+        except ValueError as error:
+            raise ValueError(f"{args.model}: {error}") from None
         gaps = filler.fill(args.text, args.count)
     for number, guesses in enumerate(gaps):
         if number:

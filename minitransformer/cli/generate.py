@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
             draw_lens(generator, args.prompts[0], args.lens)
         for prompt in prompts(args):
             for number in range(args.samples):
-                write(generator, prompt, replace(sampling, seed=sampling.seed + number), args)
+                write(generator, prompt, replace(sampling, seed=(sampling.seed + number) % (sys.maxsize + 1)), args)
     return 0
 
 

@@ -4,12 +4,27 @@ from pathlib import Path
 
 from ..decoding import Opened, Translator, open_checkpoint, with_tokenizer
 from ..models import EncoderDecoder
+from ..training.checkpoint import description_of
 from .backend import Backend
+
+LARGEST = 1e12
+"""No trained model has parameters as large. A norm of what they make divides by infinity, and its zeros would be taken
+for what the model says."""
 
 
 def is_checkpoint(name: str) -> bool:
-    """Whether a name is that of a checkpoint, and not of a folder or of a repository."""
-    return Path(name).is_file() or name.endswith(".safetensors")
+    """Whether a name is that of a checkpoint, and not of a folder or of a repository.
+
+    Raises ValueError for a file of another library's, which says what to name instead.
+    """
+    path = Path(name)
+    if path.is_file() and not description_of(path):
+        if (path.parent / "config.json").is_file():
+            raise ValueError(f"{name} is a part of another library's folder: name the folder, {path.parent}")
+        with open(path, "rb") as file:
+            if file.read(4) == b"GGUF":
+                raise ValueError(f"{name} is a GGUF file, which is not read: name a folder with a config.json")
+    return name.endswith(".safetensors") or (path.exists() and not path.is_dir())
 
 
 def open_model(name: str, backend: Backend) -> Opened:
@@ -18,14 +33,20 @@ def open_model(name: str, backend: Backend) -> Opened:
     Raises FileNotFoundError, CheckpointError, ValueError for a folder without a model, and PretrainedError for one
     that can't be used.
     """
-    if is_checkpoint(name):
-        return open_checkpoint(name, backend.ops, backend.dtype)
     path = Path(name)
-    if path.is_dir() and not (path / "config.json").exists():
+    if is_checkpoint(name):
+        opened = open_checkpoint(name, backend.ops, backend.dtype)
+    elif path.is_dir() and not (path / "config.json").exists():
         raise ValueError(f"{name} is a folder without a model: name a checkpoint, or a folder with a config.json")
-    from ..pretrained import load
+    else:
+        from ..pretrained import load
 
-    return Opened(*load(name, backend.ops, backend.dtype))
+        opened = Opened(*load(name, backend.ops, backend.dtype))
+    weights = opened.model.parameters.data
+    largest = max(float(weights.max()), -float(weights.min()))
+    if largest > LARGEST:  # NaN is noticed where it comes out
+        raise ValueError(f"{name}: the model's parameters are far too large: one is {largest:.3g}")
+    return opened
 
 
 def open_translator(name: str, backend: Backend, threads: int | None) -> Translator:

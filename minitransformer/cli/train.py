@@ -67,7 +67,6 @@ from .common import (
     language,
     path_name,
     positive_int,
-    progress_wanted,
     say,
     silent_unless,
     whole_number,
@@ -246,7 +245,7 @@ def new_plan(args: argparse.Namespace, backend: Backend, processes: Processes, l
         say(f"training in {folder}" if path is None else f"going on with the training in {folder}")
     data = None
     if wants_data:
-        data = prepare(folder / "data", choice, progress_wanted()) if processes.first else found_data(folder / "data")
+        data = prepare(folder / "data", choice, progress=True) if processes.first else found_data(folder / "data")
     return Plan(folder, config, settings, data, path is not None, backend, processes, vars(choice))
 
 
@@ -407,7 +406,7 @@ def resumed_data(folder: Path, checkpoint: Checkpoint, named: dict[str, Any]) ->
         known = {name: value for name, value in known.items() if name not in SOURCES}
     _refuse_changes(f"the data in {folder}", {}, {name: named[name] for name in named if not hasattr(kind, name)})
     say(f"making the data in {folder} again")
-    return prepare(folder, kind(**known | named), progress_wanted())
+    return prepare(folder, kind(**known | named), progress=True)
 
 
 def _lost_choice(checkpoint: Checkpoint) -> tuple[type[CorpusChoice], dict[str, Any]]:

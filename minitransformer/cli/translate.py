@@ -37,7 +37,6 @@ from .common import (
     one_line,
     path_name,
     positive_int,
-    progress_wanted,
     say,
 )
 from .opened import open_translator
@@ -93,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
             args.beam,
             args.length_penalty,
             truncate=args.truncate,
-            progress=not args.sentences and progress_wanted() and not sys.stdout.isatty(),
+            progress=not args.sentences and not sys.stdout.isatty(),
             first=window if args.file is not None else min(window, FIRST_OF_A_PIPE),
             window=window,
         )

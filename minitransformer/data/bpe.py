@@ -76,7 +76,7 @@ def learn_merges(
     heap = [(-count, pair) for pair, count in pair_counts.items()]
     heapq.heapify(heap)
     merges: list[tuple[str, str]] = []
-    with tqdm(total=num_merges, desc="learning merges", unit="merge", disable=not progress) as bar:
+    with tqdm(total=num_merges, desc="learning merges", unit="merge", disable=None if progress else True) as bar:
         while len(merges) < num_merges and (pair := _pop_most_frequent(heap, pair_counts)):
             left, right = tokens[pair[0]], tokens[pair[1]]
             new = len(tokens)

@@ -196,7 +196,7 @@ class PreparedData:
 
 
 def prepare(folder: Path, choice: CorpusChoice, progress: bool = False) -> PreparedData:
-    """Open the data of `choice` in `folder`, or make it if it is not there; `progress` shows a bar.
+    """Open the data of `choice` in `folder`, or make it if it is not there; `progress` shows a bar on a terminal.
 
     Raises OSError if a file can't be read or written, or is in the way and was not written by this function; ValueError
     if the text is too small, or the text or the data is damaged.

@@ -179,7 +179,7 @@ def _write(
     count = dict.fromkeys(COUNTS, 0)
     with (folder / "ids.bin").open("wb") as ids_file, (folder / "offsets.bin").open("wb") as offsets_file:
         offsets_file.write(struct.pack("<q", 0))
-        for pair in tqdm(pairs, desc="tokenizing", unit=" pairs", disable=not progress):
+        for pair in tqdm(pairs, desc="tokenizing", unit=" pairs", disable=None if progress else True):
             if not all(text.strip() for text in pair[: 2 - one_sided]):
                 count["num_empty"] += 1
                 continue

@@ -27,6 +27,7 @@ from itertools import chain, pairwise
 from pathlib import Path
 
 from ..atomic import atomic_write
+from ..visible import printed
 from .bpe import LONGEST_WORD, WORD_PATTERN, Pair, choose_characters, count_words, learn_merges, merge_pair, split_words
 
 SPECIAL_TOKENS = ("<pad>", "<s>", "</s>")
@@ -71,7 +72,7 @@ class BPETokenizer:
         """Learn a vocabulary of exactly `vocab_size` tokens, including the special tokens and the bytes.
 
         texts: strings, such as lines, read once as a stream; only the distinct words are held in memory. Characters
-        rarer than one in a million get no token. progress: show a bar while the merges are learned.
+        rarer than one in a million get no token. progress: show a bar on a terminal while the merges are learned.
         Raises TypeError if a text is not a str or `vocab_size` not an int, ValueError if there is no text, or if
         `vocab_size` is less than the text's characters need or more than its words can give.
         """
@@ -206,8 +207,7 @@ class BPETokenizer:
             return SPECIAL_TOKENS[index]
         if index < FIRST_TEXT:
             return f"<0x{index - FIRST_BYTE:02X}>"
-        text = self._bytes[index].decode().replace(" ", "▁")
-        return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+        return printed(self._bytes[index].decode().replace(" ", "▁"))
 
 
 class _Cache(dict[str, tuple[int, ...]]):

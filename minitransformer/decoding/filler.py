@@ -11,6 +11,7 @@ from ..data.batching import BOS_ID, EOS_ID
 from ..data.masked import MASK
 from ..data.tokenizer import BPETokenizer
 from ..models import BERT, BERTConfig, Model
+from .generator import REPLACEMENT
 from .opened import FromCheckpoint
 from .sampling import softmax_of
 from .tokenizer import Tokenizer, check_vocabulary, without_text
@@ -30,8 +31,11 @@ class Filler(FromCheckpoint):
     """
 
     def __init__(self, model: Model[BERTConfig], tokenizer: Tokenizer) -> None:
-        if not isinstance(model, BERT) or model.config.head != "masked":
-            raise ValueError(f"a model of kind {model.config.kind!r} without a masked head can't fill gaps")
+        if not isinstance(model, BERT):
+            raise ValueError(f"a model of kind {model.config.kind!r} can't fill gaps: a BERT or a T5 can")
+        if model.config.head != "masked":
+            has = "the head of a classifier" if model.config.head == "classes" else "no head"
+            raise ValueError(f"the BERT has {has}, not the masked one that fills gaps (BertForMaskedLM)")
         check_vocabulary(model.config, tokenizer)
         self.model, self.tokenizer = model, tokenizer
 
@@ -51,9 +55,14 @@ class Filler(FromCheckpoint):
         known[:, forbidden] = -1.0
         best = np.argsort(-known, axis=1, kind="stable")[:, : min(count, known.shape[1] - len(forbidden))]
         return [
-            [Guess(self.tokenizer.decode([int(token)]).strip(), float(row[token])) for token in tokens]
+            [Guess(self._text(int(token)), float(row[token])) for token in tokens]
             for row, tokens in zip(probabilities, best, strict=True)
         ]
+
+    def _text(self, token: int) -> str:
+        """A token's text, or what stands for one that has none of its own: a space, a mark, a byte of a character."""
+        text = self.tokenizer.decode([token]).strip()
+        return text if text and REPLACEMENT not in text else self.tokenizer.tokens([token])[0]
 
     def _encode(self, text: str) -> tuple[np.ndarray, int]:
         """The ids of a text with the marks around it, `(T,)`, and the id that stands for a gap."""
@@ -63,7 +72,8 @@ class Filler(FromCheckpoint):
             mask_id = inner.token_to_id(mask)
             if mask_id is None:
                 raise ValueError(f"the tokenizer has no {mask}")
-            return np.array(inner.encode(text.replace(MASK, mask)).ids, np.int64), mask_id
+            encode: Any = self.tokenizer.encode
+            return np.array(encode(text.replace(MASK, mask), special_tokens=True), np.int64), mask_id
         mask_id = self.model.config.mask_id
         if mask_id is None:
             raise ValueError("the model has no mask_id, the token that hides others")

@@ -1,7 +1,7 @@
 """The generator from text to text: a language model, its tokenizer, and the choice of each next token."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -30,6 +30,7 @@ class Generator(FromCheckpoint):
         check_vocabulary(model.config, tokenizer)
         self.model, self.tokenizer = model, tokenizer
         self.forbidden = without_text(model.config, tokenizer)
+        self.pieces: Callable[[list[int]], list[str]] = getattr(tokenizer, "pieces", tokenizer.tokens)
 
     def generate(
         self, prompts: str | Sequence[str], max_tokens: int = 100, sampling: Sampling = SAMPLED, beam: int | None = None
@@ -56,7 +57,7 @@ class Generator(FromCheckpoint):
         for tokens in self._tokens([encoded], max_tokens, sampling):
             ids += [token for _, token in tokens]
             text = self._after(encoded, ids)
-            is_whole = not text.endswith(REPLACEMENT) and not BYTE.match("".join(self.tokenizer.tokens(ids[-1:])))
+            is_whole = not text.endswith(REPLACEMENT) and not BYTE.match("".join(self.pieces(ids[-1:])))
             if is_whole and len(text) > len(said):
                 yield text[len(said) :]
                 said = text

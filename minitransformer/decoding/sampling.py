@@ -33,12 +33,14 @@ class Sampling(Config):
         Raises `FloatingPointError` for logits that are NaN or without a finite maximum.
         """
         logits = logits.astype(np.float64)
-        if self.repetition_penalty != 1:
-            seen = np.unique(earlier)
-            penalty = self.repetition_penalty
-            logits[seen] = np.where(logits[seen] > 0, logits[seen] / penalty, logits[seen] * penalty)
-        logits = logits / (self.temperature or 1)
         _largest(logits)
+        with np.errstate(over="ignore"):  # a tiny temperature, or an extreme penalty: the best token gets everything
+            if self.repetition_penalty != 1:
+                seen = np.unique(earlier)
+                penalty = self.repetition_penalty
+                logits[seen] = np.where(logits[seen] > 0, logits[seen] / penalty, logits[seen] * penalty)
+                logits = np.minimum(logits, np.finfo(np.float64).max)
+            logits = (logits - _largest(logits)) / (self.temperature or 1)
         if self.temperature == 0:
             chosen = np.zeros_like(logits)
             chosen[logits.argmax()] = 1.0

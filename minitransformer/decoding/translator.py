@@ -112,8 +112,8 @@ class Translator:
         """The best translation of each sentence, in the same order; a single sentence may be given as a str.
 
         beam: prefixes kept by the search, 1 is greedy; batch_tokens: padded source tokens searched at once; truncate:
-        cut a sentence that is too long for the model; progress: show a bar. The translation of an empty sentence is
-        empty. Raises `TypeError` for a sentence that is not a str, and `ValueError` for one that is too long.
+        cut a sentence that is too long for the model; progress: show a bar on a terminal. An empty sentence's
+        translation is empty. Raises `TypeError` for a sentence that is no str, `ValueError` for one that is too long.
         """
         best = self.translate_n_best(sentences, 1, beam, length_penalty, batch_tokens, truncate, progress)
         return [translations[0].text for translations in best]
@@ -194,7 +194,7 @@ class Translator:
 
         options = {"beam": beam, "length_penalty": length_penalty, "n_best": n_best, "forks": self.forks}
         with (
-            tqdm(total=total, unit=" sentences", desc="translate", disable=not progress) as bar,
+            tqdm(total=total, unit=" sentences", desc="translate", disable=None if progress else True) as bar,
             BatchSearch(self.model, batch_tokens, self.threads, **options) as batches,
         ):
             for sources in windows:

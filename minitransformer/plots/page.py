@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, fontManager, get_font
 
 from ..atomic import atomic_write
+from ..visible import printed
 
 INK, GREY, PALE = "#222222", "#7a7a7a", "#e3e8ee"
 # Colour-blind readers can tell these apart.
@@ -50,7 +51,7 @@ class Page:
 
 def printable(text: str, longest: int | None = None) -> str:
     """`text` with control characters escaped, □ for characters in no installed font, and … where it is cut."""
-    escaped = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    escaped = printed(text)
     if longest is not None and len(escaped) > longest:
         escaped = escaped[: longest - 1] + "…"
     return "".join(c if _family(c) else NO_GLYPH for c in escaped)

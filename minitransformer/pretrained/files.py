@@ -7,6 +7,7 @@ place, and the tensors one after the other. It is read here by hand, because Num
 import errno
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,8 +106,8 @@ def _parsed(content: bytes) -> Any:
     def no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         values = dict(pairs)
         if len(values) < len(pairs):
-            names = [name for name, _ in pairs]
-            raise ValueError(f"it has {shortened(max(names, key=names.count))} twice")
+            ((name, _),) = Counter(name for name, _ in pairs).most_common(1)
+            raise ValueError(f"it has {shortened(name)} twice")
         return values
 
     return json.loads(content.decode(), object_pairs_hook=no_key_twice)

@@ -78,7 +78,8 @@ class Architecture:
     ignored: str = r"(?!)"
 
     def canonical(self, name: str) -> str:
-        """The table's name of a tensor with this name."""
+        """The table's name of a tensor with this name, to which torch.compile and DataParallel may have added words."""
+        name = name.replace("_orig_mod.", "").removeprefix("module.")
         for pattern, replacement in self.rename:
             name = re.sub(pattern, replacement, name)
         return name

@@ -1,5 +1,6 @@
 """Tokenizers from and to other libraries' files: `tokenizer.json` through the package tokenizers, and Marian's."""
 
+import codecs
 import errno
 import json
 import re
@@ -12,6 +13,7 @@ from ..atomic import atomic_write
 from ..data.masked import MASK
 from ..data.tokenizer import SPECIAL_TOKENS, BPETokenizer
 from ..models import BERTConfig, ModelConfig
+from ..visible import printed
 from .bpe import bpe_as_json
 from .files import PretrainedError, read_json, write_json
 from .names import token
@@ -41,21 +43,37 @@ CLASSES = {name.removesuffix("Tokenizer").lower(): name for name in VOCABULARIES
 """The class that a kind of model has where the folder names none."""
 
 
+SPACE = "▁"
+_PRINTED = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+BYTE_OF = {chr(byte): byte for byte in _PRINTED}
+BYTE_OF |= {chr(0x100 + number): byte for number, byte in enumerate(sorted({*range(256)} - {*_PRINTED}))}
+"""The byte of each character with which GPT-2 and its like write the bytes of a text: the space is Ġ."""
+
+
+def _in_brackets(error: UnicodeError) -> tuple[str, int]:
+    """The bytes that are no whole character as <0xC3>."""
+    assert isinstance(error, UnicodeDecodeError)
+    return "".join(f"<0x{byte:02X}>" for byte in error.object[error.start : error.end]), error.end
+
+
+codecs.register_error("bytes in brackets", _in_brackets)
+
+
 class PretrainedTokenizer:
     """A tokenizer of the package tokenizers with the methods of ours.
 
     inner: the package's own; options: what `tokenizer_config.json` says; values: the model's `config.json`, whose ids
-    of special tokens go first; template: how a chat becomes a text, in Jinja, if a file of the folder says so.
+    of special tokens go first; template: how a chat becomes a text, in Jinja, if a file of the folder says so. Raises
+    PretrainedError for a tokenizer that puts around a text what are no tokens; so do `encode` and `decode` for what the
+    package can't do.
     """
 
     def __init__(self, inner: Any, options: Mapping[str, Any], values: Mapping[str, Any], template: str | None = None):
         self.inner, self.options, self.template = inner, options, template
+        self.vocab_size = 1 + max(inner.get_vocab().values(), default=-1)
+        if any(index >= self.vocab_size for index in self.encode("", special_tokens=True)):
+            raise PretrainedError("the tokenizer puts ids around a text that are not in its vocabulary")
         self.pad_id, self.bos_id, self.eos_id = _special_ids(options, values, inner.token_to_id)
-
-    @property
-    def vocab_size(self) -> int:
-        """The number of ids."""
-        return self.inner.get_vocab_size()
 
     @property
     def mask_token(self) -> str:
@@ -75,11 +93,17 @@ class PretrainedTokenizer:
 
     def encode(self, text: str, special_tokens: bool = False) -> list[int]:
         """The ids of a text; with `special_tokens` those that its model expects around it, such as BERT's [CLS]."""
-        return self.inner.encode(text, add_special_tokens=special_tokens).ids
+        return self._encoding(text, special_tokens).ids
+
+    def _encoding(self, text: str, special_tokens: bool) -> Any:
+        """What the package makes of a text."""
+        _check_unicode(text)
+        failure = "the tokenizer can't encode this text"
+        return _ask(failure, self.inner.encode, text, add_special_tokens=special_tokens)
 
     def around(self, text: str) -> tuple[list[int], list[int], list[int]]:
         """The marks that the tokenizer puts before a text, the ids of the text, and the marks after it."""
-        encoding = self.inner.encode(text)
+        encoding = self._encoding(text, True)
         ids, added = encoding.ids, encoding.special_tokens_mask
         if text != SOME_TEXT and all(added):  # nothing tells marks before a text of no tokens from those after it
             before, _, after = self.around(SOME_TEXT)
@@ -89,11 +113,27 @@ class PretrainedTokenizer:
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids; special tokens are left out."""
-        return self.inner.decode([int(each) for each in ids], skip_special_tokens=True)
+        ids = [int(each) for each in ids]
+        return _ask("the tokenizer can't decode these ids", self.inner.decode, ids, skip_special_tokens=True)
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
-        """Each id as the vocabulary writes it."""
-        return [str(self.inner.id_to_token(int(each))) for each in ids]
+        """Each id as readable text, as `BPETokenizer` gives it: ▁dog where a word begins, <0xC3> for a byte."""
+        added = self.inner.get_added_tokens_decoder()
+        return [printed(piece if id in added else self._read(piece)) for id in ids for piece in self.pieces([id])]
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        """Each id as the vocabulary writes it, <9> for one that it lacks."""
+        return [self.inner.id_to_token(int(each)) or f"<{each}>" for each in ids]
+
+    def _read(self, piece: str) -> str:
+        """What the vocabulary writes in its own way, as a text with ▁ for spaces."""
+        if type(self.inner.model).__name__ == "WordPiece":
+            prefix = self.inner.model.continuing_subword_prefix
+            return piece.removeprefix(prefix) if piece.startswith(prefix) else SPACE + piece
+        decoder = self.inner.decoder
+        if decoder and b'"ByteLevel"' in decoder.__getstate__() and BYTE_OF.keys() >= set(piece):
+            piece = bytes(map(BYTE_OF.__getitem__, piece)).decode(errors="bytes in brackets")
+        return piece.replace(" ", SPACE)
 
     def save(self, folder: Path) -> None:
         """Write `tokenizer.json`, and the options beside it."""
@@ -132,7 +172,7 @@ class MarianTokenizer:
         except RuntimeError:
             raise PretrainedError(f"{folder}: source.spm and target.spm must be models of sentencepiece") from None
         self.ids: dict[str, int] = read_json(folder / "vocab.json")
-        if "<unk>" not in self.ids or not all(type(each) is int for each in self.ids.values()):
+        if "<unk>" not in self.ids or not all(type(each) is int and each >= 0 for each in self.ids.values()):
             raise PretrainedError(f"{folder / 'vocab.json'} does not number pieces, with <unk> among them")
         self.pieces, self.options = {index: piece for piece, index in self.ids.items()}, options
         named = {"pad_token": "<pad>", "eos_token": "</s>", **options}
@@ -141,10 +181,11 @@ class MarianTokenizer:
     @property
     def vocab_size(self) -> int:
         """The number of ids."""
-        return len(self.ids)
+        return 1 + max(self.pieces)
 
     def encode(self, text: str, special_tokens: bool = False) -> list[int]:
         """The ids of a source text; with `special_tokens` its end mark after them."""
+        _check_unicode(text)
         pieces = []
         for part in re.split(f"({'|'.join(SPECIAL)})", text):
             if part in SPECIAL:
@@ -167,8 +208,8 @@ class MarianTokenizer:
         return text.replace("▁", " ").strip()  # it leaves pieces of the source's as they are
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
-        """Each id as the vocabulary writes it."""
-        return [self.pieces.get(int(each), "<unk>") for each in ids]
+        """Each id as the vocabulary writes it: ▁dog where a word begins."""
+        return [printed(self.pieces.get(int(each), "<unk>")) for each in ids]
 
     def save(self, folder: Path) -> None:
         """Write the three files, and the options beside them."""
@@ -206,16 +247,14 @@ def load_tokenizer(folder: Path, kind: str, values: Mapping[str, Any]) -> Any:
     except ImportError:
         message = "its tokenizer needs the package tokenizers: pip install tokenizers"
         raise PretrainedError(f"{folder}: {message}") from None
-    try:
-        if FILE in files:
-            inner = vocabularies.read(folder, options, name)
-        else:
-            inner = vocabularies.BUILDERS[name](folder, options)
-    except PretrainedError:
-        raise
-    except Exception as error:  # the package raises bare Exceptions
-        raise PretrainedError(f"{folder / files[0]} is not a tokenizer: {error}") from None
-    return PretrainedTokenizer(inner, options, values, _template(folder))
+
+    def read() -> PretrainedTokenizer:
+        inner = (
+            vocabularies.read(folder, options, name) if FILE in files else vocabularies.BUILDERS[name](folder, options)
+        )
+        return PretrainedTokenizer(inner, options, values, _template(folder))
+
+    return _ask(f"{folder / files[0]} is not a tokenizer", read)
 
 
 def _template(folder: Path) -> str | None:
@@ -226,6 +265,29 @@ def _template(folder: Path) -> str | None:
     if path.stat().st_size > LARGEST:
         raise PretrainedError(f"{path} has more than {LARGEST:,} bytes: it is no template")
     return path.read_text("utf-8", "replace")
+
+
+def _ask(failure: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """What a function of the package gives. Raises PretrainedError, with the failure, whatever it raises itself.
+
+    It raises bare Exceptions, and panics, which are not even that.
+    """
+    try:
+        return function(*arguments, **options)
+    except PretrainedError:
+        raise
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise PretrainedError(f"{failure}: {error}") from None
+
+
+def _check_unicode(text: str) -> None:
+    """Raises ValueError for a text that holds half of a character, which no package takes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("the text is not Unicode: it holds a lone surrogate, which is half of a character") from None
 
 
 def _special_ids(

@@ -7,9 +7,11 @@
 
 The two `.model` files are sentencepiece's. What a folder leaves open is as the classes of these names in
 `transformers` have it, and so is what sentencepiece itself does otherwise: to a Llama's text that begins with a space
-no other one is added, and after a special token a T5's text begins anew.
+no other one is added, and after a special token a T5's text begins anew. But what a `.model` file says of spaces, which
+those classes do not read, is done, or it is refused.
 """
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, normalizers, pre_tokeniz
 from tokenizers.models import BPE, Unigram, WordPiece
 
 from .files import PretrainedError
+from .pipeline import LONGEST_PIECE, MOST_GROWTH, charsmap_growth, check_pipeline
 
 MARKS = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 """The special tokens that have a name; ones that are not in the vocabulary get the next ids in this order."""
@@ -26,17 +29,18 @@ SPACE = "▁"
 UNIGRAM, BYTE_PAIRS = 1, 2
 """The kinds of sentencepiece's models."""
 
-CONTROL, USER_DEFINED = 3, 4
-"""The kinds of its pieces that stand for themselves."""
-
-LONGEST_PIECE = 1000
+CONTROL, USER_DEFINED, UNUSED = 3, 4, 5
+"""Kinds of its pieces: those that stand for themselves, and those that no text gets."""
 
 Options = Mapping[str, Any]
 
 
 def read(folder: Path, options: Options, name: str) -> Tokenizer:
     """What `tokenizer.json` holds; what `tokenizer_config.json` says otherwise goes before it, as in `transformers`."""
-    inner = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    path = folder / "tokenizer.json"
+    content = path.read_text(encoding="utf-8")
+    check_pipeline(path, json.loads(content))
+    inner = Tokenizer.from_str(content)
     inner.no_truncation()  # which a file may hold from how it was last used, as padding
     inner.no_padding()
     named = {"do_lower_case": "lowercase", "strip_accents": "strip_accents"}
@@ -98,7 +102,8 @@ def bert(folder: Path, options: Options) -> Tokenizer:
 
 def t5(folder: Path, options: Options) -> Tokenizer:
     """Sentencepiece's unigrams, then the marks of gaps: `<extra_id_0>` has the last id."""
-    proto = sentencepiece_of(folder / "spiece.model", model_type=UNIGRAM, byte_fallback=False)
+    expected = {"add_dummy_prefix": True, "remove_extra_whitespaces": True, "split_by_whitespace": True}
+    proto = sentencepiece_of(folder / "spiece.model", model_type=UNIGRAM, byte_fallback=False, **expected)
     count = options.get("extra_ids", 100)
     if type(count) is not int or not 0 <= count <= 10_000:
         raise PretrainedError(f"{folder}: extra_ids is {count!r}, expected a whole number of at most 10,000")
@@ -117,19 +122,20 @@ def t5(folder: Path, options: Options) -> Tokenizer:
 
 
 def llama(folder: Path, options: Options) -> Tokenizer:
-    """Sentencepiece's byte pairs; a merge is as old as the piece that it makes."""
-    proto = sentencepiece_of(folder / "tokenizer.model", model_type=BYTE_PAIRS, byte_fallback=True)
+    """Sentencepiece's byte pairs; of two merges the one whose piece has the higher score is made first."""
+    expected = {"byte_fallback": True, "remove_extra_whitespaces": False}
+    proto = sentencepiece_of(folder / "tokenizer.model", model_type=BYTE_PAIRS, **expected)
     if proto.normalizer_spec.precompiled_charsmap:
         raise PretrainedError(f"{folder / 'tokenizer.model'} normalises texts, which is not supported for Llama")
     ids = {piece.piece: index for index, piece in enumerate(proto.pieces)}
     merges = [
         (piece[:cut], piece[cut:])
-        for piece in ids
+        for piece in sorted(ids, key=lambda piece: -proto.pieces[ids[piece]].score)
         for cut in range(1, len(piece))
         if piece[:cut] in ids and piece[cut:] in ids
     ]
     inner = Tokenizer(BPE(ids, merges, fuse_unk=True, byte_fallback=True))
-    prefix = flag(options, "add_prefix_space", True)
+    prefix = flag(options, "add_prefix_space", proto.normalizer_spec.add_dummy_prefix)
     scheme = ("always" if flag(options, "legacy", False) else "first") if prefix else "never"
     inner.pre_tokenizer = pre_tokenizers.Metaspace(replacement=SPACE, prepend_scheme=scheme, split=False)
     steps = [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
@@ -172,13 +178,13 @@ def add_marks(inner: Tokenizer, folder: Path, options: Options, *more: Any, **de
     if not isinstance(others, list):
         raise PretrainedError(f"{folder}: extra_special_tokens is {others!r}, expected a list")
     tokens = [*marks.values(), *map(mark, [*others, *more])]
-    named, added = {token.content for token in tokens}, _added(folder, options)
-    for index in sorted(added):
-        token = mark({"special": added[index].get("content") in named, **added[index]})
-        inner.add_tokens([token])
+    named, listed = {token.content for token in tokens}, sorted(_added(folder, options).items())
+    added = [mark({"special": token.get("content") in named, **token}) for _, token in listed]
+    inner.add_tokens(added)  # at once: each call looks at all tokens
+    for (index, _), token in zip(listed, added, strict=True):
         if inner.token_to_id(token.content) != index:
             raise PretrainedError(f"{folder}: {token.content!r} can't have the id {index}")
-    known = {token["content"] for token in added.values()}
+    known = {token.content for token in added}
     inner.add_tokens([token for token in tokens if token.content not in known])
     return {name: token.content for name, token in marks.items()}
 
@@ -223,9 +229,15 @@ def sentencepiece_of(path: Path, **expected: Any) -> Any:
         raise PretrainedError(f"{path} is not a model of sentencepiece") from None
     if any(len(piece.piece) > LONGEST_PIECE for piece in proto.pieces):
         raise PretrainedError(f"{path} has a piece of more than {LONGEST_PIECE:,} characters")
-    for name, value in expected.items():
-        if getattr(proto.trainer_spec, name) != value:
-            raise PretrainedError(
-                f"{path} has {name} {getattr(proto.trainer_spec, name)!r}, only {value!r} is supported"
-            )
+    if any(piece.type == UNUSED for piece in proto.pieces):
+        raise PretrainedError(f"{path} has unused pieces, which is not supported")
+    if proto.denormalizer_spec.precompiled_charsmap:
+        raise PretrainedError(f"{path} denormalises texts (denormalizer_spec), which is not supported")
+    charsmap = proto.normalizer_spec.precompiled_charsmap
+    if charsmap and charsmap_growth(charsmap) > MOST_GROWTH:
+        raise PretrainedError(f"{path} may make a text more than {MOST_GROWTH:,} times as long")
+    for name, value in {"escape_whitespaces": True, "treat_whitespace_as_suffix": False, **expected}.items():
+        part = proto.trainer_spec if hasattr(proto.trainer_spec, name) else proto.normalizer_spec
+        if getattr(part, name) != value:
+            raise PretrainedError(f"{path} has {name} {getattr(part, name)!r}, only {value!r} is supported")
     return proto

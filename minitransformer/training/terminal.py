@@ -45,11 +45,14 @@ def stop_request() -> Iterator[SimpleNamespace]:
 
 
 def progress_bar(step: int, steps: int, enabled: bool = True) -> Any:
-    """tqdm's bar over the optimiser steps; drawn less often if standard error is a file."""
+    """tqdm's bar over the optimiser steps; where standard error is no terminal, `say_above` alone is seen."""
     from tqdm.std import tqdm
 
-    interval = 0.2 if sys.stderr.isatty() else 30.0
-    return tqdm(total=steps, initial=step, unit="step", disable=not enabled, mininterval=interval, dynamic_ncols=True)
+    bar: Any = tqdm(
+        total=steps, initial=step, unit="step", disable=None if enabled else True, mininterval=0.2, dynamic_ncols=True
+    )
+    bar.speaks = enabled
+    return bar
 
 
 def show_step(bar: Any, record: dict[str, Any]) -> None:
@@ -63,6 +66,6 @@ def show_step(bar: Any, record: dict[str, Any]) -> None:
 
 
 def say_above(bar: Any, line: str) -> None:
-    """Write a line above the bar."""
-    if not bar.disable:
+    """Write a line above the bar, or where it would be."""
+    if bar.speaks:
         bar.write(visible(line), file=sys.stderr)

@@ -68,7 +68,7 @@ class Trainer:
     evaluate        takes the model and the figures of a validation so far (`validation_loss`, `perplexity`) and
                     returns more of them, such as {"bleu": 30.1}
     on_validation   called after a validation, once the log holds its figures
-    progress        whether to draw a bar on standard error
+    progress        whether to draw a bar on a terminal, and to say how each validation went
     processes       those that share each step, by default this one alone (see `sharded_adam.py`). All of them have the
                     same data and settings; the first one writes, and a request to stop any of them stops all
 

@@ -123,6 +123,7 @@ ELSEWHERE = {
     "not a checkpoint of this training: move it": "test_resume.py",
     "and the log begins again": "test_training_log.py",
     "split it, or ask for it to be truncated": "test_translator.py",
+    "name a folder with a config.json": "test_cli_family.py",
 }
 """Advice that tests beside what gives it follow: where they are."""
 

@@ -5,6 +5,7 @@ And its file: what was saved loads, a failed save loses nothing, anything else i
 
 import json
 import random
+import sys
 import threading
 from itertools import chain
 
@@ -153,7 +154,10 @@ class TestTraining:
         with pytest.raises(ValueError, match=rf"vocab_size must be at least {smallest} .* is {smallest - 1}"):
             BPETokenizer.train(CORPUS, vocab_size=smallest - 1)
 
-    def test_a_stream_will_do_and_progress_changes_nothing(self, tokenizer, capsys):
+    def test_a_stream_will_do_and_progress_changes_nothing(self, tokenizer, capsys, monkeypatch):
+        assert BPETokenizer.train(iter(CORPUS), 380, progress=True) == tokenizer
+        assert not capsys.readouterr().err  # which is no terminal
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
         assert BPETokenizer.train(iter(CORPUS), 380, progress=True) == tokenizer
         assert "merge" in capsys.readouterr().err
 

@@ -229,6 +229,12 @@ def test_targets_of_another_shape_are_refused():
         perturbed(GPTS["gpt2"]).loss(np.ones((2, 5), int), np.ones((2, 4), int))
 
 
+@pytest.mark.parametrize("rules", [Sampling(temperature=1e-310), Sampling(repetition_penalty=1e-310)])
+def test_an_extreme_rule_leaves_one_token(rules):
+    """What overflows is not the model's fault."""
+    assert rules.probabilities(np.array([1.0, 3.0, -np.inf]), np.array([1])).tolist() == [0.0, 1.0, 0.0]
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_probabilities_are_those_of_hugging_faces_rules(seed):
     rng = np.random.default_rng(seed)

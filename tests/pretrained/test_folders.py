@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -137,6 +138,10 @@ BAD: dict[str, tuple[Callable[[Path], Any], str]] = {
     "overlap": (header({"dtype": "F32", "shape": [1], "data_offsets": [4, 8]}), "does not follow"),
     "a deep header": (raw_header(b"[" * 100_000), "header is not valid JSON"),
     "a tensor twice": (raw_header(b'{"w": {}, "w": {}}'), "it has 'w' twice"),
+    "a tensor twice among many": (
+        raw_header(b'{"w": {}, %s, "w": {}}' % b", ".join(b'"%d": {}' % n for n in range(40_000))),
+        "it has 'w' twice",
+    ),
     "many axes": (header({"dtype": "F32", "shape": [10**4000] * 300, "data_offsets": [0, 4]}), "describes 'w' wrongly"),
     "no type": (
         header({"dtype": [], "shape": [0], "data_offsets": [0, 0]}),
@@ -257,6 +262,15 @@ def test_dtype_of_the_table_is_kept(tmp_path: Path) -> None:
     config = TransformerConfig.demo(64, d_model=8, num_heads=2, d_ff=8, num_layers=1)
     save(Transformer(config, dtype="float64"), tmp_path)
     assert json.loads((tmp_path / "config.json").read_text())["dtype"] == "float64"
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "bert", "vit"])
+@pytest.mark.parametrize("word", ["_orig_mod.", "module.", "module._orig_mod."])
+def test_names_of_compiled_and_of_parallel_models_are_read(kind: str, word: str, tmp_path: Path) -> None:
+    random_model(kind, 0).save_pretrained(tmp_path)
+    model, _ = load(tmp_path)
+    rewrite(tmp_path, lambda tensors: {word + name: tensor for name, tensor in tensors.items()})
+    np.testing.assert_array_equal(load(tmp_path)[0].parameters.data, model.parameters.data)
 
 
 def test_nothing_of_an_earlier_model_is_left_beside_another(tmp_path: Path) -> None:

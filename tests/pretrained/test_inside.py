@@ -12,7 +12,9 @@ from torch import Tensor
 from minitransformer.evaluation import text_nats
 from minitransformer.inside import attention_maps, logit_lens
 from minitransformer.models import RecurrentConfig, build_model
+from minitransformer.ops import numpy_ops
 from minitransformer.pretrained import load
+from minitransformer.probe import Call, probe
 
 SEEDS = [0, 1]
 PAIR = ("self", "cross")
@@ -77,6 +79,18 @@ def test_every_layer_is_as_transformers_shows_it(
     logits = ours(kind, Called(logit_lens, mine), given)
     np.testing.assert_allclose(logits, torch.stack(lens), rtol=1e-9, atol=1e-9)
     np.testing.assert_array_equal(logits[-1], ours(kind, mine, given)[0])
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "t5", "bert", "vit"])
+def test_a_lens_runs_every_layer_once(kind: str, tmp_path: Path) -> None:
+    model, runs = random_model(kind, 0), list[Call]()
+    model.save_pretrained(tmp_path)
+    mine, _ = load(tmp_path, ops=probe(numpy_ops, lambda call: runs.append(call) if call.op == "attention" else None))
+    given = inputs(kind, model, 0)
+    ours(kind, mine, given)
+    once = len(runs)
+    ours(kind, Called(logit_lens, mine), given)
+    assert len(runs) == 2 * once > 0
 
 
 def test_models_without_attention_or_blocks_say_so() -> None:

@@ -1,6 +1,7 @@
 """Tokenizers: ours in the package tokenizers gives the same ids, and theirs are read beside their models."""
 
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +116,9 @@ def test_a_bert_of_ours_fills_gaps_there_and_from_its_folder(ours: BPETokenizer,
         assert again.fill(text) == guesses
         theirs: Any = there(text)
         for gap, found in zip(guesses, theirs if text.count(MASK) > 1 else [theirs], strict=True):
-            assert [each["token_str"].strip() for each in found] == [guess.text for guess in gap]
+            for each, guess in zip(found, gap, strict=True):
+                shown = each["token_str"].strip()
+                assert guess.text == shown or (shown in ("", "\ufffd") and re.fullmatch("<0x..>|▁", guess.text))
             assert [each["score"] for each in found] == pytest.approx([guess.probability for guess in gap], rel=1e-4)
 
 

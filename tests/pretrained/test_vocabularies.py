@@ -13,6 +13,7 @@ import sentencepiece
 import tokenizers
 import torch
 import transformers
+from sentencepiece import sentencepiece_model_pb2
 from support.pretrained_cases import random_model, tr
 
 from minitransformer.data.tokenizer import BPETokenizer
@@ -20,7 +21,7 @@ from minitransformer.decoding import Filler, Generator
 from minitransformer.grammar.generation import sample
 from minitransformer.models import GPT, GPTConfig
 from minitransformer.pretrained import PretrainedError, load, save
-from minitransformer.pretrained.tokenizers import load_tokenizer
+from minitransformer.pretrained.tokenizers import BYTE_OF, load_tokenizer
 
 PIECES = "the Dog barks a é ß 日本 😀 \u0301 ² ﬁ 7 don't . ▁ \x07 \u200b <s> </s> <unk> <pad> [MASK] [SEP]".split()
 PIECES += ["<extra_id_3>", "<go>", "<br>", "Q7", "<|endoftext|>", ">>de<<", " ", "  ", "\n", "\t"]
@@ -153,6 +154,68 @@ def test_the_pieces_are_sentencepieces_own(kind: str, name: str, folders: Path) 
             assert tokenizer.encode(text) == pieces.encode(text), text
             count += 1
     assert count > 80
+
+
+def edit(path: Path, part: str, **values: Any) -> None:
+    """Writes other values into a part of sentencepiece's file; without any it turns the pieces' scores round."""
+    proto: Any = sentencepiece_model_pb2.ModelProto()  # pyright: ignore[reportAttributeAccessIssue]
+    proto.ParseFromString(path.read_bytes())
+    for name, value in values.items():
+        setattr(getattr(proto, part), name, value)
+    scored = [piece for piece in proto.pieces if piece.score and not values]
+    for piece, score in zip(scored, [piece.score for piece in reversed(scored)], strict=True):
+        piece.score = score
+    path.write_bytes(proto.SerializeToString())
+
+
+@pytest.mark.parametrize("values", [{"add_dummy_prefix": False}, {}])
+def test_what_a_llamas_file_says_is_done(values: dict[str, Any], folders: Path, tmp_path: Path) -> None:
+    folder = copied(folders / "llama", tmp_path / "llama")
+    edit(folder / "tokenizer.model", "normalizer_spec", **values)
+    pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
+    here = load_tokenizer(folder, "llama", {})
+    for text in [*texts()[-50:], "the dog  barks", "naïve 日本"]:
+        if text and "<" not in text:
+            assert here.encode(text) == pieces.encode(text), text
+            assert here.decode(pieces.encode(text)) == pieces.decode(pieces.encode(text))
+
+
+REFUSED = [
+    ("t5", "normalizer_spec", {"add_dummy_prefix": False}, "add_dummy_prefix False"),
+    ("t5", "normalizer_spec", {"remove_extra_whitespaces": False}, "remove_extra_whitespaces False"),
+    ("t5", "trainer_spec", {"split_by_whitespace": False}, "split_by_whitespace False"),
+    ("llama", "normalizer_spec", {"remove_extra_whitespaces": True}, "remove_extra_whitespaces True"),
+    ("t5", "normalizer_spec", {"escape_whitespaces": False}, "escape_whitespaces False"),
+    ("llama", "trainer_spec", {"treat_whitespace_as_suffix": True}, "treat_whitespace_as_suffix True"),
+    ("llama", "denormalizer_spec", {"precompiled_charsmap": b"x"}, "denormalizer_spec"),
+    ("t5", "normalizer_spec", {"precompiled_charsmap": bytes(4) + b"a" * 200_000}, "more than 100,000 times"),
+]
+
+
+@pytest.mark.parametrize(("kind", "part", "values", "message"), REFUSED)
+def test_what_a_file_says_and_is_not_done_is_refused(
+    kind: str, part: str, values: dict[str, Any], message: str, folders: Path, tmp_path: Path
+) -> None:
+    folder = copied(folders / kind, tmp_path / kind)
+    edit(folder / ("spiece.model" if kind == "t5" else "tokenizer.model"), part, **values)
+    with pytest.raises(PretrainedError, match=message):
+        load_tokenizer(folder, kind, {})
+
+
+def test_tokens_are_readable_in_one_way(folders: Path) -> None:
+    """As those of our own tokenizer: ▁ where a word begins, and the bytes of a part of a character."""
+    for kind in ("gpt2", "bert", "t5", "llama", "marian"):
+        here = load_tokenizer(folders / kind, kind, {})
+        shown = here.tokens(here.encode("The old teacher reads"))
+        assert "".join(shown).removeprefix("▁").lower() == "the▁old▁teacher▁reads", kind
+    gpt2, llama = (load_tokenizer(folders / kind, kind, {}) for kind in ("gpt2", "llama"))
+    assert gpt2.tokens(gpt2.encode("日 \n")) == ["<0xE6>", "<0x97>", "<0xA5>", "▁", "\\n"]
+    assert llama.tokens(llama.encode("日")) == ["▁", "<0xE6>", "<0x97>", "<0xA5>"]
+    assert gpt2.tokens([0, 10**6]) == ["<|endoftext|>", "<1000000>"]
+    decode = tokenizers.decoders.ByteLevel().decode
+    assert all(decode([each]) == chr(byte) for each, byte in BYTE_OF.items() if byte < 0x80)
+    assert len(BYTE_OF) == len(set(BYTE_OF.values())) == 256
+    assert BYTE_OF.keys() == set(tokenizers.pre_tokenizers.ByteLevel.alphabet())
 
 
 def test_special_ids_are_the_configurations_or_the_tokenizers(folders: Path, tmp_path: Path) -> None:

@@ -100,9 +100,8 @@ attention maps without the bias of the scores | attention_maps: key, bias → ke
 attention maps in the order in which layers are declared, not computed
     attention_maps: names, seen → sorted(names), seen
 a logit lens that cuts the encoder where there is a decoder
-    logit_lens: getattr(cut, "decoder", None) or getattr(cut, "encoder", None) →
-        getattr(cut, "encoder", None) or getattr(cut, "decoder", None)
-a logit lens one layer late | logit_lens: len(layers) + 1 → 1, len(layers) + 2
+    logit_lens: stack = decoder or encoder → stack = encoder or decoder
+a logit lens one layer early | logit_lens: reversed(states[:-1]) → reversed([states[0], *states[:-2]])
 [costs.py: study/test_counting]
 keys and values counted for every head of queries
     _stack: (attention.num_heads, attention.kv_heads) → (attention.num_heads,) * 2
@@ -132,7 +131,11 @@ ViT's classes read from the last patch | ViT.forward: hidden[:, 0] → hidden[:,
 Llama's gate and up swapped | table: "gate", "up" → "up", "gate"
 [pretrained/vocabularies.py: pretrained/test_vocabularies]
 T5's gaps numbered upwards | t5: reversed(range(count)) → range(count)
-Llama's newest piece merged first | llama: piece in ids → piece in reversed(ids)
+Llama's newest piece merged first | llama: -proto.pieces → proto.pieces
+sentencepiece's own word on the space before a text ignored | llama: proto.normalizer_spec.add_dummy_prefix → True
+[pretrained/pipeline.py: pretrained/test_pipeline]
+a step that takes off all of a text, taken for the end of its growth
+    check_pipeline: math.prod(max(1, _growth(step)) for step in steps) → math.prod(map(_growth, steps))
 [pretrained/tokenizers.py: pretrained/test_vocabularies]
 Marian's code of a language cut into pieces | MarianTokenizer.encode: part[code.end() :] if code else part → part
 [decoding/generator.py: models/test_family]
@@ -146,7 +149,7 @@ a text that was deleted made again as pairs
     _lost_choice: TextChoice if reads == "lines" else CorpusChoice → CorpusChoice
 [decoding/generator.py: pretrained/test_vocabularies]
 a stream that does not wait for the end of a run of bytes
-    Generator.stream: not BYTE.match("".join(self.tokenizer.tokens(ids[-1:]))) → True
+    Generator.stream: not BYTE.match("".join(self.pieces(ids[-1:]))) → True
 [ops/layernorm.py: ops/test_op_gradients]
 variance with Bessel's correction (ddof=1) | layernorm_forward: x.shape[-1] → (x.shape[-1] - 1)
 a gradient for a beta that is not there | layernorm_backward: None if no_beta else column_sums → column_sums
