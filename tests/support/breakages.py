@@ -144,6 +144,17 @@ tokens that have no text written all the same | Generator._tokens: logits[:, sel
 a part of a configuration that may be anything | Config.__post_init__: each.name in parts → False
 [pretrained/__init__.py: pretrained/test_folders]
 a killed save that leaves an old configuration beside new weights | save: CONFIG, GENERATION → GENERATION
+[pretrained/__init__.py: pretrained/test_keys]
+another output layer taken for a copy of the tokens' table
+    _without_copies: kept[original].equals(kept[name]) → True
+[pretrained/keys.py: pretrained/test_keys]
+a key that nobody knows passed over | Keys.checked: values.keys() - self.known → ()
+[pretrained/files.py: pretrained/test_marks]
+a tensor taken from a shard where the index does not see it | _sharded: held.keys() - promised → set()
+[decoding/search.py: pretrained/test_marks]
+one of several end marks ends a text, the others don't | is_end: getattr(config, "other_eos_ids", ()) → ()
+[decoding/tokenizer.py: pretrained/test_marks]
+a mark put before a text that begins with it | encode_prompt: ids[: len(first)] == first → False
 [cli/train.py: cli/test_cli_family]
 a text that was deleted made again as pairs
     _lost_choice: TextChoice if reads == "lines" else CorpusChoice → CorpusChoice
