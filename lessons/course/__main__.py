@@ -53,6 +53,8 @@ def build_parser() -> Parser:
     marks.add_argument("--json", metavar="FILE", type=path_name, help="write the marks there, too")
     limit = f"what one answer may take (default: {grading.SECONDS:g})"
     marks.add_argument("--seconds", metavar="S", type=number(0.1, 3600), default=grading.SECONDS, help=limit)
+    trusted = "grade also where nothing keeps the notebooks from doing what you may do"
+    marks.add_argument("--trusted", action="store_true", help=trusted)
     marks.set_defaults(run=_grade)
     return parser
 
@@ -86,28 +88,30 @@ def _grade(args: argparse.Namespace) -> int:
     known = {name for each in sources() if not lessons or number_of(each) in lessons for name in checked(each)}
     if unknown := [name for name in args.exercise if name not in known]:
         raise ValueError(f"no lesson{' of these' if lessons else ''} has an exercise {', '.join(unknown)}")
-    found = grading.find(folder)
-    if not found.submissions:
+    marks = grading.find(folder, args.exercise)
+    if not marks.submissions:
         raise ValueError(f"{folder} has no notebook in it")
     if args.json:
-        grading.check_place(Path(args.json), found)
-    marks = grading.Marks(found.learners, chosen=args.exercise)
-    try:
-        with tqdm(total=2 * len(found.submissions), disable=not progress_wanted(), leave=False) as bar:
+        grading.check_place(Path(args.json), marks)
 
-            def step(submission: grading.Submission) -> None:
-                bar.set_description_str(submission.learner, refresh=False)
-                bar.update()
-
-            grading.grade(folder, found, marks, lessons, args.seconds, step)
-    except KeyboardInterrupt:
-        say(*grading.report(marks), "interrupted: these marks are not all")
+    def tell(*more: str) -> None:
+        say(*grading.report(marks), *more)
         if args.json:
-            grading.write(Path(args.json), folder, marks)
+            grading.write(Path(args.json), marks)
+
+    bar = tqdm(total=2 * len(marks.submissions), disable=not progress_wanted(), leave=False)
+
+    def step(submission: grading.Submission) -> None:
+        bar.set_description_str(submission.learner, refresh=False)
+        bar.update()
+
+    try:
+        with grading.Nursery(args.trusted) as nursery, bar:
+            grading.grade(marks, nursery, lessons, args.seconds, step)
+    except KeyboardInterrupt:
+        tell("interrupted: these marks are not all")
         raise
-    say(*grading.report(marks))
-    if args.json:
-        grading.write(Path(args.json), folder, marks)
+    tell()
     return 0
 
 
