@@ -26,7 +26,6 @@ from .sources import checked, number_of, sources, title
 SECONDS = 60.0  # for an answer; the slowest right one takes some, and all others a part of a second
 WIDTH = 100  # of a table
 LONGEST_NAME = 32
-LONGEST_PATH = 300
 NONE, UNFINISHED = "–", "…"  # instead of a mark
 SEVERAL = "  one notebook counts there for each lesson; where they hold several learners, grade each by itself"
 MADE_BY = "python -m course grade"
@@ -103,7 +102,7 @@ def find(folder: Path, chosen: Sequence[str] = ()) -> Marks:
     contents = defaultdict[str, list[str]](list)  # of learners' folders
 
     def shown(path: str, name: str = "") -> str:
-        return _short(os.path.relpath(os.path.join(path, name), folder))
+        return visible(os.path.relpath(os.path.join(path, name), folder))
 
     for place, folders, files in os.walk(
         folder, onerror=lambda problem: notes.append(f"{shown(problem.filename)} cannot be opened ({problem.strerror})")
@@ -112,7 +111,7 @@ def find(folder: Path, chosen: Sequence[str] = ()) -> Marks:
         folders[:] = sorted(name for name in folders if not name.startswith(LEFT_OUT))
         files = sorted(name for name in files if not name.startswith(LEFT_OUT))
         if len(inside) == 1:
-            contents[_plain(inside[0])] += map(_short, [f"{name}/" for name in folders] + files)
+            contents[_plain(inside[0])] += map(visible, [f"{name}/" for name in folders] + files)
         for name in list(folders):
             if os.path.islink(os.path.join(place, name)):  # for which no path is too long
                 folders.remove(name)
@@ -158,11 +157,6 @@ def _lesson_and_rest(name: str) -> tuple[str | None, str]:
 def _plain(name: str) -> str:
     """A learner's name as it is printed and compared: letters with accents may be written in two ways."""
     return visible(unicodedata.normalize("NFC", name)) or "?"
-
-
-def _short(name: str) -> str:
-    name = visible(name)
-    return name if len(name) <= LONGEST_PATH else f"{name[: LONGEST_PATH // 2]}…{name[-LONGEST_PATH // 2 :]}"
 
 
 # --- The marks --------------------------------------------------------------------------------------------------
