@@ -88,18 +88,19 @@ def _grade(args: argparse.Namespace) -> int:
     known = {name for each in sources() if not lessons or number_of(each) in lessons for name in checked(each)}
     if unknown := [name for name in args.exercise if name not in known]:
         raise ValueError(f"no lesson{' of these' if lessons else ''} has an exercise {', '.join(unknown)}")
-    marks = grading.find(folder, args.exercise)
-    if not marks.submissions:
+    found = grading.find(folder)
+    if not found.submissions:
         raise ValueError(f"{folder} has no notebook in it")
     if args.json:
-        grading.check_place(Path(args.json), marks)
+        grading.check_place(Path(args.json), found)
+    marks = grading.no_marks(found)
 
     def tell(*more: str) -> None:
         say(*grading.report(marks), *more)
         if args.json:
             grading.write(Path(args.json), marks)
 
-    bar = tqdm(total=2 * len(marks.submissions), disable=not progress_wanted(), leave=False)
+    bar = tqdm(total=2 * len(found.submissions), disable=not progress_wanted(), leave=False)
 
     def step(submission: grading.Submission) -> None:
         bar.set_description_str(submission.learner, refresh=False)
@@ -107,7 +108,7 @@ def _grade(args: argparse.Namespace) -> int:
 
     try:
         with grading.Nursery(args.trusted) as nursery, bar:
-            grading.grade(marks, nursery, lessons, args.seconds, step)
+            grading.grade(found, marks, nursery, lessons, args.exercise, args.seconds, step)
     except KeyboardInterrupt:
         tell("interrupted: these marks are not all")
         raise

@@ -30,14 +30,8 @@ NONE, UNFINISHED = "–", "…"  # instead of a mark
 SEVERAL = "  one notebook counts there for each lesson; where they hold several learners, grade each by itself"
 MADE_BY = "python -m course grade"
 LEFT_OUT = ".", "__MACOSX"  # what systems and Jupyter put there begins with these
+Marks = dict[str, Any]  # what the file of the marks holds
 COPY = re.compile(r"[\s_.-]*(\(\d+\)|copy[\s_-]*\d*)$", re.IGNORECASE)
-
-
-class Mark(NamedTuple):
-    """One of `MARKS`, and why: the judge's sentence."""
-
-    mark: str
-    why: str = ""
 
 
 @dataclass
@@ -45,53 +39,48 @@ class Submission:
     """A learner's notebook: the lesson that its name says, and what was found in it."""
 
     path: Path
-    name: str
-    """The path in the class's folder, as it is printed."""
+    name: str  # the path in the class's folder, as it is printed
     learner: str
     named: str | None
-    lesson: str | None = None
-    answers: dict[str, Any] = field(default_factory=dict)
     modified: float = 0.0
     deeper: str = ""
     """What may be a learner's name, too: of a folder in the learner's, or beside the lesson's in the file's."""
+    lesson: str | None = None
+    answers: dict[str, Any] = field(default_factory=dict)
     why: str = ""
     """What keeps it from being read, as a sentence about it ends."""
 
 
-@dataclass
-class Marks:
-    """What lies in a class's folder, and the marks so far."""
+class Found(NamedTuple):
+    """What lies in a folder."""
 
     folder: Path
-    learners: list[str] = field(default_factory=list)
-    submissions: list[Submission] = field(default_factory=list)
-    marks: dict[str, dict[str, dict[str, Mark]]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(dict)))
-    """By lesson, learner and exercise."""
-    notebooks: dict[tuple[str, str], str] = field(default_factory=dict)
-    """By learner and lesson, the one that counts."""
-    notes: list[str] = field(default_factory=list)
-    """What was left out, and what else a teacher should know, a sentence each."""
-    groups: list[str] = field(default_factory=list)
-    """Folders that look like several learners'."""
-    chosen: Sequence[str] = ()
-    """The exercises that are marked; all where it is empty."""
-    guard: str = ""
-    """What guarded the teacher's files from the notebooks."""
-    complete: bool = False
+    learners: list[str]
+    submissions: list[Submission]
+    notes: list[str]
 
-    def exercises(self, number: str) -> list[str]:
-        """The exercises of a lesson that are marked."""
-        return [name for name in checked(_source(number)) if not self.chosen or name in self.chosen]
 
-    def optional(self, number: str) -> list[str]:
-        """Those of them that are not in the totals."""
-        return [name for name in self.exercises(number) if not self.chosen and name in optional(_source(number))]
+def no_marks(found: Found) -> Marks:
+    """What the file of the marks holds, before there are any: `grade` adds lessons, and of each learner
+
+    {"04": {"notebook": "ada/04_attention.ipynb" or None, "exercises": {"causal_mask": {"mark": …, "why": …}}}}.
+    """
+    return {
+        "made by": MADE_BY,
+        "complete": False,
+        "guard": "",
+        "folder": visible(str(found.folder)),
+        "lessons": {},
+        "learners": {learner: {} for learner in found.learners},
+        "look like groups": [],
+        "notes": [*found.notes],
+    }
 
 
 # --- The folder -------------------------------------------------------------------------------------------------
 
 
-def find(folder: Path, chosen: Sequence[str] = ()) -> Marks:
+def find(folder: Path) -> Found:
     """The notebooks of a folder, sorted. Raises `OSError` where there is no such folder.
 
     The learner is the folder in it that a notebook lies in, however deep, or else what the file's name says beside the
@@ -126,12 +115,13 @@ def find(folder: Path, chosen: Sequence[str] = ()) -> Marks:
         notes.append(f"{_cut(learner)} has no notebook{f', but {first}{more}' if first else ': the folder is empty'}")
     order = sorted(learners | handed_in, key=lambda name: (name.casefold(), name))
     submissions.sort(key=lambda each: (order.index(each.learner), str(each.path)))
-    return Marks(folder, order, submissions, notes=sorted(notes), chosen=chosen)
+    return Found(folder, order, submissions, sorted(notes))
 
 
 def _submission(path: Path, name: str, folder: Path, inside: Sequence[str]) -> Submission:
     named, rest = _lesson_and_rest(path.name[: -len(".ipynb")])
-    submission = Submission(path, name, _plain(inside[0] if inside else rest or folder.resolve().name), named, named)
+    submission = Submission(path, name, _plain(inside[0] if inside else rest or folder.resolve().name), named)
+    submission.lesson = named
     if inside:
         submission.deeper = _plain(inside[1]) if inside[1:] else visible(rest if named else "")
     try:
@@ -163,35 +153,46 @@ def _plain(name: str) -> str:
 
 
 def grade(
+    found: Found,
     marks: Marks,
     nursery: Nursery,
     lessons: Sequence[str] = (),
+    chosen: Sequence[str] = (),
     seconds: float = SECONDS,
     step: Callable[[Submission], None] = lambda _: None,
 ) -> None:
-    """Mark what was found in a folder, in `lessons` or in all; `step` is called before each notebook.
+    """Mark `lessons`, or all, and there the exercises `chosen`, or all; `step` is called before each notebook.
 
     The marks are filled in as they are found, so that an interrupt leaves what there is.
     """
-    marks.guard = nursery.guard
-    for each in marks.submissions:
+    marks["guard"] = nursery.guard
+    for each in found.submissions:
         step(each)
         _read(each, nursery)
-    latest = _latest(marks, lessons)
+    latest = _latest(found, marks, lessons)
     for number in sorted({*lessons, *(number for _, number in latest)}):
-        names = marks.exercises(number)
-        for learner in marks.learners if names else ():
-            submission, found = latest.get((learner, number)), marks.marks[number][learner]
-            if submission is None:
-                found |= dict.fromkeys(names, Mark(MISSING, "no notebook"))
-                continue
-            marks.notebooks[learner, number] = submission.name
-            if submission.why:
-                found |= dict.fromkeys(names, Mark(UNREADABLE, f"{submission.name} {submission.why}"))
+        source = next(source for source in sources() if number_of(source) == number)
+        names = [name for name in checked(source) if not chosen or name in chosen]
+        if not names:
+            continue
+        extra = [] if chosen else [name for name in names if name in optional(source)]
+        marks["lessons"][number] = {"title": title(source), "exercises": names, "optional": extra}
+        for learner, found_in in marks["learners"].items():
+            each = latest.get((learner, number))
+            exercises = dict[str, dict[str, str]]()
+            found_in[number] = {"notebook": each and each.name, "exercises": exercises}
+            if each is None:
+                exercises |= {name: _mark(MISSING, "no notebook") for name in names}
+            elif each.why:
+                exercises |= {name: _mark(UNREADABLE, f"{each.name} {each.why}") for name in names}
             else:
-                step(submission)
-                _judge(submission, found, names, nursery, seconds)
-    marks.complete = True
+                step(each)
+                _judge(each, exercises, names, nursery, seconds)
+    marks["complete"] = True
+
+
+def _mark(state: str, why: str) -> dict[str, str]:
+    return {"mark": state if state in MARKS else WRONG, "why": visible(why)[:1000]}
 
 
 def _read(each: Submission, nursery: Nursery) -> None:
@@ -207,12 +208,12 @@ def _read(each: Submission, nursery: Nursery) -> None:
             each.why = f"cannot be read: {ended}"
 
 
-def _latest(marks: Marks, lessons: Sequence[str]) -> dict[tuple[str, str], Submission]:
+def _latest(found: Found, marks: Marks, lessons: Sequence[str]) -> dict[tuple[str, str], Submission]:
     """The notebook that counts, by learner and lesson: the last that was changed, of those that can be read."""
     latest, groups = dict[tuple[str, str], Submission](), defaultdict[str, dict[str, None]](dict)
-    for each in marks.submissions:
+    for each in found.submissions:
         if each.lesson is None:
-            marks.notes.append(f"{each.name} {each.why}")
+            marks["notes"].append(f"{each.name} {each.why}")
             continue
         if lessons and each.lesson not in lessons:
             continue
@@ -224,35 +225,36 @@ def _latest(marks: Marks, lessons: Sequence[str]) -> dict[tuple[str, str], Submi
         older, newer = sorted((other, each), key=lambda one: (not one.why, one.modified))  # at one time: as found
         latest[each.learner, each.lesson] = newer
         if older.why or older.modified < newer.modified:
-            marks.notes.append(f"{older.name} {older.why or 'is older'}: {newer.name} counts")
+            marks["notes"].append(f"{older.name} {older.why or 'is older'}: {newer.name} counts")
         else:
-            marks.notes.append(f"{older.name} is as old as {newer.name}, which counts")
-    marks.groups += [f"{learner} ({', '.join(names)})" for learner, names in groups.items()]
+            marks["notes"].append(f"{older.name} is as old as {newer.name}, which counts")
+    marks["look like groups"] += [f"{learner} ({', '.join(names)})" for learner, names in groups.items()]
     return latest
 
 
-def _judge(each: Submission, marks: dict[str, Mark], names: Sequence[str], nursery: Nursery, seconds: float) -> None:
+def _judge(
+    each: Submission, marks: dict[str, dict[str, str]], names: Sequence[str], nursery: Nursery, seconds: float
+) -> None:
     """Mark a notebook's answers `names`, those that others call before the others; `marks` gets them as they come."""
-    notebook, under_way = (os.path.abspath(each.path), each.named, each.lesson), set[str]()
+    notebook, found = (os.path.abspath(each.path), each.named, each.lesson), dict[str, str]()
 
     def judge(name: str) -> None:
-        if name in under_way:
+        if name in found:
             return
-        under_way.add(name)
+        found[name] = ""  # under way
         state, why, needs = (each.answers[name][key] for key in ("state", "why", "needs"))
         for other in needs:
             judge(other)
         if state == ANSWERED:
-            standing_in = [other for other in needs if other in found and found[other].mark != CORRECT]
+            standing_in = [other for other in needs if found[other] not in ("", CORRECT)]
             try:
                 state, why = nursery.mark(notebook, name, standing_in, seconds)
             except Ended as ended:
                 state, why = STOPPED, str(ended)
-        found[name] = Mark(state if state in MARKS else WRONG, visible(why)[:1000])
+        found[name] = state
         if name in names:
-            marks[name] = found[name]
+            marks[name] = _mark(state, why)
 
-    found = dict[str, Mark]()
     for name in names:
         judge(name)
 
@@ -269,10 +271,6 @@ def optional(source: Path) -> set[str]:
     return found
 
 
-def _source(number: str) -> Path:
-    return next(source for source in sources() if number_of(source) == number)
-
-
 # --- What is printed, and written -------------------------------------------------------------------------------
 
 
@@ -280,48 +278,43 @@ def report(marks: Marks) -> list[str]:
     """The lines that a teacher reads: for each lesson a table and what is wrong, then a table of all lessons."""
     lines, totals = list[str](), defaultdict[str, dict[str, str]](dict)
     right, of = Counter[str](), 0
-    if marks.groups:
-        lines += [f"these folders look like weeks or groups, and not like learners: {', '.join(marks.groups)}"]
-        lines += [SEVERAL, ""]
-    for number, learners in marks.marks.items():
-        names, extra = marks.exercises(number), marks.optional(number)
-        there = {
-            learner: {name: found[name] for name in names if name in found}
-            for learner, found in learners.items()
-            if (learner, number) in marks.notebooks
-        }
-        absent = [learner for learner in learners if learner not in there]
-        rows = {learner: {name: mark.mark for name, mark in found.items()} for learner, found in there.items()}
-        whys = [f"  {_cut(learner)} · {why}" for learner, found in there.items() for why in _whys(found)]
-        lines += [f"{number} · {title(_source(number))}", "", *table(names, rows)]
-        lines += ["", f"optional, and not in the totals: {', '.join(extra)}"] if extra else []
-        lines += ["", *whys] if whys else []
-        lines += ["", f"no notebook: {', '.join(absent)}"] if absent else []
-        lines += [""]
+    if groups := marks["look like groups"]:
+        lines = [f"these folders look like weeks or groups, and not like learners: {', '.join(groups)}", SEVERAL, ""]
+    for number, lesson in marks["lessons"].items():
+        names, extra = lesson["exercises"], lesson["optional"]
         counted = [name for name in names if name not in extra]
         of += len(counted)
-        for learner, found in learners.items():
-            correct = sum(name in found and found[name].mark == CORRECT for name in counted)
+        found = {learner: has[number] for learner, has in marks["learners"].items() if number in has}
+        there = {learner: has["exercises"] for learner, has in found.items() if has["notebook"]}
+        absent = [learner for learner in found if learner not in there]
+        rows = {learner: {name: mark["mark"] for name, mark in has.items()} for learner, has in there.items()}
+        whys = [f"  {_cut(learner)} · {why}" for learner, has in there.items() for why in _whys(names, has)]
+        lines += [f"{number} · {lesson['title']}", "", *table(names, rows), ""]
+        lines += [f"optional, and not in the totals: {', '.join(extra)}", ""] if extra else []
+        lines += [*whys, ""] if whys else []
+        lines += [f"no notebook: {', '.join(absent)}", ""] if absent else []
+        for learner in found:
+            correct = sum(rows.get(learner, {}).get(name) == CORRECT for name in counted)
             right[learner] += correct
             if learner in absent:
                 totals[learner][number] = NONE
-            elif len(found) == len(names):
+            elif len(rows[learner]) == len(names):
                 totals[learner][number] = f"{correct}/{len(counted)}"
-    if len(marks.marks) > 1:
-        for learner, found in totals.items():
-            found["all"] = NONE if {*found.values()} == {NONE} else f"{right[learner]}/{of}"
-        columns = [*marks.marks, *(["all"] if marks.complete else [])]
+    if len(marks["lessons"]) > 1:
+        for learner, has in totals.items():
+            has["all"] = NONE if {*has.values()} == {NONE} else f"{right[learner]}/{of}"
+        columns = [*marks["lessons"], *["all"] * marks["complete"]]
         lines += ["correct, by lesson", "", *table(columns, totals), ""]
-    return [*lines, *marks.notes, *([""] if marks.notes else []), f"guarded by {marks.guard}"]
+    return [*lines, *marks["notes"], *[""] * bool(marks["notes"]), f"guarded by {marks['guard']}"]
 
 
-def _whys(found: dict[str, Mark]) -> list[str]:
+def _whys(names: Sequence[str], marks: dict[str, dict[str, str]]) -> list[str]:
     """What is wrong in a notebook, a line for each exercise; one for all of them where nobody can read it."""
-    wrong = {name: mark for name, mark in found.items() if mark.mark in (WRONG, MISSING, STOPPED, UNREADABLE)}
-    if len(wrong) > 1 and len(set(found.values())) == 1:
-        mark, why = next(iter(wrong.values()))
-        return [f"{mark}: {why}"]
-    return [f"{name} · {mark}: {why}" for name, (mark, why) in wrong.items()]
+    said = {name: f"{marks[name]['mark']}: {marks[name]['why']}" for name in names if name in marks}
+    wrong = [name for name in said if marks[name]["mark"] in (WRONG, MISSING, STOPPED, UNREADABLE)]
+    if len(wrong) > 1 and len(set(said.values())) == 1:
+        return [said[wrong[0]]]
+    return [f"{name} · {said[name]}" for name in wrong]
 
 
 def table(columns: Sequence[str], rows: dict[str, dict[str, str]]) -> list[str]:
@@ -357,43 +350,10 @@ def _padded(text: str, width: int) -> str:
     return text + " " * (width - _width(text))
 
 
-def written(marks: Marks) -> bytes:
-    """The marks as JSON."""
-    lessons = {
-        number: {
-            "title": title(_source(number)),
-            "exercises": (names := marks.exercises(number)),
-            "optional": [name for name in names if name in optional(_source(number))],
-        }
-        for number in marks.marks
-    }
-    learners = {
-        learner: {
-            number: {
-                "notebook": marks.notebooks.get((learner, number)),
-                "exercises": {name: mark._asdict() for name, mark in found.get(learner, {}).items()},
-            }
-            for number, found in marks.marks.items()
-        }
-        for learner in marks.learners
-    }
-    content = {
-        "made by": MADE_BY,
-        "complete": marks.complete,
-        "guard": marks.guard,
-        "folder": visible(str(marks.folder)),
-        "lessons": lessons,
-        "learners": learners,
-        "look like groups": marks.groups,
-        "notes": marks.notes,
-    }
-    return (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode()
-
-
-def check_place(path: Path, marks: Marks) -> None:
+def check_place(path: Path, found: Found) -> None:
     """Raises `ValueError` where the marks cannot be written without overwriting something else."""
     is_there = path.exists()
-    theirs = [each.path for each in marks.submissions if is_there and each.path.exists()]
+    theirs = [each.path for each in found.submissions if is_there and each.path.exists()]
     if path.suffix.lower() == ".ipynb" or any(path.samefile(each) for each in theirs):
         raise ValueError(f"{path} is a notebook, and would be overwritten: give the marks another name")
     if path.is_dir():
@@ -410,4 +370,4 @@ def check_place(path: Path, marks: Marks) -> None:
 def write(path: Path, marks: Marks) -> None:
     """Write the marks, whole or not at all."""
     with atomic_write(path) as file:
-        file.write(written(marks))
+        file.write((json.dumps(marks, indent=1, ensure_ascii=False) + "\n").encode())

@@ -16,8 +16,6 @@ import time
 from contextlib import suppress
 from typing import Any
 
-import psutil
-
 from . import answers, guard
 from .exercise import exercises
 from .failures import said
@@ -193,11 +191,11 @@ def main(root: str, number: int) -> None:
             fork = 0
         if not message:
             return
-        notebook: Any = json.loads(message)
+        notebook: Notebook | None = json.loads(message)
         with socket.socket(fileno=channels[0]) as channel:
             if notebook:
                 with suppress(Exception):  # whatever it is, the fork meets it again, and says so
-                    prepare(*notebook)
+                    prepare(notebook)
                 folder = tempfile.mkdtemp(dir=root)
                 fork = os.fork()
                 if fork == 0:
@@ -205,12 +203,13 @@ def main(root: str, number: int) -> None:
                         control.close()
                         os.setsid()
                         os.dup2(1, 2)  # what the learner's code prints goes nowhere
-                        work(*notebook, folder, channel)
+                        work(notebook, folder, channel)
                     os._exit(0)
 
 
-def prepare(path: str, named: str | None, lesson: str | None) -> None:
+def prepare(notebook: Notebook) -> None:
     """Import and find out, once for all forks, what they need."""
+    _, named, lesson = notebook
     if lesson:
         exercises(lesson)
     for source in sources():
@@ -220,6 +219,8 @@ def prepare(path: str, named: str | None, lesson: str | None) -> None:
 
 def end_all() -> None:
     """Kill what was started until there is nothing more: whose parent has ended becomes this process's child."""
+    import psutil  # here: who asks for their progress need not have it
+
     while True:
         try:
             if os.waitpid(-1, os.WNOHANG)[0]:
@@ -232,8 +233,9 @@ def end_all() -> None:
         time.sleep(0.001)
 
 
-def work(path: str, named: str | None, lesson: str, folder: str, channel: socket.socket) -> None:
+def work(notebook: Notebook, folder: str, channel: socket.socket) -> None:
     """What a notebook's process does: guard itself, read, and judge what each line of JSON asks for."""
+    path, named, lesson = notebook
     try:
         os.environ |= {answers.FOLDER: f"{folder}/answers", "TMPDIR": folder, "TRITON_CACHE_DIR": folder}
         tempfile.tempdir = None
@@ -248,7 +250,7 @@ def work(path: str, named: str | None, lesson: str, folder: str, channel: socket
     pieces = {name: answer.pop("pieces") for name, answer in found.get("answers", {}).items()}
     for line in channel.makefile("rb"):
         job, reply = json.loads(line), found
-        if "name" in job:
+        if lesson and "name" in job:
             reply = mark(lesson, job["name"], pieces[job["name"]], job["standing_in"], job["seconds"])
         channel.sendall(json.dumps(reply).encode() + b"\n")
 

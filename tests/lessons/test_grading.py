@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -50,9 +51,7 @@ def run(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 def marks_of(learners: list[classroom.Learner], home: Path, *options: str) -> tuple[dict[str, str], str]:
     """The marks of one answer for each learner, and what is printed."""
-    for name, content in [file for learner in learners for file in learner.files.items()]:
-        (home / "class" / name).parent.mkdir(parents=True)
-        (home / "class" / name).write_bytes(content)
+    classroom.write(home / "class", learners)
     done = run("grade", home / "class", "--trusted", "--json", home / "marks.json", *options)
     assert done.returncode == 0, done.stderr
     marks = json.loads((home / "marks.json").read_bytes())["learners"]
@@ -120,6 +119,9 @@ def test_the_page_for_teachers_shows_what_is_printed(tmp_path, capsys):
     page = (LESSONS / "teaching.md").read_text(encoding="utf-8")
     assert page.split("```text\n")[1].split("\n```")[0] == printed
     assert all(f"| {mark} |" in page for mark in MARKS)
+    project = tomllib.loads((LESSONS.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    installed = page.split("RUN pip install ")[1].splitlines()[0].split()
+    assert {re.split(r"\W", each)[0] for each in project["dependencies"]} <= {*installed}
 
 
 def test_the_page_has_the_minutes_and_exercises_of_the_lessons_after_the_plan():
@@ -232,13 +234,13 @@ def test_what_is_wrong_with_the_command_is_said_before_anything_is_graded(one, c
 
 
 def test_marks_are_written_again_over_marks_and_never_over_a_notebook(one, tmp_path):
-    marks = grading.find(one)
+    found = grading.find(one)
     for _ in range(2):
-        grading.check_place(tmp_path / "marks.json", marks)
-        grading.write(tmp_path / "marks.json", marks)
+        grading.check_place(tmp_path / "marks.json", found)
+        grading.write(tmp_path / "marks.json", grading.no_marks(found))
     (tmp_path / "link.json").symlink_to(one / "04_attention.ipynb")
     with pytest.raises(ValueError, match="is a notebook"):
-        grading.check_place(tmp_path / "link.json", marks)
+        grading.check_place(tmp_path / "link.json", found)
 
 
 def test_what_may_not_be_opened_is_said_and_names_that_are_no_text_are_shown(one, monkeypatch):
@@ -259,16 +261,17 @@ def test_what_may_not_be_opened_is_said_and_names_that_are_no_text_are_shown(one
     monkeypatch.chdir(one)
     with monkeypatch.context() as patch:
         patch.setattr(os, "scandir", denied)
-        marks = grading.find(one)
-    assert marks.learners == [r"\udcff", "ada", "deep" * 50, "locked"]
-    too_long, empty, locked = marks.notes
+        found = grading.find(one)
+    assert found.learners == [r"\udcff", "ada", "deep" * 50, "locked"]
+    too_long, empty, locked = found.notes
     assert empty == f"{'deep' * 7}dee… has no notebook, but {'deep' * 50}/"
     assert locked == "locked cannot be opened (Permission denied)"
     assert too_long.endswith("deep cannot be opened (File name too long)")
+    marks = grading.no_marks(found)
     with Nursery(trusted=True) as nursery:
-        grading.grade(marks, nursery)
-    assert marks.marks["04"][r"\udcff"]["causal_mask"].mark == "correct"
-    assert grading.written(marks)
+        grading.grade(found, marks, nursery)
+    assert marks["learners"][r"\udcff"]["04"]["exercises"]["causal_mask"]["mark"] == "correct"
+    grading.write(one / "marks.json", marks)
 
 
 @pytest.mark.parametrize(
@@ -316,6 +319,18 @@ def test_an_interrupt_prints_what_was_found(one, tmp_path, monkeypatch, capsys):
     assert not written["complete"]
     assert "causal_mask" not in written["learners"]["ada"]["04"]["exercises"]
     assert "softmax" in written["learners"]["ada"]["01"]["exercises"]
+
+
+@pytest.mark.slow
+def test_who_ends_the_process_that_forks_stops_nobodys_mark(one):
+    notebook = str(one / "04_attention.ipynb"), "04", "04"
+    with Nursery(trusted=True) as nursery:
+        for _ in range(2):
+            assert nursery.read(notebook)["lesson"] == "04"
+            assert nursery.process is not None
+            nursery.process.kill()
+            nursery.process.wait()
+            assert nursery.mark(notebook, "causal_mask", [], 60) == ("correct", "")
 
 
 @pytest.mark.slow

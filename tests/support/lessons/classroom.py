@@ -296,8 +296,8 @@ def learners(victim: Path, port: int = 9, stranger: int = 2**22) -> list[Learner
     ]
 
 
-def hand_in(folder: Path, learners: list[Learner]) -> None:
-    """Write what they hand in, and what else lies in such folders."""
+def write(folder: Path, learners: list[Learner]) -> None:
+    """Write what they hand in."""
     for learner in learners:
         for name, content in learner.files.items():
             path = folder / name
@@ -306,6 +306,11 @@ def hand_in(folder: Path, learners: list[Learner]) -> None:
                 content(path)
             else:
                 path.write_bytes(content)
+
+
+def hand_in(folder: Path, learners: list[Learner]) -> None:
+    """Write what they hand in, and what else lies in such folders."""
+    write(folder, learners)
     (folder / "ada" / ".ipynb_checkpoints").mkdir()
     (folder / "ada" / ".ipynb_checkpoints" / "04_attention-checkpoint.ipynb").write_bytes(b"x")
     (folder / "ada" / "notes.txt").write_text("no notebook")
