@@ -100,14 +100,14 @@ def _grade(args: argparse.Namespace) -> int:
         if args.json:
             grading.write(Path(args.json), marks)
 
-    bar = tqdm(total=2 * len(found.submissions), disable=not progress_wanted(), leave=False)
-
-    def step(submission: grading.Submission) -> None:
-        bar.set_description_str(submission.learner, refresh=False)
-        bar.update()
-
+    steps, hidden = 2 * len(found.submissions), not progress_wanted()
     try:
-        with grading.Nursery(args.trusted) as nursery, bar:
+        with grading.Nursery(args.trusted) as nursery, tqdm(total=steps, disable=hidden, leave=False) as bar:
+
+            def step(submission: grading.Submission) -> None:
+                bar.set_description_str(submission.learner, refresh=False)
+                bar.update()
+
             grading.grade(found, marks, nursery, lessons, args.exercise, args.seconds, step)
     except KeyboardInterrupt:
         tell("interrupted: these marks are not all")

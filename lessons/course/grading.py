@@ -101,9 +101,8 @@ def find(folder: Path) -> Found:
         files = sorted(name for name in files if not name.startswith(LEFT_OUT))
         if len(inside) == 1:
             contents[_plain(inside[0])] += map(visible, [f"{name}/" for name in folders] + files)
-        for name in list(folders):
+        for name in folders:
             if os.path.islink(os.path.join(place, name)):  # for which no path is too long
-                folders.remove(name)
                 notes.append(f"{shown(place, name)} is a link to a folder, which is not followed")
             elif not inside:
                 learners.add(_plain(name))

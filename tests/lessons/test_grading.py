@@ -157,14 +157,12 @@ def test_bubblewrap_is_used_where_it_runs_with_one_folder_that_can_be_written(on
     assert capsys.readouterr().out.endswith("\nguarded by bubblewrap\n")
     tried, used = (tmp_path / "said").read_text().splitlines()
     front, _, command = used.partition(" -- ")
+    own = command.split()[-2]
+    assert front == (
+        f"--ro-bind / / --dev /dev --proc /proc --bind {own} {own} --unshare-all --cap-drop ALL --die-with-parent "
+        "--new-session"
+    )
     assert tried == f"{front} -- true"
-    assert " -m course.nursery " in command
-    assert re.findall(r"--\S*(?:bind|dev|tmpfs)\S*(?: /\S*)+", front.replace(command.split()[-2], "/OWN")) == [
-        "--ro-bind / /",
-        "--dev /dev",
-        "--bind /OWN /OWN",
-    ]
-    assert {"--unshare-all", "--cap-drop", "--die-with-parent", "--new-session"} <= set(front.split())
     bwrap(tmp_path / "forbidden", monkeypatch, "exit 1")
     assert guard.found(str(tmp_path))[0] == []
 
