@@ -369,9 +369,9 @@ def test_what_takes_long_to_stop_is_stopped(tmp_path):
         alone("masks", masks, "stopped"),
         alone("zoe", MASK, "correct"),
     ]
-    found, out = marks_of(class_of, tmp_path, "--seconds", "12")
+    found, out = marks_of(class_of, tmp_path, "--seconds", "5")
     assert found == {each.name: each.marks["causal_mask"] for each in class_of}, out
-    assert "loops · causal_mask · stopped: it has not come back after 12 s" in out
+    assert "loads · causal_mask · stopped: it has not come back after 5 s" in out
 
 
 @pytest.mark.slow
