@@ -164,7 +164,8 @@ def _how(status: int) -> str:
         return "it ends Python itself: a function ends with `return`"
     if status == -signal.SIGKILL:
         return "it was killed by the system: does it take too much memory?"
-    return f"it crashes Python itself ({signal.Signals(-status).name})"
+    name = {-number: number.name for number in signal.Signals}.get(status, f"signal {-status}")
+    return f"it crashes Python itself ({name})"
 
 
 def _remove(folder: str) -> None:

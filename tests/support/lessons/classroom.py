@@ -181,6 +181,7 @@ def learners(victim: Path, port: int = 9, stranger: int = 2**22) -> list[Learner
         ("leaves", mask_after("os._exit(0)", "import os"), "stopped", "it ends Python itself"),
         ("interrupts", mask_after("raise KeyboardInterrupt"), "wrong", "it raises KeyboardInterrupt"),
         ("crashes", mask_after("faulthandler._sigsegv()", "import faulthandler"), "stopped", "SIGSEGV"),
+        ("ends by signal 40", mask_after("os.kill(os.getpid(), 40)", "import os"), "stopped", "(signal 40)"),
         ("recurses", mask_after("causal_mask(num_queries, num_keys)"), "wrong", "it calls itself without end"),
         ("eats", mask_after("np.ones(10**11)"), "stopped", "more memory than"),
         ("calls C", mask_after("ctypes.CDLL(None).abort()", "import ctypes"), "stopped", "SIGABRT"),
