@@ -36,11 +36,13 @@ def graded(tmp_path_factory) -> SimpleNamespace:
     victim.mkdir()
     (victim / "file").write_text("mine")
     with socket.create_server(("127.0.0.1", 0)) as server, subprocess.Popen(["sleep", "1000"]) as stranger:
-        hand_in(folder, learners(victim, server.getsockname()[1], stranger.pid))
-        done = run("grade", folder, "--trusted", "--json", file)
-        assert file.exists(), done.stderr
-        changed, ended, called = contents(victim), stranger.poll(), select.select([server], [], [], 0)[0]
-        stranger.kill()
+        try:
+            hand_in(folder, learners(victim, server.getsockname()[1], stranger.pid))
+            done = run("grade", folder, "--trusted", "--json", file)
+            changed, ended, called = contents(victim), stranger.poll(), select.select([server], [], [], 0)[0]
+        finally:
+            stranger.kill()
+    assert file.exists(), done.stderr
     return SimpleNamespace(done=done, marks=json.loads(file.read_bytes()), harm=(changed, ended, called))
 
 
