@@ -193,6 +193,11 @@ def check_torchrun(*words: str) -> None:
     check_module(parsed.training_script, *parsed.training_script_args)
 
 
+def check_docker(*words: str) -> None:
+    if "python" in words:
+        check_python(*words[words.index("python") + 1 :])
+
+
 def anything(*_: str) -> None:
     """What the shell and others bring."""
 
@@ -203,6 +208,7 @@ PROGRAMS: dict[str, Callable[..., None]] = {
     "python3": check_python,
     "pip": check_pip,
     "torchrun": check_torchrun,
+    "docker": check_docker,
     **dict.fromkeys(("source", "cd", "zcat", "jupyter", ".ci/run"), anything),
 }
 

@@ -34,7 +34,7 @@ def mark(lesson: str, name: str, pieces: list[Piece], standing_in: list[str], se
     For the exercises in `standing_in`, whose answers are not right, the course's stand in, as in the notebook. It is
     for a process that does nothing else: the pieces become its `__main__`, as they are a notebook's.
     """
-    known, tools = exercises(lesson), _tools()
+    known = exercises(lesson)
     stopped = list[str]()
 
     def watched(limit: float, function: Callable[[], Any]) -> Any:
@@ -60,9 +60,6 @@ def mark(lesson: str, name: str, pieces: list[Piece], standing_in: list[str], se
         pass
     except BaseException as raised:  # such as a KeyboardInterrupt of the learner's own
         why = f"it raises {type(raised).__name__}" + (f": {text}" if (text := said(raised)) else "")
-    now = _tools()
-    if state == CORRECT and (replaced := [name for name, tool in tools.items() if now.get(name) is not tool]):
-        state, why = WRONG, f"it replaces {replaced[0]}, which its judge may use"
     missing = getattr(sys.modules.get("course.gpu"), "MISSING", None)
     if state != CORRECT and stopped:
         state, why = STOPPED, stopped[-1]
@@ -71,21 +68,6 @@ def mark(lesson: str, name: str, pieces: list[Piece], standing_in: list[str], se
     elif state == WRONG and (needs := NO_MODULE.search(f"{problem} {why}")):
         state, why = UNREADABLE, f"it needs {needs[1]}, which lies outside the notebook and is not installed here"
     return state, _short(why)
-
-
-def _tools() -> dict[str, Any]:
-    """What judges are made of, by name: the functions, the classes and the words of Python, NumPy and the course."""
-    found = dict[str, Any]()
-    for module, content in [
-        (name, vars(module)) for name, module in sys.modules.items() if isinstance(module, ModuleType)
-    ]:
-        if module.split(".")[0] in ("builtins", "numpy", "minitransformer", "course"):
-            for name, value in list(content.items()):
-                if callable(value) or isinstance(value, str):
-                    found[f"{module}.{name}"] = value
-                if isinstance(value, type) and value.__module__.startswith("course."):
-                    found |= {f"{module}.{name}.{part}": each for part, each in vars(value).items() if callable(each)}
-    return found
 
 
 def _loaded(pieces: list[Piece], lesson: str, stand_ins: dict[str, Exercise]) -> tuple[dict[str, Any], str]:

@@ -17,8 +17,6 @@ SOLVED: dict[str, str] = dict.fromkeys(
 STUBS: dict[str, str] = dict.fromkeys(SOLVED, "not yet")
 MASK = solutions("04")["causal_mask"]
 """The answer that most learners give, and the evil ones nearly: it is short."""
-VICTIM = "VICTIM"
-"""In a learner's code: a folder of somebody else's."""
 
 
 @dataclass
@@ -157,9 +155,9 @@ FLOOD = """while True:
         for number in range(3, 100):
             try: os.write(number, bytes(100_000))
             except OSError: pass"""
-ELSEWHERE = "here = os.getcwd(); os.chdir('/'); os.rmdir(here); os.symlink({!r}, here)"
-LIMITING = "resource.prlimit(os.getppid(), resource.RLIMIT_CPU, (0, 0))"
-STARTING = "subprocess._fork_exec(['a'], [b'/bin/true'], True, (), None, None, *[-1] * 8)"
+NESTS = "for _ in range(99): os.mkdir('d'); os.chdir('d')"
+STAYS = "subprocess.Popen(['sleep', '98765'], start_new_session=True)"
+REFUSED = "it raises "
 MUTE = "class Mute(Exception):\n    def __str__(self): return 1 / 0\n"
 SPIN = "def spin():\n    while True: pass"
 FILLED = """\
@@ -174,57 +172,51 @@ TERMS = f"x = check({'+'.join('1' * 900)})\ny = a{'.b' * 900}()\n{MASK}"
 UNCLOSED = "def causal_mask(a, b):\n    return ("
 
 
-def learners(folder: Path) -> list[Learner]:
-    """Thirty and more; `folder` is that of somebody else's files, which must be left as they are."""
+def learners(victim: Path, port: int = 9, stranger: int = 2**22) -> list[Learner]:
+    """Thirty and more; what is evil is aimed at a folder of somebody else's files, a server's port and a process."""
     right, unreadable = {"causal_mask": "correct"}, {"causal_mask": "unreadable"}
+    file = f"{victim}/file"
     evil = [
         ("exits", mask_after("sys.exit(0)", "import sys"), "wrong", "ends the whole session"),
         ("leaves", mask_after("os._exit(0)", "import os"), "stopped", "it ends Python itself"),
         ("interrupts", mask_after("raise KeyboardInterrupt"), "wrong", "it raises KeyboardInterrupt"),
         ("crashes", mask_after("faulthandler._sigsegv()", "import faulthandler"), "stopped", "SIGSEGV"),
+        ("ends by signal 40", mask_after("os.kill(os.getpid(), 40)", "import os"), "stopped", "(signal 40)"),
         ("recurses", mask_after("causal_mask(num_queries, num_keys)"), "wrong", "it calls itself without end"),
         ("eats", mask_after("np.ones(10**11)"), "stopped", "more memory than"),
-        ("forks", mask_after("while True: os.fork()", "import os"), "wrong", "may not start processes"),
-        ("spawns", mask_after("subprocess.run(['ls'])", "import subprocess"), "wrong", "may not start processes"),
-        (
-            "multiplies",
-            mask_after("m.get_context('spawn').Process(target=print).start()", "import multiprocessing as m"),
-            "wrong",
-            "may not start processes",
-        ),
-        ("kills", mask_after("os.kill(os.getppid(), 9)", "import os"), "wrong", "may not send signals"),
-        ("calls C", mask_after("ctypes.CDLL(None).abort()", "import ctypes"), "wrong", "may not call C"),
-        ("phones", mask_after("urllib.request.urlopen('http://127.0.0.1:9')", "import urllib.request"), "wrong", ""),
-        ("deletes", mask_after(f"shutil.rmtree({VICTIM!r})", "import shutil"), "wrong", "may not change files"),
-        ("unlinks", mask_after(f"os.unlink({VICTIM!r} + '/file')", "import os"), "wrong", "may not change files"),
-        ("moves", mask_after(f"os.rename({VICTIM!r} + '/file', 'mine')", "import os"), "wrong", "may not change"),
-        ("writes", mask_after(f"open({VICTIM!r} + '/file', 'w')"), "wrong", "may not write outside"),
-        ("links", mask_after(f"os.link({VICTIM!r} + '/file', 'file'); open('file', 'w')", "import os"), "wrong", ""),
-        (
-            "follows a link",
-            mask_after(f"os.symlink({VICTIM!r}, 'mine'); open('mine/file', 'a')", "import os"),
-            "wrong",
-            "may not write outside",
-        ),
+        ("calls C", mask_after("ctypes.CDLL(None).abort()", "import ctypes"), "stopped", "SIGABRT"),
         ("prints", mask_after("print('spam' * 5_000_000)"), "correct", ""),
         ("draws", mask_after(r"print('\x1b[2Jevil'); os.write(2, b'\x1b[2Jevil')", "import os"), "correct", ""),
         ("colours", mask_after(r"raise ValueError('\x1b[31mred')"), "wrong", r"\x1b[31mred"),
         ("forges", mask_after(FORGING, "import os"), "stopped", "it writes into what it does not own"),
         ("forges deeper", mask_after(FORGING.replace("[1, 2, 3]", "[" * 10_000), "import os"), "stopped", "it writes"),
-        ("forges a mark", mask_after(FORGING.replace("1, 2, 3", '"correct", ""'), "import os"), "stopped", "it writes"),
         ("floods", mask_after(FLOOD, "import os"), "stopped", "it writes into what it does not own"),
-        ("replaces", mask_after("judging.require = print", "from course import judging"), "wrong", "it replaces cou"),
-        ("nests", mask_after("while True: os.mkdir('d'); os.chdir('d')", "import os"), "wrong", "may not change more"),
-        ("is elsewhere", mask_after(ELSEWHERE.format(VICTIM), "import os"), "wrong", "may not change files outside"),
-        ("limits", mask_after(LIMITING, "import os, resource"), "wrong", "may not change its limits"),
-        ("runs by itself", mask_after(STARTING, "import subprocess"), "wrong", "may not start processes"),
+        ("nests", mask_after(NESTS, "import os"), "correct", ""),
+        ("stays", mask_after(STAYS, "import subprocess"), "correct", ""),
         ("says nothing", f"{MUTE}{mask_after('raise Mute')}", "wrong", "it raises Mute; line"),
         ("is silent", f"{MUTE.replace('Exc', 'BaseExc')}{mask_after('raise Mute')}", "wrong", "it raises Mute"),
         ("spins", mask_after("threading.Thread(target=spin).start()", f"import threading\n{SPIN}"), "correct", ""),
         ("uses a folder", mask_after("t.TemporaryDirectory().cleanup()", "import tempfile as t"), "correct", ""),
         ("uses a file", mask_after("open('mine', 'w').write('x'); os.remove('mine')", "import os"), "correct", ""),
-        ("closes", mask_after("os.closerange(0, 100)", "import os"), "stopped", "it ends Python itself"),
+        ("closes", mask_after("os.closerange(0, 100)", "import os"), "stopped", ""),
     ]  # fmt: skip
+    refused = [
+        ("kills", "os.kill(os.getppid(), 9)"),
+        ("ends a stranger", f"os.kill({stranger}, 9)"),
+        ("phones", f"__import__('socket').create_connection(('127.0.0.1', {port})).sendall(b'text')"),
+        ("listens", "__import__('socket').create_server(('127.0.0.1', 0))"),
+        ("deletes", f"__import__('shutil').rmtree({str(victim)!r})"),
+        ("unlinks", f"os.unlink({file!r})"),
+        ("moves", f"os.rename({file!r}, 'mine')"),
+        ("writes", f"open({file!r}, 'w')"),
+        ("cuts", f"os.truncate({file!r}, 0)"),
+        ("links", f"os.link({file!r}, 'file'); open('file', 'w')"),
+        ("follows a link", f"os.symlink({str(victim)!r}, 'mine'); open('mine/file', 'a')"),
+        ("is elsewhere", f"here = os.getcwd(); os.chdir('/'); os.rmdir(here); os.symlink({str(victim)!r}, here)"),
+    ]
+    around = f"import subprocess; subprocess.check_call(['rm', {file!r}])"
+    evil += [("goes around Python", mask_after(around), "wrong", "it raises CalledProcessError")]
+    evil += [(name, mask_after(line, "import os"), "wrong", REFUSED) for name, line in refused]
     good = [
         of_files("ada", all_solved("04"), SOLVED),
         Learner("bob", {"bob_04_attention.ipynb": notebook()}, {}),
@@ -301,12 +293,12 @@ def learners(folder: Path) -> list[Learner]:
     return [
         *good,
         *odd,
-        *(alone(name, text.replace(VICTIM, str(folder)), state, says) for name, text, state, says in evil),
+        *(alone(name, text, state, says) for name, text, state, says in evil),
     ]
 
 
-def hand_in(folder: Path, learners: list[Learner]) -> None:
-    """Write what they hand in, and what else lies in such folders."""
+def write(folder: Path, learners: list[Learner]) -> None:
+    """Write what they hand in."""
     for learner in learners:
         for name, content in learner.files.items():
             path = folder / name
@@ -315,10 +307,24 @@ def hand_in(folder: Path, learners: list[Learner]) -> None:
                 content(path)
             else:
                 path.write_bytes(content)
+
+
+def hand_in(folder: Path, learners: list[Learner]) -> None:
+    """Write what they hand in, and what else lies in such folders."""
+    write(folder, learners)
     (folder / "ada" / ".ipynb_checkpoints").mkdir()
     (folder / "ada" / ".ipynb_checkpoints" / "04_attention-checkpoint.ipynb").write_bytes(b"x")
     (folder / "ada" / "notes.txt").write_text("no notebook")
     (folder / "round").symlink_to(folder, target_is_directory=True)
+    for name in ("week1/ada/", "week1/ben/", "week2/ada_", "week2/ben_", "week3/", "week3/new/"):
+        path = folder / f"{name}04_attention.ipynb"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(notebook())
+        os.utime(path, (1e9, 1e9))
+    (folder / "no notebook").mkdir()
+    for name in ("04_attention.ipynb.txt", "04.zip", "a.py", "b.py", ".DS_Store"):
+        (folder / "no notebook" / name).touch()
+    (folder / "nothing").mkdir()
     (folder / "shopping.ipynb").write_text('{"cells": []}')
 
 
