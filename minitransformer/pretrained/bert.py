@@ -50,7 +50,7 @@ KEYS = Keys(
     },
     idle=words(
         "is_causal directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head "
-        "pooler_type sbert_ce_default_activation_function sentence_transformers"
+        "pooler_type sbert_ce_default_activation_function"
     ),
 )
 

@@ -14,12 +14,15 @@ WITHOUT_EFFECT = frozenset(
     # What a folder is, and how it was made.
     "model_type architectures transformers_version name_or_path _name_or_path _commit_hash auto_map language "
     "finetuning_task task_specific_params tokenizer_class prefix transformers.js_config unsloth_version unsloth_fixed "
+    "sentence_transformers "
     # How it is computed, in which types, and what is returned.
     "dtype torch_dtype use_bfloat16 torchscript return_dict output_hidden_states output_attentions output_past "
     "use_cache chunk_size_feed_forward gradient_checkpointing _attn_implementation _attn_implementation_autoset "
-    "attn_implementation _experts_implementation experts_implementation tie_last_hidden_states "
+    "attn_implementation _experts_implementation experts_implementation tie_last_hidden_states _flash_attn_2_enabled "
+    "xla_device "
     # Special tokens, where a kind of model does not need them.
-    "pad_token_id bos_token_id eos_token_id decoder_start_token_id sep_token_id cls_token_id mask_token_id "
+    "pad_token_id bos_token_id eos_token_id decoder_start_token_id eos_token_ids sep_token_id cls_token_id "
+    "mask_token_id "
     # Names of classes, whose number the tensors tell, and the loss of those who train them.
     "id2label label2id num_labels _num_labels problem_type classifier_dropout classif_dropout "
     # What `generate` obeys: see `generation_config.json`.

@@ -37,6 +37,30 @@ def test_every_key_of_their_configurations_is_known(kind: str) -> None:
     assert dict(keys.aliases) == mapped
 
 
+PUBLISHED = {
+    "gpt2": "_num_labels id2label label2id n_ctx n_special predict_special_tokens summary_activation summary_type "
+    "summary_first_dropout summary_proj_to_labels summary_use_proj task_specific_params torch_dtype "
+    "gradient_checkpointing",
+    "llama": "_name_or_path max_sequence_length pretraining_tp rope_scaling rope_theta is_llama_config "
+    "rope_interleaved transformers.js_config torch_dtype unsloth_version max_length pad_token_id",
+    "bert": "_num_labels directionality finetuning_task output_past pooler_fc_size pooler_num_attention_heads "
+    "pooler_num_fc_layers pooler_size_per_head pooler_type position_embedding_type gradient_checkpointing "
+    "sbert_ce_default_activation_function sentence_transformers id2label",
+    "t5": "n_positions output_past task_specific_params dense_act_fn is_gated_act prefix gradient_checkpointing",
+    "vit": "_name_or_path encoder_stride problem_type torch_dtype",
+    "marian": "_num_labels add_bias_logits add_final_layer_norm bad_words_ids classif_dropout "
+    "do_blenderbot_90_layernorm extra_pos_embeddings force_bos_token_to_be_generated normalize_before "
+    "normalize_embedding num_beams num_hidden_layers static_position_embeddings max_length tokenizer_class",
+}
+"""Keys that their classes don't declare, in folders on the hub: GPT-2 and its like, TinyLlama and SmolLM2, multilingual
+BERT and sentence-transformers, T5, ViT, opus-mt."""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_keys_of_published_folders_are_known(kind: str) -> None:
+    assert set(PUBLISHED[kind].split()) <= ARCHITECTURES[kind].keys.known
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_keys_without_effect_have_none_there(kind: str) -> None:
     """Those that could have one: numbers and switches that their class declares."""
