@@ -21,7 +21,7 @@ from ..data.digits import digits
 from ..data.tokenizer import BPETokenizer
 from ..decoding import with_tokenizer
 from ..decoding.sampling import softmax_of
-from ..decoding.tokenizer import check_vocabulary
+from ..decoding.tokenizer import check_vocabulary, encode_whole
 from ..models import BERT, ViT
 from .backend import add_backend_options, chosen_backend
 from .common import Parser, add_option, check_utf8, heavy_work, one_line, path_name, whole_number
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
             for number, text in enumerate(args.inputs, start=1):
                 check_utf8(f"input {number}", text)
             logits = np.concatenate(
-                [model.ops.to_numpy(model.forward([encoded(tokenizer, text)])[0]) for text in args.inputs]
+                [model.ops.to_numpy(model.forward([encoded(model.config, tokenizer, text)])[0]) for text in args.inputs]
             )
         else:
             raise ValueError(f"{args.model} holds a model of kind {model.config.kind!r}, which can't classify that")
@@ -103,8 +103,8 @@ def read_image(path: Path, model: ViT) -> np.ndarray:
     return (2 * image - 1).transpose(2, 0, 1)
 
 
-def encoded(tokenizer: Any, text: str) -> list[int]:
+def encoded(config: Any, tokenizer: Any, text: str) -> list[int]:
     """The ids of a text with the marks around it."""
     if isinstance(tokenizer, BPETokenizer):
         return [BOS_ID, *tokenizer.encode(text), EOS_ID]
-    return tokenizer.encode(text, special_tokens=True)
+    return encode_whole(config, tokenizer, text)

@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 from ..data.sentence_pairs import MAX_LINE_BYTES, decode_line, read_lines
 from ..decoding import WINDOW, Translation, Translator
+from ..models import most_tokens
 from .backend import add_backend_options, chosen_backend
 from .common import (
     Parser,
@@ -114,7 +115,7 @@ def translate(translator: Translator, sentences: list[str], args: argparse.Names
 
 def checked(lines: Iterable[Line], translator: Translator, truncate: bool) -> Iterator[str]:
     """The sentences. Raises ValueError, naming the place of one that is too long for the model, unless `truncate`."""
-    longest = translator.model.config.max_length
+    longest = most_tokens(translator.model.config)
     for line in lines:
         length = len(translator.tokenizer.encode(line.text)) + 1 if line.text.strip() else 0
         if length > longest and not truncate:

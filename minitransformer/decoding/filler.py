@@ -14,7 +14,7 @@ from ..models import BERT, BERTConfig, Model
 from .generator import REPLACEMENT
 from .opened import FromCheckpoint
 from .sampling import softmax_of
-from .tokenizer import Tokenizer, check_vocabulary, without_text
+from .tokenizer import Tokenizer, check_vocabulary, encode_whole, without_text
 
 
 class Guess(NamedTuple):
@@ -72,8 +72,9 @@ class Filler(FromCheckpoint):
             mask_id = inner.token_to_id(mask)
             if mask_id is None:
                 raise ValueError(f"the tokenizer has no {mask}")
-            encode: Any = self.tokenizer.encode
-            return np.array(encode(text.replace(MASK, mask), special_tokens=True), np.int64), mask_id
+            return np.array(
+                encode_whole(self.model.config, self.tokenizer, text.replace(MASK, mask)), np.int64
+            ), mask_id
         mask_id = self.model.config.mask_id
         if mask_id is None:
             raise ValueError("the model has no mask_id, the token that hides others")

@@ -177,6 +177,13 @@ def test_relative_positions_know_no_end(tmp_path: Path) -> None:
     translator.translate(source, beam=1)
 
 
+def test_a_line_may_be_as_long_as_relative_positions_let_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = T5Config(len(WORDS), d_model=8, num_heads=2, d_k=4, d_ff=8, num_layers=1, max_length=4, eos_id=2)
+    save(Transformer(config), tmp_path)
+    tokenizer(after="</s>").save(str(tmp_path / "tokenizer.json"))
+    assert in_this_process(capsys)("translate", tmp_path, "a b c d a b c d", "--beam", "1")[0] == 0
+
+
 class _Plain:
     """A tokenizer that knows no marks."""
 
