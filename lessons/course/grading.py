@@ -8,24 +8,28 @@ import json
 import os
 import re
 import unicodedata
+from bisect import bisect
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from minitransformer.atomic import atomic_write
 from minitransformer.visible import visible
 
-from .exercise import CORRECT, NOT_YET, WRONG
-from .marking import MARKS
+from .exercise import CORRECT, NOT_YET
+from .failures import cut, said
+from .limits import within
 from .nursery import Nursery
-from .reading import ANSWERED, MISSING, UNREADABLE
+from .reading import ANSWERED, MISSING, UNREADABLE, read
 from .sources import checked, number_of, sources, title
 
 SECONDS = 60.0  # for an answer; the slowest right one takes some, and all others a part of a second
+READING = 60.0  # seconds in which a notebook must be read
 WIDTH = 100  # of a table
-LONGEST_NAME = 32
+LONGEST_NAME, LONGEST_WHY = 32, 600
 NONE, UNFINISHED = "–", "…"  # instead of a mark
 SEVERAL = "  one notebook counts there for each lesson; where they hold several learners, grade each by itself"
 MADE_BY = "python -m course grade"
@@ -96,7 +100,7 @@ def find(folder: Path) -> tuple[list[Submission], Marks]:
     for learner, names in contents.items():
         if names and learner not in {each.learner for each in submissions}:
             more = " and more" if names[3:] else ""
-            notes.append(f"{_cut(learner)} has no notebook, but {', '.join(names[:3])}{more}")
+            notes.append(f"{cut(learner, LONGEST_NAME)} has no notebook, but {', '.join(names[:3])}{more}")
     learners = sorted({*contents, *(each.learner for each in submissions)}, key=lambda name: (name.casefold(), name))
     submissions.sort(key=lambda each: (learners.index(each.learner), str(each.path)))
     return submissions, {
@@ -147,9 +151,7 @@ def grade(
     for each in submissions:
         step(each)
         if not each.why:
-            found = nursery.read(str(each.path), each.lesson)
-            each.lesson, each.why = found["lesson"], visible(found.get("why", ""))
-            each.answers = found.get("answers", {})
+            _read(each)
     latest = _latest(submissions, marks, lessons)
     for source in sources():
         number = number_of(source)
@@ -168,6 +170,14 @@ def grade(
             state, why = (UNREADABLE, f"{each.name} {each.why}") if each else (MISSING, "no notebook")
             exercises |= {name: {"mark": state, "why": why} for name in names}
     marks["complete"] = True
+
+
+def _read(each: Submission) -> None:
+    try:
+        found = within(READING, lambda: read(str(each.path), each.lesson))
+        each.lesson, each.why, each.answers = found["lesson"], visible(found.get("why", "")), found.get("answers", {})
+    except Exception as problem:  # it may be as odd as it likes
+        each.why = f"cannot be read here ({type(problem).__name__}: {said(problem)})"
 
 
 def _latest(submissions: list[Submission], marks: Marks, lessons: Sequence[str]) -> dict[tuple[str, str], Submission]:
@@ -207,7 +217,7 @@ def _judge(
             state, why = nursery.mark(str(each.lesson), name, pieces, standing_in, seconds)
         found[name] = state
         if name in names:
-            marks[name] = {"mark": state if state in MARKS else WRONG, "why": visible(why)[:1000]}
+            marks[name] = {"mark": state, "why": cut(visible(" ".join(why.split())), LONGEST_WHY)}
 
     for name in names:
         judge(name)
@@ -239,7 +249,9 @@ def report(marks: Marks) -> list[str]:
         found = {learner: has[number] for learner, has in marks["learners"].items() if number in has}
         there = {learner: has["exercises"] for learner, has in found.items() if has["notebook"]}
         rows = {learner: {name: mark["mark"] for name, mark in has.items()} for learner, has in there.items()}
-        whys = [f"  {_cut(learner)} · {why}" for learner, has in there.items() for why in _whys(names, has)]
+        whys = [
+            f"  {cut(learner, LONGEST_NAME)} · {why}" for learner, has in there.items() for why in _whys(names, has)
+        ]
         absent = ", ".join(learner for learner in found if learner not in there)
         lines += [f"{number} · {lesson['title']}", "", *table(names, rows), ""]
         lines += [f"optional, and not in the totals: {', '.join(extra)}", ""] if extra else []
@@ -274,29 +286,21 @@ def table(columns: Sequence[str], rows: dict[str, dict[str, str]]) -> list[str]:
 
     What a row does not have is not finished.
     """
-    named = [("learner", {name: name for name in columns}), *((_cut(learner), row) for learner, row in rows.items())]
+    named = [("learner", {name: name for name in columns})]
+    named += [(cut(learner, LONGEST_NAME), row) for learner, row in rows.items()]
     first = max(_width(learner) for learner, _ in named)
-    widths = {name: 3 + max(len(row.get(name, UNFINISHED)) for _, row in named) for name in columns}
-    lines, left = list[str](), list(columns)
-    while left:
-        chosen = [left.pop(0)]
-        while left and first + sum(widths[name] for name in [*chosen, left[0]]) <= WIDTH:
-            chosen.append(left.pop(0))
-        lines += [""] if lines else []
-        for learner, row in named:
-            cells = "".join(f"   {row.get(name, UNFINISHED)}".ljust(widths[name]) for name in chosen)
-            lines.append(f"{learner}{' ' * (first - _width(learner))}{cells}".rstrip())
-    return lines
-
-
-def _cut(name: str) -> str:
-    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
+    widths = [3 + max(len(row.get(name, UNFINISHED)) for _, row in named) for name in columns]
+    fit = max(1, bisect([*accumulate(widths)], WIDTH - first))
+    here, below, lines = columns[:fit], columns[fit:], list[str]()
+    for learner, row in named:
+        cells = (f"   {row.get(name, UNFINISHED)}".ljust(width) for name, width in zip(here, widths, strict=False))
+        lines.append(f"{learner}{' ' * (first - _width(learner))}{''.join(cells)}".rstrip())
+    return [*lines, "", *table(below, rows)] if below else lines
 
 
 def _width(text: str) -> int:
     """The columns that a terminal gives a text."""
-    wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
-    return len(text) + wide - sum(unicodedata.combining(letter) != 0 for letter in text)
+    return sum((not unicodedata.combining(each)) + (unicodedata.east_asian_width(each) in "WF") for each in text)
 
 
 def check_place(path: Path) -> None:

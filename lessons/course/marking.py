@@ -12,8 +12,6 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from minitransformer.visible import visible
-
 from . import exercise as judged
 from .exercise import CORRECT, NOT_YET, WRONG, Exercise, exercises
 from .failures import explained, said
@@ -24,7 +22,6 @@ from .stand_in import StandIn
 
 STOPPED = "stopped"
 MARKS = CORRECT, WRONG, NOT_YET, MISSING, STOPPED, UNREADABLE
-LONGEST = 600  # characters of a reason
 NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 
 
@@ -67,7 +64,7 @@ def mark(lesson: str, name: str, pieces: list[Piece], standing_in: list[str], se
         state, why = UNREADABLE, f"it cannot be judged on this machine: {missing}"
     elif state == WRONG and (needs := NO_MODULE.search(f"{problem} {why}")):
         state, why = UNREADABLE, f"it needs {needs[1]}, which lies outside the notebook and is not installed here"
-    return state, _short(why)
+    return state, why
 
 
 def _loaded(pieces: list[Piece], lesson: str, stand_ins: dict[str, Exercise]) -> tuple[dict[str, Any], str]:
@@ -104,8 +101,3 @@ _IN_THE_NOTEBOOK: Any = SimpleNamespace(__module__="__main__")
 def _verdict(exercise: Exercise, function: Any) -> tuple[str, str]:
     """What the judge says of a learner's function; a check that the learner called may have left a stand-in for it."""
     return function.judged(exercise.verdict) if isinstance(function, StandIn) else exercise.verdict(function)
-
-
-def _short(text: str) -> str:
-    text = visible(" ".join(text.split()))
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"

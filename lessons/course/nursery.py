@@ -1,8 +1,8 @@
 """A process for each answer that is judged, which may end as badly as it likes.
 
 `Nursery` starts `python -m course.nursery`, in bubblewrap where that may run. That process imports the judges once, and
-forks for each job (to read a notebook, to mark an answer), so that a fresh process takes milliseconds. A job is a line
-of JSON, and so is the reply: a text says how the job's process ended without one.
+forks for each answer, so that a fresh process takes milliseconds. What it is asked is a line of JSON with the arguments
+of `mark`, and so is the reply.
 """
 
 import json
@@ -19,13 +19,12 @@ from . import answers, guard
 from .exercise import exercises
 from .failures import said
 from .limits import Endless, within
-from .marking import STOPPED, mark
-from .reading import Piece, of_the_course, read
-from .sources import LESSONS, number_of, sources
+from .marking import MARKS, STOPPED, mark
+from .reading import Piece
+from .sources import LESSONS
 
 GRACE = 1.0  # seconds beyond what an answer may take: the limits of its calls come first
-LARGEST = 16_000_000  # bytes of a reply
-READING = 60.0  # seconds in which a notebook must be read
+LARGEST = 4_000_000  # bytes of a reply
 FORGED = "it writes into what it does not own"
 ENVIRONMENT = {
     **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),  # a fork keeps no thread
@@ -65,24 +64,10 @@ class Nursery:
         self._end()
         subprocess.run(["rm", "-rf", self.folder], stderr=subprocess.DEVNULL)  # however deep its folders lie
 
-    def read(self, path: str, named: str | None) -> dict[str, Any]:
-        """What `reading.read` says of a notebook."""
-        reply = self._reply(READING, "read", os.path.abspath(path), named)
-        return {"lesson": named, "why": f"cannot be read: {reply}"} if isinstance(reply, str) else reply
-
     def mark(
         self, lesson: str, name: str, pieces: list[Piece], standing_in: list[str], seconds: float
     ) -> tuple[str, str]:
-        """What `marking.mark` says of an answer, all of which may take `seconds`."""
-        match self._reply(seconds, "mark", lesson, name, pieces, standing_in, seconds):
-            case [str(state), str(why)]:
-                return state, why
-            case str(how):
-                return STOPPED, how
-        return STOPPED, FORGED  # the process ran the learner's code, and so may say anything
-
-    def _reply(self, *job: Any) -> Any:
-        """What `done` returns."""
+        """What `marking.mark` says of an answer, all of which may take `seconds`, or how its process ended."""
         if self.process is None:
             path = os.pathsep.join([str(LESSONS), *filter(None, sys.path)])
             self.process = subprocess.Popen(
@@ -94,14 +79,18 @@ class Nursery:
                 text=True,
                 start_new_session=True,  # Ctrl-C is for the one who waits
             )
-            if not self.process.stdout.readline():  # type: ignore[union-attr]
+            if not self._line():
                 raise OSError("the process that judges does not start")
         with suppress(BrokenPipeError):
-            print(json.dumps(job), file=self.process.stdin, flush=True)
-        if line := self.process.stdout.readline():  # type: ignore[union-attr]
-            return json.loads(line)
+            print(json.dumps([lesson, name, pieces, standing_in, seconds]), file=self.process.stdin, flush=True)
+        if line := self._line():
+            state, why = json.loads(line)
+            return state, why
         self._end()
-        return "it ends the process that judges it"  # where the guard leaves signals to others
+        return STOPPED, "it ends the process that judges it"  # where the guard leaves signals to others
+
+    def _line(self) -> str:
+        return self.process.stdout.readline() if self.process and self.process.stdout else ""
 
     def _end(self) -> None:
         if self.process is not None:
@@ -114,41 +103,45 @@ class Nursery:
 
 
 def main(root: str) -> None:
-    """Print a first line, and then a reply to each line of standard input; the jobs' folders lie in `root`."""
+    """Print a first line, and then a reply to each line of standard input; the answers' folders lie in `root`."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # which ends what is under way, too
     guard.adopt()
     print(flush=True)
     for line in sys.stdin:
-        print(json.dumps(done(root, *json.loads(line))), flush=True)
+        print(json.dumps(marked(root, *json.loads(line))), flush=True)
 
 
-def done(root: str, seconds: float, kind: str, *arguments: Any) -> Any:
-    """What `mark` or `read` returns in a fork, or as a text how that ended without a reply."""
-    with suppress(Exception):  # import and find out, once for all forks, what they need; they meet a mistake again
-        if kind == "mark":
-            exercises(arguments[0])
-        else:
-            of_the_course(next(source for source in sources() if number_of(source) == arguments[1]))
+def marked(root: str, lesson: str, *rest: Any) -> tuple[str, str]:
+    """What `mark` returns in a fork, or how that ended."""
+    with suppress(Exception):  # whatever it is, the fork meets it again, and says so
+        exercises(lesson)  # once for all forks
     folder, (reader, writer) = tempfile.mkdtemp(dir=root), os.pipe()
     fork, reply, how = os.fork(), b"", ""
     if fork == 0:
         with suppress(BaseException):
-            work(folder, writer, kind, *arguments)
+            work(folder, writer, lesson, *rest)
         os._exit(0)
     try:
         os.close(writer)
         with open(reader, "rb") as replies:
-            reply = within(seconds + GRACE, lambda: replies.readline(LARGEST))
+            reply = within(rest[-1] + GRACE, lambda: replies.readline(LARGEST))
     except Endless as endless:
         how = str(endless)
     finally:
         status = end(fork)
         with suppress(RecursionError):  # a folder that lies a thousand deep goes at the end
             shutil.rmtree(folder, ignore_errors=True)
-    try:
-        return json.loads(reply) if reply else how or _how(status)
-    except (ValueError, RecursionError):
-        return FORGED
+    if not reply and status == -signal.SIGKILL:
+        how = how or "it was killed by the system: does it take too much memory?"
+    elif not reply and status < 0:
+        how = f"it crashes Python itself ({signal.strsignal(-status)})"
+    elif not reply:
+        how = "it ends Python itself: a function ends with `return`"
+    with suppress(ValueError, RecursionError):
+        match json.loads(reply):
+            case [str(state), str(why)] if state in MARKS:
+                return state, why
+    return STOPPED, how or FORGED  # the process ran the learner's code, and so may say anything
 
 
 def end(fork: int) -> int:
@@ -169,18 +162,8 @@ def end(fork: int) -> int:
     return status
 
 
-def _how(status: int) -> str:
-    """How a process ended, in words."""
-    if status >= 0:
-        return "it ends Python itself: a function ends with `return`"
-    if status == -signal.SIGKILL:
-        return "it was killed by the system: does it take too much memory?"
-    name = {-number: number.name for number in signal.Signals}.get(status, f"signal {-status}")
-    return f"it crashes Python itself ({name})"
-
-
-def work(folder: str, writer: int, kind: str, *arguments: Any) -> None:
-    """What a fork does: guard itself, read or mark, and write the reply."""
+def work(folder: str, writer: int, *arguments: Any) -> None:
+    """What a fork does: guard itself, mark, and write the reply."""
     os.setsid()
     nowhere = os.open(os.devnull, os.O_RDWR)
     for number in range(3):  # there goes what the learner's code prints
@@ -192,9 +175,9 @@ def work(folder: str, writer: int, kind: str, *arguments: Any) -> None:
         os.symlink(LESSONS / "weights", "weights")  # what a notebook reads, it reads from there
         guard.limit()
         guard.lock(folder)
-        reply = mark(*arguments) if kind == "mark" else read(*arguments)
+        reply = mark(*arguments)
     except BaseException as problem:
-        reply = f"{type(problem).__name__}: {said(problem)}"
+        reply = STOPPED, f"{type(problem).__name__}: {said(problem)}"
     with open(writer, "w") as replies:
         print(json.dumps(reply), file=replies)
 
