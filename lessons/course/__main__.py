@@ -5,8 +5,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tqdm import tqdm
-
 from minitransformer.cli import main as run_command
 from minitransformer.cli.common import Parser, number, path_name, say
 from minitransformer.cli.errors import ERROR, complain
@@ -99,15 +97,9 @@ def _grade(args: argparse.Namespace) -> int:
         if args.json:
             grading.write(Path(args.json), marks)
 
-    steps = 2 * len(submissions)
     try:
-        with grading.Nursery(args.trusted) as nursery, tqdm(total=steps, disable=None, leave=False) as bar:
-
-            def step(submission: grading.Submission) -> None:
-                bar.set_description_str(submission.learner, refresh=False)
-                bar.update()
-
-            grading.grade(submissions, marks, nursery, lessons, args.exercise, args.seconds, step)
+        with grading.Nursery(args.trusted) as nursery:
+            grading.grade(submissions, marks, nursery, lessons, args.exercise, args.seconds)
     except KeyboardInterrupt:
         tell("interrupted: these marks are not all")
         raise

@@ -10,11 +10,13 @@ import re
 import unicodedata
 from bisect import bisect
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
+
+from tqdm import tqdm
 
 from minitransformer.atomic import atomic_write
 from minitransformer.visible import visible
@@ -141,15 +143,13 @@ def grade(
     lessons: Sequence[str] = (),
     chosen: Sequence[str] = (),
     seconds: float = SECONDS,
-    step: Callable[[Submission], None] = lambda _: None,
 ) -> None:
-    """Mark `lessons`, or all, and there the exercises `chosen`, or all; `step` is called before each notebook.
+    """Mark `lessons`, or all, and there the exercises `chosen`, or all.
 
     The marks are filled in as they are found, so that an interrupt leaves what there is.
     """
     marks["guard"] = nursery.guard
     for each in submissions:
-        step(each)
         if not each.why:
             _read(each)
     latest = _latest(submissions, marks, lessons)
@@ -160,15 +160,15 @@ def grade(
             continue
         extra = [] if chosen else [name for name in names if name in optional(source)]
         marks["lessons"][number] = {"title": title(source), "exercises": names, "optional": extra}
-        for learner, has in marks["learners"].items():
-            each, exercises = latest.get((learner, number)), dict[str, dict[str, str]]()
-            has[number] = {"notebook": each and each.name, "exercises": exercises}
-            if each and not each.why:
-                step(each)
-                _judge(each, exercises, names, nursery, seconds)
-                continue
-            state, why = (UNREADABLE, f"{each.name} {each.why}") if each else (MISSING, "no notebook")
-            exercises |= {name: {"mark": state, "why": why} for name in names}
+        with tqdm(marks["learners"].items(), f"lesson {number}", disable=None, leave=False) as learners:
+            for learner, has in learners:
+                each, exercises = latest.get((learner, number)), dict[str, dict[str, str]]()
+                has[number] = {"notebook": each and each.name, "exercises": exercises}
+                if each and not each.why:
+                    _judge(each, exercises, names, nursery, seconds)
+                else:
+                    state, why = (UNREADABLE, f"{each.name} {each.why}") if each else (MISSING, "no notebook")
+                    exercises |= {name: {"mark": state, "why": why} for name in names}
     marks["complete"] = True
 
 
@@ -224,15 +224,10 @@ def _judge(
 
 
 def optional(source: Path) -> set[str]:
-    """The exercises in a lesson's optional sections."""
-    found, level = set[str](), 0
-    text = source.read_text(encoding="utf-8")
-    for signs, heading, name in re.findall(r"^# (##+) (.+)$|^(\w+) = check\(\3\)", text, re.MULTILINE):
-        if name and level:
-            found.add(name)
-        elif heading and (not level or len(signs) <= level):
-            level = len(signs) if heading.endswith("(optional)") else 0
-    return found
+    """The exercises in a lesson's optional sections, each of which ends before the next heading that is no deeper."""
+    section = re.compile(r"^# (##+) [^\n]+\(optional\)$(.*?)(?=^# (?!\1#)##|\Z)", re.MULTILINE | re.DOTALL)
+    parts = [part for _, part in section.findall(source.read_text(encoding="utf-8"))]
+    return {name for part in parts for name in re.findall(r"^(\w+) = check\(\1\)", part, re.MULTILINE)}
 
 
 # --- What is printed, and written -------------------------------------------------------------------------------
@@ -249,9 +244,7 @@ def report(marks: Marks) -> list[str]:
         found = {learner: has[number] for learner, has in marks["learners"].items() if number in has}
         there = {learner: has["exercises"] for learner, has in found.items() if has["notebook"]}
         rows = {learner: {name: mark["mark"] for name, mark in has.items()} for learner, has in there.items()}
-        whys = [
-            f"  {cut(learner, LONGEST_NAME)} · {why}" for learner, has in there.items() for why in _whys(names, has)
-        ]
+        whys = [line for learner, has in there.items() for line in _whys(cut(learner, LONGEST_NAME), names, has)]
         absent = ", ".join(learner for learner in found if learner not in there)
         lines += [f"{number} · {lesson['title']}", "", *table(names, rows), ""]
         lines += [f"optional, and not in the totals: {', '.join(extra)}", ""] if extra else []
@@ -272,13 +265,13 @@ def report(marks: Marks) -> list[str]:
     return [*lines, *marks["notes"], *[""] * bool(marks["notes"]), f"guarded by {marks['guard']}"]
 
 
-def _whys(names: Sequence[str], marks: dict[str, dict[str, str]]) -> list[str]:
+def _whys(learner: str, names: Sequence[str], marks: dict[str, dict[str, str]]) -> list[str]:
     """What is wrong in a notebook, a line for each exercise; one for all of them where nobody can read it."""
     said = {name: f"{marks[name]['mark']}: {marks[name]['why']}" for name in names if name in marks}
     wrong = [name for name in said if marks[name]["mark"] not in (CORRECT, NOT_YET)]
-    if len(wrong) > 1 and len(set(said.values())) == 1:
-        return [said[wrong[0]]]
-    return [f"{name} · {said[name]}" for name in wrong]
+    if wrong[1:] and len({*said.values()}) == 1:
+        return [f"  {learner} · {said[wrong[0]]}"]
+    return [f"  {learner} · {name} · {said[name]}" for name in wrong]
 
 
 def table(columns: Sequence[str], rows: dict[str, dict[str, str]]) -> list[str]:

@@ -115,9 +115,7 @@ def test_learners_are_sorted_and_whoever_handed_in_nothing_is_there(graded):
 
 
 def test_the_page_for_teachers_shows_what_is_printed(tmp_path, capsys):
-    for name, content in classroom.small_class().items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes(content)
+    classroom.write(tmp_path, [classroom.small_class()])
     assert main(["grade", "--trusted", str(tmp_path)]) == 0
     printed = re.sub(r"guarded by .*", "guarded by bubblewrap", capsys.readouterr().out.strip())
     page = (LESSONS / "teaching.md").read_text(encoding="utf-8")
@@ -245,22 +243,18 @@ def test_what_cannot_be_opened_is_said_and_names_that_are_no_text_are_shown(one,
         grading.write(one / "marks.json", marks)
 
 
-@pytest.mark.parametrize(
-    ("name", "lesson", "rest"),
-    [
-        ("04_attention", "04", ""),
-        ("ada_04_attention", "04", "ada"),
-        ("04_attention_ada", "04", "ada"),
-        ("ada lovelace - 04 Attention (2)", "04", "ada lovelace"),
-        ("04_attention-Copy1", "04", ""),
-        ("student05_04_attention", "04", "student05"),
-        ("104_attention", None, "104_attention"),
-        ("04_attentions", None, "04_attentions"),
-        ("homework", None, "homework"),
-    ],
-)
-def test_a_files_name_says_the_lesson_and_the_learner(name, lesson, rest):
-    assert grading._lesson_and_rest(name) == (lesson, rest)
+def test_a_files_name_says_the_lesson_and_the_learner():
+    for name, said in {
+        "04_attention": ("04", ""),
+        "ada_04_attention": ("04", "ada"),
+        "04_attention_ada": ("04", "ada"),
+        "ada lovelace - 04 Attention (2)": ("04", "ada lovelace"),
+        "04_attention-Copy1": ("04", ""),
+        "student05_04_attention": ("04", "student05"),
+        "104_attention": (None, "104_attention"),
+        "04_attentions": (None, "04_attentions"),
+    }.items():
+        assert grading._lesson_and_rest(name) == said
 
 
 def test_a_table_that_is_too_wide_goes_on_below():
@@ -330,12 +324,10 @@ def test_what_takes_long_to_stop_is_stopped(tmp_path):
 
 @pytest.mark.slow
 def test_every_solution_of_the_course_is_correct_and_every_stub_is_not_yet(tmp_path):
-    folder = tmp_path / "class"
-    for source in sources():
-        for name, content in (("ada", all_solved(number_of(source))), ("bob", notebook(lesson=number_of(source)))):
-            (folder / name).mkdir(parents=True, exist_ok=True)
-            (folder / name / f"{source.stem}.ipynb").write_bytes(content)
-    assert run("grade", folder, "--trusted", "--json", tmp_path / "marks.json").returncode == 0
+    solved = {f"ada/{source.stem}.ipynb": all_solved(number_of(source)) for source in sources()}
+    stubs = {f"bob/{source.stem}.ipynb": notebook(lesson=number_of(source)) for source in sources()}
+    classroom.write(tmp_path / "class", [classroom.Learner("both", solved | stubs)])
+    assert run("grade", tmp_path / "class", "--trusted", "--json", tmp_path / "marks.json").returncode == 0
     found = json.loads((tmp_path / "marks.json").read_bytes())
     assert not found["notes"]
     for name, mark in (("ada", "correct"), ("bob", "not yet")):

@@ -24,7 +24,7 @@ class Learner:
     """The files that a learner hands in, and the marks; what is not in `marks` is "not yet" in lesson 04."""
 
     name: str
-    files: dict[str, bytes | Callable[[Path], None]] = field(default_factory=dict)
+    files: dict[str, Any] = field(default_factory=dict)
     """By the path in the class's folder: what is in it, or what makes it."""
     marks: dict[str, str] = field(default_factory=dict)
     says: str = ""
@@ -328,14 +328,14 @@ def hand_in(folder: Path, learners: list[Learner]) -> None:
     (folder / "shopping.ipynb").write_text('{"cells": []}')
 
 
-def small_class() -> dict[str, bytes]:
-    """The class whose marks `lessons/teaching.md` shows: files by their paths."""
+def small_class() -> Learner:
+    """The files of the class whose marks `lessons/teaching.md` shows, as one learner's."""
     answers = solutions("04")
     unscaled = answers["attention"].replace(" / math.sqrt(query.shape[-1])", "")
     assert unscaled != answers["attention"]
     large = mask_after("every = np.zeros((10**7, 10**7))")
     cut = answers["attention_backward"].partition("return")[0] + "return (dquery, dkey"
-    return {
+    files = {
         "ada/01_softmax.ipynb": all_solved("01"),
         "ada/04_attention.ipynb": all_solved("04"),
         "ben/01_softmax.ipynb": notebook(lesson="01"),
@@ -343,3 +343,4 @@ def small_class() -> dict[str, bytes]:
         "chen_04_attention.ipynb": notebook(answers={"attention": answers["attention"], "causal_mask": large}),
         "dora/04_attention.ipynb": notebook()[:5_000],
     }
+    return Learner("all", files)
