@@ -25,7 +25,6 @@ from .sources import LESSONS
 
 GRACE = 1.0  # seconds beyond what an answer may take: the limits of its calls come first
 LARGEST = 4_000_000  # bytes of a reply
-FORGED = "it writes into what it does not own"
 ENVIRONMENT = {
     **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),  # a fork keeps no thread
     "MPLBACKEND": "Agg",
@@ -69,28 +68,33 @@ class Nursery:
     ) -> tuple[str, str]:
         """What `marking.mark` says of an answer, all of which may take `seconds`, or how its process ended."""
         if self.process is None:
-            path = os.pathsep.join([str(LESSONS), *filter(None, sys.path)])
-            self.process = subprocess.Popen(
-                [*self.front, sys.executable, "-W", "ignore", "-m", "course.nursery", self.folder],
-                cwd=LESSONS,
-                env={**os.environ, **ENVIRONMENT, "PYTHONPATH": path, "TMPDIR": self.folder},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-                start_new_session=True,  # Ctrl-C is for the one who waits
-            )
-            if not self._line():
-                raise OSError("the process that judges does not start")
-        with suppress(BrokenPipeError):
-            print(json.dumps([lesson, name, pieces, standing_in, seconds]), file=self.process.stdin, flush=True)
-        if line := self._line():
+            self._start()
+        if line := self._line([lesson, name, pieces, standing_in, seconds]):
             state, why = json.loads(line)
             return state, why
         self._end()
         return STOPPED, "it ends the process that judges it"  # where the guard leaves signals to others
 
-    def _line(self) -> str:
-        return self.process.stdout.readline() if self.process and self.process.stdout else ""
+    def _start(self) -> None:
+        path = os.pathsep.join([str(LESSONS), *filter(None, sys.path)])
+        self.process = subprocess.Popen(
+            [*self.front, sys.executable, "-W", "ignore", "-m", "course.nursery", self.folder],
+            cwd=LESSONS,
+            env={**os.environ, **ENVIRONMENT, "PYTHONPATH": path, "TMPDIR": self.folder},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # Ctrl-C is for the one who waits
+        )
+        if not self._line():
+            raise OSError("the process that judges does not start")
+
+    def _line(self, asked: list[Any] | None = None) -> str:
+        """What the process replies; nothing where it has ended."""
+        process: Any = self.process
+        with suppress(BrokenPipeError):
+            print(json.dumps(asked), file=process.stdin, flush=True)
+        return process.stdout.readline()
 
     def _end(self) -> None:
         if self.process is not None:
@@ -103,45 +107,48 @@ class Nursery:
 
 
 def main(root: str) -> None:
-    """Print a first line, and then a reply to each line of standard input; the answers' folders lie in `root`."""
+    """Reply to each line of standard input, with null to null; the answers' folders lie in `root`."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # which ends what is under way, too
     guard.adopt()
-    print(flush=True)
     for line in sys.stdin:
-        print(json.dumps(marked(root, *json.loads(line))), flush=True)
+        answer = json.loads(line)
+        print(json.dumps(answer and marked(root, *answer)), flush=True)
 
 
-def marked(root: str, lesson: str, *rest: Any) -> tuple[str, str]:
-    """What `mark` returns in a fork, or how that ended."""
+def marked(root: str, *answer: Any) -> tuple[str, str]:
+    """What `mark` returns of an answer in a fork, or how that ended."""
+    lesson, seconds = answer[0], answer[-1]
     with suppress(Exception):  # whatever it is, the fork meets it again, and says so
-        exercises(lesson)  # once for all forks
+        exercises(lesson)  # imported once for all forks
     folder, (reader, writer) = tempfile.mkdtemp(dir=root), os.pipe()
     fork, reply, how = os.fork(), b"", ""
     if fork == 0:
         with suppress(BaseException):
-            work(folder, writer, lesson, *rest)
+            work(folder, writer, *answer)
         os._exit(0)
     try:
         os.close(writer)
         with open(reader, "rb") as replies:
-            reply = within(rest[-1] + GRACE, lambda: replies.readline(LARGEST))
+            reply = within(seconds + GRACE, lambda: replies.readline(LARGEST))
     except Endless as endless:
         how = str(endless)
     finally:
         status = end(fork)
         with suppress(RecursionError):  # a folder that lies a thousand deep goes at the end
             shutil.rmtree(folder, ignore_errors=True)
-    if not reply and status == -signal.SIGKILL:
-        how = how or "it was killed by the system: does it take too much memory?"
-    elif not reply and status < 0:
-        how = f"it crashes Python itself ({signal.strsignal(-status)})"
-    elif not reply:
-        how = "it ends Python itself: a function ends with `return`"
     with suppress(ValueError, RecursionError):
         match json.loads(reply):
             case [str(state), str(why)] if state in MARKS:
                 return state, why
-    return STOPPED, how or FORGED  # the process ran the learner's code, and so may say anything
+    if reply:
+        how = "it writes into what it does not own"  # the process ran the learner's code, and so may say anything
+    elif status == -signal.SIGKILL:
+        how = how or "it was killed by the system: does it take too much memory?"
+    elif status < 0:
+        how = f"it crashes Python itself ({signal.strsignal(-status)})"
+    else:
+        how = "it ends Python itself: a function ends with `return`"
+    return STOPPED, how
 
 
 def end(fork: int) -> int:
@@ -162,7 +169,7 @@ def end(fork: int) -> int:
     return status
 
 
-def work(folder: str, writer: int, *arguments: Any) -> None:
+def work(folder: str, writer: int, *answer: Any) -> None:
     """What a fork does: guard itself, mark, and write the reply."""
     os.setsid()
     nowhere = os.open(os.devnull, os.O_RDWR)
@@ -175,7 +182,7 @@ def work(folder: str, writer: int, *arguments: Any) -> None:
         os.symlink(LESSONS / "weights", "weights")  # what a notebook reads, it reads from there
         guard.limit()
         guard.lock(folder)
-        reply = mark(*arguments)
+        reply = mark(*answer)
     except BaseException as problem:
         reply = STOPPED, f"{type(problem).__name__}: {said(problem)}"
     with open(writer, "w") as replies:
