@@ -5,8 +5,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tqdm import tqdm
-
 from minitransformer.cli import main as run_command
 from minitransformer.cli.common import Parser, number, path_name, say
 from minitransformer.cli.errors import ERROR, complain
@@ -88,27 +86,20 @@ def _grade(args: argparse.Namespace) -> int:
     known = {name for each in sources() if not lessons or number_of(each) in lessons for name in checked(each)}
     if unknown := [name for name in args.exercise if name not in known]:
         raise ValueError(f"no lesson{' of these' if lessons else ''} has an exercise {', '.join(unknown)}")
-    found = grading.find(folder)
-    if not found.submissions:
+    submissions, marks = grading.find(folder)
+    if not submissions:
         raise ValueError(f"{folder} has no notebook in it")
     if args.json:
-        grading.check_place(Path(args.json), found)
-    marks = grading.no_marks(found)
+        grading.check_place(Path(args.json))
 
     def tell(*more: str) -> None:
         say(*grading.report(marks), *more)
         if args.json:
             grading.write(Path(args.json), marks)
 
-    steps = 2 * len(found.submissions)
     try:
-        with grading.Nursery(args.trusted) as nursery, tqdm(total=steps, disable=None, leave=False) as bar:
-
-            def step(submission: grading.Submission) -> None:
-                bar.set_description_str(submission.learner, refresh=False)
-                bar.update()
-
-            grading.grade(found, marks, nursery, lessons, args.exercise, args.seconds, step)
+        with grading.Nursery(args.trusted) as nursery:
+            grading.grade(submissions, marks, nursery, lessons, args.exercise, args.seconds)
     except KeyboardInterrupt:
         tell("interrupted: these marks are not all")
         raise

@@ -18,14 +18,14 @@ def explained(problem: BaseException, function: Callable[..., Any]) -> str:
     """What `function` raised, in a clause of at most 350 characters."""
     problem, frame, number = _origin(problem, function)
     text = _likely(problem)
-    said = f"it raises {type(problem).__name__}" + (f": {_cut(text, 140)}" if text else "")
+    said = f"it raises {type(problem).__name__}" + (f": {cut(text, 140)}" if text else "")
     if frame is None:
         return said
     line = _line(frame, number)
     values = {name: frame.f_locals[name] for name in NAME.findall(line) if name in frame.f_locals}
     shapes = ", ".join(f"{name} is {what}" for name, value in values.items() if (what := _shape(value)))
-    said += f"; line {number}" + (f": `{_cut(line, 80)}`" if line else "")
-    return said + (f", where {_cut(shapes, 100)}" if shapes else "")
+    said += f"; line {number}" + (f": `{cut(line, 80)}`" if line else "")
+    return said + (f", where {cut(shapes, 100)}" if shapes else "")
 
 
 def _likely(problem: BaseException) -> str:
@@ -76,12 +76,13 @@ def _line(frame: FrameType, number: int) -> str:
 def _shape(value: Any) -> str:
     """A value's shape or, where it is small, the value; nothing for functions and other objects."""
     if isinstance(value, bool | int | float | str | np.generic | None):
-        return _cut(f"{value:.4g}" if isinstance(value, float) else repr(value), 20)
+        return cut(f"{value:.4g}" if isinstance(value, float) else repr(value), 20)
     if isinstance(value, list | tuple | dict):
         return f"a {type(value).__name__} of {len(value)}"
     shape = getattr(value, "shape", None)
     return str(tuple(shape)) if shape is not None else ""
 
 
-def _cut(text: str, width: int) -> str:
+def cut(text: str, width: int) -> str:
+    """A text of at most `width` characters, with "…" where more was there."""
     return text if len(text) <= width else text[: width - 1] + "…"

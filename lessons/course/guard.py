@@ -46,12 +46,9 @@ def lock(folder: str) -> None:
     handled = change, BIND_AND_CONNECT * (version >= 4), ABSTRACT_SOCKETS_AND_SIGNALS * (version >= 6)
     rules = called(CREATE_RULESET, struct.pack("3Q", *handled), 24, 0)
     for path, allowed in ((folder, change), (os.devnull, WRITE)):
-        place = os.open(path, os.O_PATH)
-        called(ADD_RULE, rules, 1, struct.pack("=Qi", allowed, place), 0)
-        os.close(place)
+        called(ADD_RULE, rules, 1, struct.pack("=Qi", allowed, os.open(path, os.O_PATH)), 0)
     libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0)
     called(RESTRICT_SELF, rules, 0)
-    os.close(rules)
 
 
 def found(folder: str) -> tuple[list[str], str]:

@@ -12,8 +12,6 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from minitransformer.visible import visible
-
 from . import exercise as judged
 from .exercise import CORRECT, NOT_YET, WRONG, Exercise, exercises
 from .failures import explained, said
@@ -24,7 +22,6 @@ from .stand_in import StandIn
 
 STOPPED = "stopped"
 MARKS = CORRECT, WRONG, NOT_YET, MISSING, STOPPED, UNREADABLE
-LONGEST = 600  # characters of a reason
 NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 
 
@@ -40,11 +37,9 @@ def mark(lesson: str, name: str, pieces: list[Piece], standing_in: list[str], se
     def watched(limit: float, function: Callable[[], Any]) -> Any:
         try:
             return within(limit, function)
-        except Endless as endless:
-            stopped.append(str(endless))
-            raise
-        except MemoryError:
-            stopped.append("it takes more memory than an answer may have")
+        except (Endless, MemoryError) as problem:
+            much = isinstance(problem, MemoryError)
+            stopped.append("it takes more memory than an answer may have" if much else str(problem))
             raise
 
     state, why, problem = WRONG, "", ""
@@ -53,11 +48,11 @@ def mark(lesson: str, name: str, pieces: list[Piece], standing_in: list[str], se
             stand_ins = {other: known[other] for other in standing_in}
             names, problem = watched(seconds, lambda: _loaded(pieces, lesson, stand_ins))
             if name in names:
-                state, why = _verdict(replace(known[name], seconds=min(seconds, known[name].seconds)), names[name])
+                judge = replace(known[name], seconds=min(seconds, known[name].seconds)).verdict
+                own = names[name]  # for which a check that the learner called may have left a stand-in
+                state, why = own.judged(judge) if isinstance(own, StandIn) else judge(own)
             else:
                 why = problem or f"no cell gives {name} a meaning at the top of a cell"
-    except Endless:
-        pass
     except BaseException as raised:  # such as a KeyboardInterrupt of the learner's own
         why = f"it raises {type(raised).__name__}" + (f": {text}" if (text := said(raised)) else "")
     missing = getattr(sys.modules.get("course.gpu"), "MISSING", None)
@@ -67,7 +62,7 @@ def mark(lesson: str, name: str, pieces: list[Piece], standing_in: list[str], se
         state, why = UNREADABLE, f"it cannot be judged on this machine: {missing}"
     elif state == WRONG and (needs := NO_MODULE.search(f"{problem} {why}")):
         state, why = UNREADABLE, f"it needs {needs[1]}, which lies outside the notebook and is not installed here"
-    return state, _short(why)
+    return state, why
 
 
 def _loaded(pieces: list[Piece], lesson: str, stand_ins: dict[str, Exercise]) -> tuple[dict[str, Any], str]:
@@ -79,6 +74,7 @@ def _loaded(pieces: list[Piece], lesson: str, stand_ins: dict[str, Exercise]) ->
     module = ModuleType("__main__")
     module.__spec__ = ModuleSpec("__main__", None)  # else a process that `beside` starts looks for a file of it
     sys.modules["__main__"], names, raised = module, vars(module), ""
+    here: Any = SimpleNamespace(__module__="__main__")
     compiler = codeop.Compile()  # which remembers what is imported from __future__
     for cell, text, places in pieces:
         file = f"<cell {cell + 1}>"
@@ -90,22 +86,9 @@ def _loaded(pieces: list[Piece], lesson: str, stand_ins: dict[str, Exercise]) ->
             except (Exception, SystemExit) as problem:
                 if isinstance(body[place], ast.Expr):
                     continue
-                raised = raised or f"what it needs {explained(problem, _IN_THE_NOTEBOOK).removeprefix('it ')}"
+                raised = raised or f"what it needs {explained(problem, here).removeprefix('it ')}"
                 break
             for name, exercise in stand_ins.items():
                 if name in names and not isinstance(names[name], StandIn):
                     names[name] = StandIn(names[name], exercise.answer, lesson)
     return names, raised
-
-
-_IN_THE_NOTEBOOK: Any = SimpleNamespace(__module__="__main__")
-
-
-def _verdict(exercise: Exercise, function: Any) -> tuple[str, str]:
-    """What the judge says of a learner's function; a check that the learner called may have left a stand-in for it."""
-    return function.judged(exercise.verdict) if isinstance(function, StandIn) else exercise.verdict(function)
-
-
-def _short(text: str) -> str:
-    text = visible(" ".join(text.split()))
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"

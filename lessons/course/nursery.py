@@ -1,18 +1,17 @@
-"""A process for each notebook that is graded, which may end as badly as it likes.
+"""A process for each answer that is judged, which may end as badly as it likes.
 
-`Nursery` starts `python -m course.nursery`, in bubblewrap where that is installed. That process imports the judges once
-and forks for each notebook, so that a fresh process takes milliseconds. The fork guards itself, reads the notebook and
-judges its answers; where one of them ends it, or does not come back, the next answer gets a new fork.
+`Nursery` starts `python -m course.nursery`, in bubblewrap where that may run. That process imports the judges once, and
+forks for each answer, so that a fresh process takes milliseconds. What it is asked is a line of JSON with the arguments
+of `mark`, and so is the reply.
 """
 
 import json
 import os
+import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 from contextlib import suppress
 from typing import Any
 
@@ -20,15 +19,12 @@ from . import answers, guard
 from .exercise import exercises
 from .failures import said
 from .limits import Endless, within
-from .marking import mark
-from .reading import of_the_course, read
-from .sources import LESSONS, number_of, sources
+from .marking import MARKS, STOPPED, mark
+from .reading import Piece
+from .sources import LESSONS
 
 GRACE = 1.0  # seconds beyond what an answer may take: the limits of its calls come first
-START = 120.0  # seconds in which the judges must be imported
 LARGEST = 4_000_000  # bytes of a reply
-READING = 60.0  # seconds in which a notebook must be read
-FORGED = "it writes into what it does not own"
 ENVIRONMENT = {
     **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),  # a fork keeps no thread
     "MPLBACKEND": "Agg",
@@ -38,13 +34,6 @@ ENVIRONMENT = {
     "CUDA_VISIBLE_DEVICES": "",  # a fork cannot use a GPU, and marks are the same on all
     "COURSE_RECORD": "",
 }
-
-Notebook = tuple[str, str | None, str | None]
-"""A notebook's path, the lesson that its name says, and the lesson whose answers are marked."""
-
-
-class Ended(Exception):
-    """A notebook's process ended without a reply; the message says how, as a sentence about what it did ends."""
 
 
 class Nursery:
@@ -59,184 +48,133 @@ class Nursery:
         self.folder = os.path.realpath(tempfile.mkdtemp(prefix="grading-"))
         self.front, found = guard.found(self.folder)
         self.guard = found or "nothing"
+        self.process: subprocess.Popen[str] | None = None
         if not (found or trusted):
             os.rmdir(self.folder)
             raise ValueError(
                 "nothing here keeps a notebook from doing what you may do: install bubblewrap, grade on a Linux that "
                 "has Landlock, or in a container; --trusted grades all the same"
             )
-        self.process: subprocess.Popen[bytes] | None = None
-        self.notebook: Notebook | None = None
-        self.channel = socket.socket()  # to the notebook's process
 
     def __enter__(self) -> "Nursery":
         return self
 
     def __exit__(self, *_: object) -> None:
         self._end()
-        self.channel.close()
-        _remove(self.folder)
+        subprocess.run(["rm", "-rf", self.folder], stderr=subprocess.DEVNULL)  # however deep its folders lie
 
-    def read(self, notebook: Notebook) -> dict[str, Any]:
-        """Return what `reading.read` finds, without the answers' text. Raises `Ended`."""
-        return self._asked(notebook, {"seconds": READING})
-
-    def mark(self, notebook: Notebook, name: str, standing_in: list[str], seconds: float) -> tuple[str, str]:
-        """Return what `marking.mark` says of an answer, all of which may take `seconds`. Raises `Ended`."""
-        match self._asked(notebook, {"name": name, "standing_in": standing_in, "seconds": seconds}):
-            case [str(state), str(why)]:
-                return state, why
-        self._told(None)
-        raise Ended(FORGED)  # the process ran the learner's code, and so may say anything
-
-    def _asked(self, notebook: Notebook, job: dict[str, Any], again: bool = True) -> Any:
-        """What the notebook's process replies to a job."""
-        if notebook != self.notebook:
-            self._told(notebook)
-        try:
-            self.channel.sendall(json.dumps(job).encode() + b"\n")
-            with self.channel.makefile("rb") as replies:
-                reply = within(job["seconds"] + GRACE, lambda: replies.readline(LARGEST))
-            if reply:
-                return json.loads(reply)
-            raise BrokenPipeError
-        except Endless as endless:
-            how = str(endless)
-        except OSError:
-            time.sleep(0.1)  # the end of a process comes after that of its sockets
-            how = ""
-        except (ValueError, RecursionError):
-            how = FORGED
-        status = self._told(None)
-        if status is None and again:  # what was there before may have ended the process that forks, and this one
-            return self._asked(notebook, job, again=False)
-        raise Ended(how or _how(status or 0))
-
-    def _told(self, notebook: Notebook | None) -> int | None:
-        """End the last notebook's process, and begin this one's.
-
-        Returns the status of the ended one, or None where the process that forks had to be started again.
-        """
-        for told in range(2):
-            if self.process is None:
-                self._start()
-            self.channel.close()
-            self.notebook, (self.channel, other) = notebook, socket.socketpair()
-            with suppress(OSError), other:
-                socket.send_fds(self.control, [json.dumps(notebook).encode()], [other.fileno()])
-                if status := self.control.recv(100):
-                    return int(status) if told == 0 else None
-            self._end()
-        raise OSError("the process that judges does not come back")
+    def mark(
+        self, lesson: str, name: str, pieces: list[Piece], standing_in: list[str], seconds: float
+    ) -> tuple[str, str]:
+        """What `marking.mark` says of an answer, all of which may take `seconds`, or how its process ended."""
+        if self.process is None:
+            self._start()
+        if line := self._line([lesson, name, pieces, standing_in, seconds]):
+            state, why = json.loads(line)
+            return state, why
+        self._end()
+        return STOPPED, "it ends the process that judges it"  # where the guard leaves signals to others
 
     def _start(self) -> None:
-        self.control, other = socket.socketpair()
-        self.control.settimeout(START)
         path = os.pathsep.join([str(LESSONS), *filter(None, sys.path)])
-        arguments = "-W", "ignore", "-m", "course.nursery", self.folder, str(other.fileno())
-        with other:
-            self.process = subprocess.Popen(
-                [*self.front, sys.executable, *arguments],
-                cwd=LESSONS,
-                env={**os.environ, **ENVIRONMENT, "PYTHONPATH": path, "TMPDIR": self.folder},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                pass_fds=[other.fileno()],
-                start_new_session=True,  # Ctrl-C is for the one who waits
-            )
-        if not self.control.recv(100):
+        self.process = subprocess.Popen(
+            [*self.front, sys.executable, "-W", "ignore", "-m", "course.nursery", self.folder],
+            cwd=LESSONS,
+            env={**os.environ, **ENVIRONMENT, "PYTHONPATH": path, "TMPDIR": self.folder},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # Ctrl-C is for the one who waits
+        )
+        if not self._line():
             raise OSError("the process that judges does not start")
+
+    def _line(self, asked: list[Any] | None = None) -> str:
+        """What the process replies; nothing where it has ended."""
+        process: Any = self.process
+        with suppress(BrokenPipeError):
+            print(json.dumps(asked), file=process.stdin, flush=True)
+        return process.stdout.readline()
 
     def _end(self) -> None:
         if self.process is not None:
-            self.control.close()  # then it leaves, with all that it started
-            try:
-                self.process.wait(2)
-            except subprocess.TimeoutExpired:  # it imports, which may take long, and has started nothing yet
-                self.process.kill()
-                self.process.wait()
-            self.process = self.notebook = None
-
-
-def _how(status: int) -> str:
-    """How a process ended, in words. A negative status is that of a signal, as `subprocess` has it."""
-    if status >= 0:
-        return "it ends Python itself: a function ends with `return`"
-    if status == -signal.SIGKILL:
-        return "it was killed by the system: does it take too much memory?"
-    name = {-number: number.name for number in signal.Signals}.get(status, f"signal {-status}")
-    return f"it crashes Python itself ({name})"
-
-
-def _remove(folder: str) -> None:
-    subprocess.run(["rm", "-rf", folder], stderr=subprocess.DEVNULL)  # Python cannot where folders lie a thousand deep
+            self.process.terminate()
+            self.process.communicate()
+            self.process = None
 
 
 # --- In the process that forks ----------------------------------------------------------------------------------
 
 
-def main(root: str, number: int) -> None:
-    """For each notebook that the socket `number` brings fork once, and answer how the last one's process ended."""
+def main(root: str) -> None:
+    """Reply to each line of standard input, with null to null; the answers' folders lie in `root`."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # which ends what is under way, too
     guard.adopt()
-    control, fork, folder, status = socket.socket(fileno=number), 0, "", 0
-    while True:
-        control.send(str(status).encode())
-        message, channels, _, _ = socket.recv_fds(control, 65_536, 1)
-        if fork:
-            for kill in (os.killpg, os.kill):  # it may not yet have a group of its own
-                with suppress(ProcessLookupError):
-                    kill(fork, signal.SIGKILL)
-            status = os.waitstatus_to_exitcode(os.waitpid(fork, 0)[1])
-            end_all()
-            _remove(folder)
-            fork = 0
-        if not message:
-            return
-        notebook: Notebook | None = json.loads(message)
-        with socket.socket(fileno=channels[0]) as channel:
-            if notebook:
-                with suppress(Exception):  # whatever it is, the fork meets it again, and says so
-                    prepare(notebook)
-                folder = tempfile.mkdtemp(dir=root)
-                fork = os.fork()
-                if fork == 0:
-                    with suppress(BaseException):
-                        control.close()
-                        os.setsid()
-                        os.dup2(1, 2)  # what the learner's code prints goes nowhere
-                        work(notebook, folder, channel)
-                    os._exit(0)
+    for line in sys.stdin:
+        answer = json.loads(line)
+        print(json.dumps(answer and marked(root, *answer)), flush=True)
 
 
-def prepare(notebook: Notebook) -> None:
-    """Import and find out, once for all forks, what they need."""
-    _, named, lesson = notebook
-    if lesson:
-        exercises(lesson)
-    for source in sources():
-        if number_of(source) == (lesson or named):
-            of_the_course(source)
+def marked(root: str, *answer: Any) -> tuple[str, str]:
+    """What `mark` returns of an answer in a fork, or how that ended."""
+    lesson, seconds = answer[0], answer[-1]
+    with suppress(Exception):  # whatever it is, the fork meets it again, and says so
+        exercises(lesson)  # imported once for all forks
+    folder, (reader, writer) = tempfile.mkdtemp(dir=root), os.pipe()
+    fork, reply, how = os.fork(), b"", ""
+    if fork == 0:
+        with suppress(BaseException):
+            work(folder, writer, *answer)
+        os._exit(0)
+    try:
+        os.close(writer)
+        with open(reader, "rb") as replies:
+            reply = within(seconds + GRACE, lambda: replies.readline(LARGEST))
+    except Endless as endless:
+        how = str(endless)
+    finally:
+        status = end(fork)
+        with suppress(RecursionError):  # a folder that lies a thousand deep goes at the end
+            shutil.rmtree(folder, ignore_errors=True)
+    with suppress(ValueError, RecursionError):
+        match json.loads(reply):
+            case [str(state), str(why)] if state in MARKS:
+                return state, why
+    if reply:
+        how = "it writes into what it does not own"  # the process ran the learner's code, and so may say anything
+    elif status == -signal.SIGKILL:
+        how = how or "it was killed by the system: does it take too much memory?"
+    elif status < 0:
+        how = f"it crashes Python itself ({signal.strsignal(-status)})"
+    else:
+        how = "it ends Python itself: a function ends with `return`"
+    return STOPPED, how
 
 
-def end_all() -> None:
-    """Kill what was started until there is nothing more: whose parent has ended becomes this process's child."""
+def end(fork: int) -> int:
+    """Kill a fork, and what it started until there is nothing more: whose parent has ended becomes this process's
+    child. Returns the fork's status, or the negative number of the signal that ended it."""
     import psutil  # here: who asks for their progress need not have it
 
-    while True:
-        try:
-            if os.waitpid(-1, os.WNOHANG)[0]:
-                continue
-        except ChildProcessError:
-            return
-        for each in psutil.Process().children(recursive=True):
-            with suppress(psutil.Error):
-                each.kill()
-        time.sleep(0.001)
+    for kill in (os.killpg, os.kill):  # it may not yet have a group of its own
+        with suppress(ProcessLookupError):
+            kill(fork, signal.SIGKILL)
+    status = os.waitstatus_to_exitcode(os.waitpid(fork, 0)[1])
+    with suppress(ChildProcessError):  # there is none
+        while True:
+            os.waitpid(-1, os.WNOHANG)
+            for each in psutil.Process().children(recursive=True):
+                with suppress(psutil.Error):
+                    each.kill()
+    return status
 
 
-def work(notebook: Notebook, folder: str, channel: socket.socket) -> None:
-    """What a notebook's process does: guard itself, read, and judge what each line of JSON asks for."""
-    path, named, lesson = notebook
+def work(folder: str, writer: int, *answer: Any) -> None:
+    """What a fork does: guard itself, mark, and write the reply."""
+    os.setsid()
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for number in range(3):  # there goes what the learner's code prints
+        os.dup2(nowhere, number)
     try:
         os.environ |= {answers.FOLDER: f"{folder}/answers", "TMPDIR": folder, "TRITON_CACHE_DIR": folder}
         tempfile.tempdir = None
@@ -244,17 +182,12 @@ def work(notebook: Notebook, folder: str, channel: socket.socket) -> None:
         os.symlink(LESSONS / "weights", "weights")  # what a notebook reads, it reads from there
         guard.limit()
         guard.lock(folder)
-        found = read(path, named)
+        reply = mark(*answer)
     except BaseException as problem:
-        why = f"{type(problem).__name__}: {said(problem)}".removesuffix(": ")
-        found = {"lesson": named, "why": f"cannot be read here ({why})"}
-    pieces = {name: answer.pop("pieces") for name, answer in found.get("answers", {}).items()}
-    for line in channel.makefile("rb"):
-        job, reply = json.loads(line), found
-        if lesson and "name" in job:
-            reply = mark(lesson, job["name"], pieces[job["name"]], job["standing_in"], job["seconds"])
-        channel.sendall(json.dumps(reply).encode() + b"\n")
+        reply = STOPPED, f"{type(problem).__name__}: {said(problem)}"
+    with open(writer, "w") as replies:
+        print(json.dumps(reply), file=replies)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1])

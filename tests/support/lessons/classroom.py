@@ -24,7 +24,7 @@ class Learner:
     """The files that a learner hands in, and the marks; what is not in `marks` is "not yet" in lesson 04."""
 
     name: str
-    files: dict[str, bytes | Callable[[Path], None]] = field(default_factory=dict)
+    files: dict[str, Any] = field(default_factory=dict)
     """By the path in the class's folder: what is in it, or what makes it."""
     marks: dict[str, str] = field(default_factory=dict)
     says: str = ""
@@ -180,11 +180,11 @@ def learners(victim: Path, port: int = 9, stranger: int = 2**22) -> list[Learner
         ("exits", mask_after("sys.exit(0)", "import sys"), "wrong", "ends the whole session"),
         ("leaves", mask_after("os._exit(0)", "import os"), "stopped", "it ends Python itself"),
         ("interrupts", mask_after("raise KeyboardInterrupt"), "wrong", "it raises KeyboardInterrupt"),
-        ("crashes", mask_after("faulthandler._sigsegv()", "import faulthandler"), "stopped", "SIGSEGV"),
-        ("ends by signal 40", mask_after("os.kill(os.getpid(), 40)", "import os"), "stopped", "(signal 40)"),
+        ("crashes", mask_after("faulthandler._sigsegv()", "import faulthandler"), "stopped", "Segmentation fault"),
+        ("ends by signal 40", mask_after("os.kill(os.getpid(), 40)", "import os"), "stopped", "(Real-time signal 6)"),
         ("recurses", mask_after("causal_mask(num_queries, num_keys)"), "wrong", "it calls itself without end"),
         ("eats", mask_after("np.ones(10**11)"), "stopped", "more memory than"),
-        ("calls C", mask_after("ctypes.CDLL(None).abort()", "import ctypes"), "stopped", "SIGABRT"),
+        ("calls C", mask_after("ctypes.CDLL(None).abort()", "import ctypes"), "stopped", "Aborted"),
         ("prints", mask_after("print('spam' * 5_000_000)"), "correct", ""),
         ("draws", mask_after(r"print('\x1b[2Jevil'); os.write(2, b'\x1b[2Jevil')", "import os"), "correct", ""),
         ("colours", mask_after(r"raise ValueError('\x1b[31mred')"), "wrong", r"\x1b[31mred"),
@@ -328,14 +328,14 @@ def hand_in(folder: Path, learners: list[Learner]) -> None:
     (folder / "shopping.ipynb").write_text('{"cells": []}')
 
 
-def small_class() -> dict[str, bytes]:
-    """The class whose marks `lessons/teaching.md` shows: files by their paths."""
+def small_class() -> Learner:
+    """The files of the class whose marks `lessons/teaching.md` shows, as one learner's."""
     answers = solutions("04")
     unscaled = answers["attention"].replace(" / math.sqrt(query.shape[-1])", "")
     assert unscaled != answers["attention"]
     large = mask_after("every = np.zeros((10**7, 10**7))")
     cut = answers["attention_backward"].partition("return")[0] + "return (dquery, dkey"
-    return {
+    files = {
         "ada/01_softmax.ipynb": all_solved("01"),
         "ada/04_attention.ipynb": all_solved("04"),
         "ben/01_softmax.ipynb": notebook(lesson="01"),
@@ -343,3 +343,4 @@ def small_class() -> dict[str, bytes]:
         "chen_04_attention.ipynb": notebook(answers={"attention": answers["attention"], "causal_mask": large}),
         "dora/04_attention.ipynb": notebook()[:5_000],
     }
+    return Learner("all", files)
