@@ -14,6 +14,7 @@ where the model ends it, or after --max-tokens tokens.
 import argparse
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 from ..config import help_of
@@ -38,6 +39,8 @@ from .opened import open_model
 from .outputs import STANDARD_OUTPUT, check_output
 
 SAMPLING_OPTIONS = help_of(Sampling)
+NEUTRAL = {"temperature": 1, "top_k": 0, "top_p": 1, "min_p": 0, "repetition_penalty": 1}
+"""The values with which a file of `transformers` asks for nothing."""
 
 HELP = "continue a text with a language model: GPT, GPT-2, Llama"
 
@@ -93,8 +96,13 @@ def run(args: argparse.Namespace) -> int:
 def suggested(model: GPT) -> str:
     """The options of sampling that the folder of a loaded model names, which may not be what a user wants."""
     said = getattr(model.origin, "generation", {})
-    names = [name for name in SAMPLING_OPTIONS if type(said.get(name)) in (int, float)]
-    return " ".join(f"--{name.replace('_', '-')} {said[name]}" for name in names)
+    found = list[str]()
+    for name, neutral in NEUTRAL.items():
+        with suppress(TypeError, ValueError):  # of another kind, or out of bounds
+            if said.get("do_sample") is not False and name in said and said[name] != neutral:
+                Sampling(**{name: said[name]})
+                found.append(f"--{name.replace('_', '-')} {said[name]}")
+    return " ".join(found)
 
 
 def prompts(args: argparse.Namespace) -> Iterator[str]:

@@ -126,7 +126,7 @@ class TextDataset:
         """
         self.check(config.vocab_size)
         eos_id = getattr(config, "eos_id", None)
-        if eos_id not in (None, self.end):
+        if eos_id is not None and self.end not in (eos_id, *getattr(config, "other_eos_ids", ())):
             raise ValueError(
                 f"the lines end with id {self.end}, but the model's texts with {eos_id}: give `end` its eos_id"
             )

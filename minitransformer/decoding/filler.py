@@ -50,7 +50,8 @@ class Filler(FromCheckpoint):
             raise ValueError(f"there is no {MASK} in the text {text!r}")
         logits, _ = self.model.forward(ids[None])
         probabilities = softmax_of(self.model.ops.to_numpy(logits)[0, gaps])  # (gaps, V)
-        forbidden = without_text(self.model.config, self.tokenizer)
+        beyond = range(self.tokenizer.vocab_size, self.model.config.vocab_size)  # rows that fill up a table
+        forbidden = sorted({*without_text(self.model.config, self.tokenizer), *beyond})
         known = probabilities.copy()
         known[:, forbidden] = -1.0
         best = np.argsort(-known, axis=1, kind="stable")[:, : min(count, known.shape[1] - len(forbidden))]

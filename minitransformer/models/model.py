@@ -64,6 +64,12 @@ class Model(Layer, ABC, Generic[ConfigT]):
         twin.origin = self.origin
         return twin
 
+    def __copy__(self) -> Self:
+        """A second name for the same layers and weights."""
+        twin = object.__new__(type(self))
+        vars(twin).update(vars(self))
+        return twin
+
     def __reduce__(self) -> tuple[Any, ...]:
         """A pickled model has its weights, and gradients of 0. Raises `TypeError` for a backend other than NumPy."""
         if self.ops.has_threads:  # PyTorch's: its tables are made for a device

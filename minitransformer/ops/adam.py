@@ -2,6 +2,7 @@
 
 import math
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
@@ -10,8 +11,8 @@ from .arguments import Array, arguments, check_not_negative, check_scalar
 BLOCK = 1 << 16
 """Elements updated at a time: so few that all passes over a block find it in the processor's cache."""
 
-SQUARED = 1 << 13
-"""Elements squared at a time: of more BLAS would make parts for its threads, which takes longer than so little work."""
+SMALL = 1e-20
+"""A sum of squares from which on none of them is lost that would count: float32 holds 1e-38."""
 
 
 @arguments("data P, grad P, m P, v P", beta1=check_not_negative, beta2=check_not_negative, eps=check_not_negative)
@@ -73,9 +74,19 @@ def adam_step(
 
 @arguments("grad ...")
 def global_norm(grad: Array) -> float:
-    """The norm `√Σ grad²`, summed in float64. Source: Pascanu, Mikolov, Bengio 2013, §3.2."""
-    flat, squares = grad.reshape(-1), 0.0
-    for start in range(0, flat.size, SQUARED):
-        block = flat[start : start + SQUARED].astype(np.float64, copy=False)  # in float32 1e20² would be infinite
-        squares += float(block @ block)
+    """The norm `√Σ grad²`; the sums of blocks are added in float64, in which squares stay that float32 can't hold.
+
+    Source: Pascanu, Mikolov, Bengio 2013, §3.2.
+    """
+    flat = grad.reshape(-1)
+    squares = _squares(flat, grad.dtype)
+    if not SMALL < squares < math.inf:  # 1e20² is infinite in float32, and 1e-30² is 0
+        squares = _squares(flat, np.float64)
     return math.sqrt(squares)
+
+
+def _squares(flat: Array, dtype: Any) -> float:
+    """`Σ flat²`, the sum of each block in this type."""
+    with np.errstate(over="ignore", under="ignore"):
+        blocks = (flat[start : start + BLOCK].astype(dtype, copy=False) for start in range(0, flat.size, BLOCK))
+        return sum(float(block @ block) for block in blocks)

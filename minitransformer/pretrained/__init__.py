@@ -34,6 +34,7 @@ from .download import folder_of
 from .files import (
     CONFIG,
     GENERATION,
+    LONG_NAMES,
     TYPES,
     WEIGHTS,
     PretrainedError,
@@ -77,8 +78,8 @@ class Origin:
 def load(folder_or_name: str | Path, ops: Ops = numpy_ops, dtype: str = "float32") -> tuple[Any, Any]:
     """The model in a folder and its tokenizer, `None` where there is none; a name that is no folder is downloaded.
 
-    The tokens that end a text are those of `generation_config.json` where there is one; its other settings, which say
-    how to search or to draw, are in `model.origin.generation` and go back with `save`.
+    The tokens that begin and end a text are those of `generation_config.json` where it names some; its other settings,
+    which say how to search or to draw, are in `model.origin.generation` and go back with `save`.
 
     Raises FileNotFoundError for a missing file and PretrainedError for a folder without a model that can be run here:
     damaged files, options or kinds of model that are not supported, tensors that are missing, too many or not the
@@ -97,11 +98,14 @@ def load(folder_or_name: str | Path, ops: Ops = numpy_ops, dtype: str = "float32
     types = {name: tensor.type for name, tensor in tensors.items()}
     try:
         options = architecture.keys.checked(values)
-        tensors = _without_copies(architecture, tensors, options.get("tie_word_embeddings", architecture.tied))
         marks = {name: generation[name] for name in MARKS if generation.get(name) is not None}
+        tensors = _without_copies(folder, architecture, tensors, options.get("tie_word_embeddings", architecture.tied))
         shapes = {name: tensor.shape for name, tensor in tensors.items()}
         config = architecture.from_config({**options, **marks}, shapes)
-    except (TypeError, ValueError, OverflowError) as error:
+        _check_constants(folder, architecture, config, tensors)
+    except Contradiction:
+        raise
+    except (TypeError, ValueError, ArithmeticError, LookupError) as error:
         raise PretrainedError(f"{folder / CONFIG}: {error}") from None
     if config.num_layers_in_all > len(tensors):
         layers = config.num_layers_in_all
@@ -128,7 +132,22 @@ def _check_head(folder: Path, architecture: Architecture, classes: Any) -> None:
         )
 
 
-def _without_copies(architecture: Architecture, tensors: Mapping[str, Tensor], tied: Any) -> dict[str, Tensor]:
+class Contradiction(PretrainedError):
+    """Tensors that contradict each other, or what a model computes by itself."""
+
+
+def _check_constants(folder: Path, architecture: Architecture, config: Any, tensors: Mapping[str, Tensor]) -> None:
+    """Raises Contradiction for a tensor that a model computes by itself, with other numbers than its own."""
+    pattern, computed = architecture.constant
+    for name in sorted(each for each in tensors if re.fullmatch(pattern, each)):
+        its_own = tensors[name].shape == (config.max_length, config.d_model)
+        if its_own and not np.allclose(tensors[name].read(), computed(config), atol=5e-3):  # it may be bfloat16
+            raise Contradiction(f"{folder}: {name} is not what such a model computes")
+
+
+def _without_copies(
+    folder: Path, architecture: Architecture, tensors: Mapping[str, Tensor], tied: Any
+) -> dict[str, Tensor]:
     """The tensors without those that are copies of another; one whose original is missing takes its place.
 
     Raises PretrainedError for one that differs, but for an output layer that may have a table of its own.
@@ -144,12 +163,14 @@ def _without_copies(architecture: Architecture, tensors: Mapping[str, Tensor], t
             elif kept[original].equals(kept[name]):
                 del kept[name]
             elif not may_differ:
-                raise PretrainedError(f"{name} and {original} differ, but they are one array in such a model")
+                raise Contradiction(f"{folder}: {name} and {original} differ, but they are one array in such a model")
     return kept
 
 
 def _canonical(architecture: Architecture, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     named = {architecture.canonical(name): tensor for name, tensor in tensors.items()}
+    if all(name.startswith(architecture.top) for name in named):  # a model without a head has no name before its parts
+        named = {name.removeprefix(architecture.top): tensor for name, tensor in named.items()}
     if len(named) < len(tensors):
         raise PretrainedError("the folder holds one tensor under two names, an old one and a new one")
     return named
@@ -222,9 +243,11 @@ def save(model: Model, folder: str | Path, tokenizer: Any = None) -> None:
     generation = {name: values[name] for name in (*MARKS, "pad_token_id", "forced_eos_token_id") if name in values}
     generation = generation if values.get("is_encoder_decoder") else {}
     if isinstance(origin, Origin) and origin.config == model.config:
-        tensors, dtype = narrowed(tensors, origin.types, dtype)
         values = {**origin.values, "architectures": values["architectures"]}
-        values.pop("torch_dtype", None)
+        older = values.pop("torch_dtype", None)
+        if (half := narrowed(tensors, origin.types)) is not None:
+            types = list(origin.types.values())
+            tensors, dtype = half, values.get("dtype") or older or LONG_NAMES[max(LONG_NAMES, key=types.count)]
         generation = origin.generation
     for name in (CONFIG, GENERATION, *(TOKENIZER_FILES if tokenizer is not None else ())):  # may be another model's
         (folder / name).unlink(missing_ok=True)

@@ -60,7 +60,7 @@ def from_config(values: Mapping[str, Any], shapes: Mapping[str, Shape]) -> BERTC
     head = "masked" if "cls.predictions.bias" in shapes else "classes" if "classifier.weight" in shapes else "none"
     other = [name for name in shapes if not name.startswith("bert.")]
     if head == "none" and len(other) < len(shapes):
-        raise PretrainedError(f"its head is not supported: it is made of {some(other) or 'nothing'}")
+        raise PretrainedError(f"its head is not supported: it is made of {some(other)}")
     if head == "classes" and "bert.pooler.dense.weight" not in shapes:
         raise PretrainedError("its head, a classifier of tokens, is not supported: it has no bert.pooler.dense.weight")
     classes: dict[str, Any] = {"num_classes": (shapes["classifier.weight"] or (0,))[0]} if head == "classes" else {}
@@ -128,6 +128,7 @@ BERT = Architecture(
     heads=("BertForMaskedLM", "BertForPreTraining", "BertLMHeadModel", "BertForSequenceClassification", "BertModel"),
     rename=((r"LayerNorm\.gamma$", "LayerNorm.weight"), (r"LayerNorm\.beta$", "LayerNorm.bias")),
     # Of a model with both of BERT's pre-training heads the masked one is taken, which needs no pooler.
+    top="bert.",
     copies=(
         (r"cls\.predictions\.decoder\.weight", "bert.embeddings.word_embeddings.weight"),
         (r"cls\.predictions\.decoder\.bias", "cls.predictions.bias"),

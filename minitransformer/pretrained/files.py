@@ -31,6 +31,9 @@ PIECE = 1 << 20
 TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 """The types of tensors that are read; those of bfloat16 are the upper halves of float32."""
 
+LONG_NAMES = {"F32": "float32", "F64": "float64", "F16": "float16", "BF16": "bfloat16"}
+"""The types' names in a configuration."""
+
 
 class PretrainedError(ValueError):
     """A folder that does not hold a model that this program can run, or a model that another's files can't express.
@@ -199,26 +202,25 @@ def some(names: list[str], most: int = 5) -> str:
     return ", ".join(name if len(name) < 200 else shortened(name) for name in names[:most]) + rest
 
 
-def narrowed(
-    tensors: Mapping[str, np.ndarray], types: Mapping[str, str], dtype: str
-) -> tuple[Mapping[str, np.ndarray], str]:
-    """Arrays in the narrower types that their tensors had, by name, if these hold all of them exactly; and the type.
+def narrowed(tensors: Mapping[str, np.ndarray], types: Mapping[str, str]) -> Mapping[str, np.ndarray] | None:
+    """Arrays in the narrower types that their tensors had, by name; `None` if these don't hold all of them exactly.
 
     Bfloat16 numbers are given as the upper halves of float32, unsigned integers.
     """
     if not set(types.values()) & {"BF16", "F16"}:
-        return tensors, dtype
+        return None
     found = {}
     for name, array in tensors.items():
         kind, wide = types.get(name), np.asarray(array, np.float32)
         bits = wide.view(np.uint32)
-        half = (bits >> 16).astype(np.uint16) if kind == "BF16" else wide.astype(np.float16) if kind == "F16" else wide
+        with np.errstate(over="ignore"):
+            half = wide.astype(np.float16) if kind == "F16" else wide
+        half = (bits >> 16).astype(np.uint16) if kind == "BF16" else half
         back = bits >> 16 << 16 if kind == "BF16" else np.asarray(half, np.float32).view(np.uint32)
         if not np.array_equal(wide, array, equal_nan=True) or not np.array_equal(back, bits):
-            return tensors, dtype
+            return None
         found[name] = half
-    names = {"BF16": "bfloat16", "F16": "float16"}
-    return found, names[max(names, key=list(types.values()).count)]
+    return found
 
 
 def write_tensors(path: Path, tensors: Mapping[str, np.ndarray]) -> None:

@@ -14,7 +14,7 @@ WITHOUT_EFFECT = frozenset(
     # What a folder is, and how it was made.
     "model_type architectures transformers_version name_or_path _name_or_path _commit_hash auto_map language "
     "finetuning_task task_specific_params tokenizer_class prefix transformers.js_config unsloth_version unsloth_fixed "
-    "sentence_transformers "
+    "sentence_transformers author license created_date cell emb_size structure pre_trained training "
     # How it is computed, in which types, and what is returned.
     "dtype torch_dtype use_bfloat16 torchscript return_dict output_hidden_states output_attentions output_past "
     "use_cache chunk_size_feed_forward gradient_checkpointing _attn_implementation _attn_implementation_autoset "
@@ -22,6 +22,7 @@ WITHOUT_EFFECT = frozenset(
     "xla_device "
     # Special tokens, where a kind of model does not need them.
     "pad_token_id bos_token_id eos_token_id decoder_start_token_id eos_token_ids sep_token_id cls_token_id "
+    "unk_token_id "
     "mask_token_id "
     # Names of classes, whose number the tensors tell, and the loss of those who train them.
     "id2label label2id num_labels _num_labels problem_type classifier_dropout classif_dropout "
@@ -35,6 +36,9 @@ WITHOUT_EFFECT = frozenset(
     "typical_p".split()
 )
 """In the configuration of any kind of model."""
+
+NOTHING = (None, {}, [], "", False)
+"""Values of a key that is not known, with which it asks for nothing."""
 
 SUPPORTED: Mapping[str, Any] = {
     "per_layer_config": None,
@@ -74,7 +78,7 @@ class Keys:
             given = values.get(name, expected)
             if given != expected and (expected or given is not None):
                 raise PretrainedError(f"{name} {values[name]!r} is not supported, only {expected!r}")
-        unknown = sorted(values.keys() - self.known)
+        unknown = sorted(name for name in values.keys() - self.known if values[name] not in NOTHING)
         if unknown:
             raise PretrainedError(
                 f"{unknown[0]!r} is no key that is known here, and it might change what the model computes; "

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from ..layers import SinusoidalPositions
 from ..models import MarianConfig, TransformerConfig
+from ..ops import numpy_ops
 from .keys import Keys, words
 from .names import (
     NEEDED,
@@ -84,7 +86,7 @@ def from_config(values: Mapping[str, Any], shapes: Mapping[str, Shape]) -> Maria
         embedding_scale=None if values.get("scale_embedding", False) else 1.0,
         pad_id=pad,
         bos_id=values.get("decoder_start_token_id", pad),
-        **ends(values, 0),
+        **ends(values, 0, needed=True),
     )
 
 
@@ -185,6 +187,12 @@ def _stack(width: int, stack: str, count: int, d_ff: int) -> list[Row]:
     return rows
 
 
+def positions(config: MarianConfig) -> np.ndarray:
+    """The sinusoids of all positions, which older files hold."""
+    layer = SinusoidalPositions(numpy_ops, config.max_length, config.d_model, "float32", halves=True)
+    return layer.forward(np.zeros((1, config.max_length, config.d_model), np.float32))[0][0]
+
+
 MARIAN = Architecture(
     from_config,
     to_config,
@@ -192,5 +200,6 @@ MARIAN = Architecture(
     KEYS,
     heads=("MarianMTModel", "MarianModel"),
     copies=((rf"model\.(encoder|decoder)\.embed_tokens\.weight|{OUTPUT}", "model.shared.weight"),),
+    constant=(r"model\.(encoder|decoder)\.embed_positions\.weight", positions),
     ignored=r"model\.(encoder|decoder)\.embed_positions\.weight",
 )

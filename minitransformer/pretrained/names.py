@@ -61,6 +61,8 @@ class Architecture:
     heads        the classes whose folders are read, without the model's name; the first writes
     rename       pairs of a regular expression and its replacement that turn every name ever used into the table's
     copies       names of tensors, as regular expressions, and the tensor whose copies they are where theirs ties them
+    top          what stands before the names of a model with a head, and not before those of a bare one
+    constant     an array that is computed, and the names under which files hold it, as a regular expression
     tied         whether theirs are tied where `tie_word_embeddings` is missing
     unties       whether an output layer that is no copy is one of its own, whatever that option says
     ignored      a regular expression of names that are no parameters of ours: buffers, and heads that are left out
@@ -73,6 +75,8 @@ class Architecture:
     heads: tuple[str, ...]
     rename: tuple[tuple[str, str], ...] = ()
     copies: tuple[tuple[str, str], ...] = ()
+    top: str = ""
+    constant: tuple[str, Callable[[Any], np.ndarray]] = (r"(?!)", np.asarray)
     tied: bool = True
     unties: bool = False
     ignored: str = r"(?!)"
@@ -110,6 +114,7 @@ ACTIVATIONS = {
     "relu": "relu",
     "gelu": "gelu",
     "gelu_new": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
     "silu": "silu",
     "swish": "silu",
@@ -171,9 +176,9 @@ def require_options(values: Mapping[str, Any], **supported: Any) -> None:
 def require_classes(values: Mapping[str, Any], count: int) -> None:
     """Raises PretrainedError if the options say another number of classes than the classifier's tensor."""
     names = values.get("id2label")
-    said = values.get("num_labels") if names is None else len(names) if isinstance(names, dict) else names
-    if said is not None and said != count:
-        raise PretrainedError(f"its options name {said!r} classes, but its classifier has {count}")
+    for said in (values.get("num_labels"), len(names) if isinstance(names, dict) else names):
+        if said is not None and said != count:
+            raise PretrainedError(f"its options name {said!r} classes, but its classifier has {count}")
 
 
 def required(values: Mapping[str, Any], name: str) -> Any:
@@ -195,9 +200,14 @@ def tokens(values: Mapping[str, Any], name: str, default: int | None = None) -> 
     return [value for value in given if type(value) is int and type(size) is int and 0 <= value < size]
 
 
-def ends(values: Mapping[str, Any], default: int | None = None) -> dict[str, Any]:
-    """Our fields for the tokens that end a text: the first of theirs, and the others."""
+def ends(values: Mapping[str, Any], default: int | None = None, needed: bool = False) -> dict[str, Any]:
+    """Our fields for the tokens that end a text: the first of theirs, and the others.
+
+    Raises PretrainedError where there is none and the model needs one.
+    """
     first, *others = tokens(values, "eos_token_id", default) or [None]
+    if first is None and needed:
+        raise PretrainedError(f"eos_token_id {values['eos_token_id']!r} is no token of its vocabulary")
     return {"eos_id": first, "other_eos_ids": tuple(others)}
 
 

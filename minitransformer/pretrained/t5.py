@@ -24,6 +24,7 @@ from .names import (
     option_names,
     read_options,
     require_options,
+    required,
     write_options,
     written_ends,
 )
@@ -67,7 +68,7 @@ def from_config(values: Mapping[str, Any], shapes: Mapping[str, Shape]) -> T5Con
     gated = name != form
     name = "gelu_new" if form == "gated-gelu" else name
     require_options(values, dense_act_fn=name, is_gated_act=gated)
-    pad = values.get("pad_token_id", 0)
+    pad = required({"pad_token_id": 0, **values}, "pad_token_id")
     scaled = values.get("scale_decoder_outputs", values.get("tie_word_embeddings") is not False)
     return T5Config(
         **read_options(values, OPTIONS),
@@ -77,7 +78,7 @@ def from_config(values: Mapping[str, Any], shapes: Mapping[str, Shape]) -> T5Con
         scale_output=scaled,
         pad_id=pad,
         bos_id=values.get("decoder_start_token_id", pad),
-        **ends(values, 1),
+        **ends(values, 1, needed=True),
     )
 
 

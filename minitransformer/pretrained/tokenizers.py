@@ -5,6 +5,7 @@ import errno
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from pathlib import Path
 from reprlib import repr as shortened
 from typing import Any
@@ -20,7 +21,6 @@ from .names import token
 
 FILE, CONFIG, OLDER = "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"
 TEMPLATE = "chat_template.jinja"
-SOME_TEXT = "a"
 LARGEST = 100_000_000
 """Bytes: a larger file of a tokenizer is refused."""
 
@@ -83,7 +83,7 @@ class PretrainedTokenizer:
     @property
     def mask_id(self) -> int | None:
         """The id of [MASK], which hides other tokens from a BERT; `None` if there is none."""
-        return self.inner.token_to_id("[MASK]")
+        return self.inner.token_to_id(self.mask_token)
 
     @property
     def words(self) -> list[int]:
@@ -95,6 +95,11 @@ class PretrainedTokenizer:
         """The ids of a text; with `special_tokens` those that its model expects around it, such as BERT's [CLS]."""
         return self._encoding(text, special_tokens).ids
 
+    @cached_property
+    def _some_texts(self) -> list[str]:
+        """Some texts, of which one at least should have tokens."""
+        return ["a", *(self.decode([word]) for word in self.words[-8:])]
+
     def _encoding(self, text: str, special_tokens: bool) -> Any:
         """What the package makes of a text."""
         _check_unicode(text)
@@ -105,10 +110,11 @@ class PretrainedTokenizer:
         """The marks that the tokenizer puts before a text, the ids of the text, and the marks after it."""
         encoding = self._encoding(text, True)
         ids, added = encoding.ids, encoding.special_tokens_mask
-        if text != SOME_TEXT and all(added):  # nothing tells marks before a text of no tokens from those after it
-            before, _, after = self.around(SOME_TEXT)
+        own = [place for place, mark in enumerate(added) if not mark]
+        if not own:  # which marks stand before a text of no tokens, which after?
+            others = [] if text in self._some_texts else map(self.around, self._some_texts)
+            before, after = next(((first, last) for first, own, last in others if own), (ids, []))
             return before, [], after
-        own = [place for place, mark in enumerate(added) if not mark] or [0]
         return ids[: own[0]], ids[own[0] : own[-1] + 1], ids[own[-1] + 1 :]
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -119,7 +125,8 @@ class PretrainedTokenizer:
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """Each id as readable text, as `BPETokenizer` gives it: ▁dog where a word begins, <0xC3> for a byte."""
         added = self.inner.get_added_tokens_decoder()
-        return [printed(piece if id in added else self._read(piece)) for id in ids for piece in self.pieces([id])]
+        known = {id: self.inner.id_to_token(int(id)) for id in ids}
+        return [printed(known[id] if id in added else self._read(known[id])) if known[id] else f"<{id}>" for id in ids]
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Each id as the vocabulary writes it, <9> for one that it lacks."""

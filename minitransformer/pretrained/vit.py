@@ -19,7 +19,6 @@ from .names import (
     option_names,
     read_options,
     require_classes,
-    required,
     write_options,
 )
 
@@ -47,15 +46,15 @@ def from_config(values: Mapping[str, Any], shapes: Mapping[str, Shape]) -> ViTCo
     """The classifier's tensor tells how many classes there are."""
     classes = (shapes.get("classifier.weight") or (1,))[0]
     require_classes(values, classes)
-    width = required(values, "hidden_size") // required(values, "num_attention_heads")
-    if values.get("head_dim", width) != width:
-        raise PretrainedError(f"head_dim {values['head_dim']!r} is not supported, only a head's share of hidden_size")
-    return ViTConfig(
+    config = ViTConfig(
         num_classes=classes,
         image_size=_side(values, "image_size", 224),
         patch_size=_side(values, "patch_size", 16),
         **read_options(values, OPTIONS),
     )
+    if values.get("head_dim") not in (None, config.d_model // config.num_heads):
+        raise PretrainedError(f"head_dim {values['head_dim']!r} is not supported, only a head's share of hidden_size")
+    return config
 
 
 def _side(values: Mapping[str, Any], name: str, default: int) -> Any:

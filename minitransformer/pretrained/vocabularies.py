@@ -49,6 +49,10 @@ def read(folder: Path, options: Options, name: str) -> Tokenizer:
         for theirs, ours in named.items():
             if theirs in options:
                 setattr(inner.normalizer, ours, flag(options, theirs, getattr(inner.normalizer, ours)))
+    metaspace = inner.pre_tokenizer is None and isinstance(inner.model, BPE) and inner.model.byte_fallback
+    if name == "LlamaTokenizer" and metaspace:
+        inner.normalizer = None
+        _spaces(inner, options, True)
     if name == "GPT2Tokenizer" and isinstance(inner.pre_tokenizer, pre_tokenizers.ByteLevel):
         inner.pre_tokenizer.add_prefix_space = flag(options, "add_prefix_space", inner.pre_tokenizer.add_prefix_space)
     named = {name: options[name] for each in MARKS if options.get(name := f"{each}_token")}
@@ -135,14 +139,19 @@ def llama(folder: Path, options: Options) -> Tokenizer:
         if piece[:cut] in ids and piece[cut:] in ids
     ]
     inner = Tokenizer(BPE(ids, merges, fuse_unk=True, byte_fallback=True))
-    prefix = flag(options, "add_prefix_space", proto.normalizer_spec.add_dummy_prefix)
+    _spaces(inner, options, proto.normalizer_spec.add_dummy_prefix)
+    marks = add_marks(inner, folder, options, *_fixed(proto), bos="<s>", eos="</s>", unk="<unk>")
+    _surround(inner, marks, flag(options, "add_bos_token", False), flag(options, "add_eos_token", False))
+    return inner
+
+
+def _spaces(inner: Tokenizer, options: Options, prefix: bool) -> None:
+    """Write spaces as Llama does, with one more before a text unless an option says otherwise."""
+    prefix = flag(options, "add_prefix_space", prefix)
     scheme = ("always" if flag(options, "legacy", False) else "first") if prefix else "never"
     inner.pre_tokenizer = pre_tokenizers.Metaspace(replacement=SPACE, prepend_scheme=scheme, split=False)
     steps = [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
     inner.decoder = decoders.Sequence(steps + [decoders.Strip(" ", 1, 0)] * prefix)
-    marks = add_marks(inner, folder, options, *_fixed(proto), bos="<s>", eos="</s>", unk="<unk>")
-    _surround(inner, marks, flag(options, "add_bos_token", False), flag(options, "add_eos_token", False))
-    return inner
 
 
 BUILDERS = {"GPT2Tokenizer": gpt2, "BertTokenizer": bert, "T5Tokenizer": t5, "LlamaTokenizer": llama}

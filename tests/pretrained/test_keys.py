@@ -88,6 +88,7 @@ def saved(model: Any, folder: Path, **changed: Any) -> Path:
     model.save_pretrained(folder)
     path = folder / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | changed))
+    (folder / "generation_config.json").unlink(missing_ok=True)
     return folder
 
 
@@ -110,6 +111,10 @@ REFUSED: list[tuple[str, Mapping[str, Any], str]] = [
     ("bert", {"architectures": ["BertForQuestionAnswering"]}, "holds a BertForQuestionAnswering"),
     ("t5", {"architectures": ["T5EncoderModel"]}, "holds a T5EncoderModel"),
     ("t5", {"is_decoder": True}, "is_decoder True"),
+    ("t5", {"eos_token_id": None}, "eos_token_id None is no token of its vocabulary"),
+    ("t5", {"pad_token_id": None}, "it has no pad_token_id"),
+    ("vit", {"num_attention_heads": 0}, "num_heads is 0"),
+    ("vit", {"num_labels": 9}, "name 9 classes"),
     ("vit", {"id2label": None, "num_labels": 0}, "name 0 classes"),
     ("vit", {"head_dim": 1}, "head_dim 1"),
     ("vit", {"architectures": ["ViTForMaskedImageModeling"]}, "holds a ViTForMaskedImageModeling"),
@@ -160,7 +165,29 @@ def test_an_alias_goes_before_the_name_itself(tmp_path: Path) -> None:
 
 
 def test_a_number_of_passes_that_changes_no_number_is_read(tmp_path: Path) -> None:
-    load(saved(random_model("llama", 0), tmp_path, pretraining_tp=2))
+    assert load(saved(random_model("llama", 0), tmp_path, pretraining_tp=2))[0].config.kind == "gpt"
+
+
+def test_an_unknown_key_that_asks_for_nothing_is_read(tmp_path: Path) -> None:
+    load(saved(random_model("llama", 0), tmp_path, sliding_window=None, a_new_one={}, author="somebody"))
+
+
+def test_positions_that_are_not_the_papers_are_refused(tmp_path: Path) -> None:
+    model = random_model("marian", 0)
+    folder, name = saved(model, tmp_path), "model.encoder.embed_positions.weight"
+    table = model.model.encoder.embed_positions.weight.detach().clone()
+    rewrite(folder, lambda t: t | {name: table.bfloat16()})
+    load(folder)
+    rewrite(folder, lambda t: t | {name: table + 0.1})
+    with pytest.raises(PretrainedError, match=f"{name} is not what such a model computes"):
+        load(folder)
+
+
+def test_a_bare_bert_may_have_its_models_name_before_its_tensors(tmp_path: Path) -> None:
+    folder = saved(random_model("bert", 2), tmp_path)
+    plain = load(folder)[0]
+    rewrite(folder, lambda t: {f"bert.{name}": each for name, each in t.items()})
+    np.testing.assert_array_equal(load(folder)[0].parameters.data, plain.parameters.data)
 
 
 PAIRS = [

@@ -1,6 +1,7 @@
 """What a folder says of the marks around a text, of its search and of its types is obeyed, and goes back with it."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from minitransformer.data import BPETokenizer
 from minitransformer.data.text import TextDataset
 from minitransformer.decoding import Generator, Sampling, Translator
 from minitransformer.models import GPT, GPTConfig, T5Config, Transformer
-from minitransformer.pretrained import PretrainedError, load, save
+from minitransformer.pretrained import PretrainedError, PretrainedTokenizer, load, save
 
 WORDS = ["<unk>", "<s>", "</s>", "<|end|>", "a", "b", "c", "d"]
 GREEDY = Sampling(temperature=0.0)
@@ -95,6 +96,16 @@ def test_a_mark_that_our_models_learned_is_written_for_theirs(tmp_path: Path) ->
         assert Generator(*load(tmp_path)).encode("a b") == Generator(model, ours).encode("a b") == expected
 
 
+@pytest.mark.parametrize("first", ["x", "ab"])
+def test_marks_around_a_text_of_no_tokens(first: str) -> None:
+    """Whatever letters the tokenizer knows."""
+    inner = tokenizers.Tokenizer(tokenizers.models.BPE({"<s>": 0, "</s>": 1, first[0]: 2, "y": 3}, []))
+    marks = [("<s>", 0), ("</s>", 1)]
+    inner.add_special_tokens(["<s>", "</s>"])
+    inner.post_processor = tokenizers.processors.TemplateProcessing(single="<s> $A </s>".split(), special_tokens=marks)
+    assert PretrainedTokenizer(inner, {}, {}).around("") == ([0], [], [1])
+
+
 SETTINGS = {"do_sample": True, "temperature": 0.6, "top_p": 0.9, "bos_token_id": 1, "a_new_one": [3]}
 
 
@@ -135,6 +146,9 @@ def test_a_sampling_default_is_shown_and_not_taken(tmp_path: Path, capsys: pytes
     plain, same = (run("generate", folder, "a b", "--seed", "3", *more) for more in ([], ["--temperature", "1"]))
     assert "suggests --temperature 0.6 --top-p 0.9" in plain[2]
     assert "suggests" not in same[2]
+    neutral = {"temperature": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0, "top_p": 7, "eos_token_id": 2}
+    (folder / "generation_config.json").write_text(json.dumps(neutral))
+    assert "suggests" not in run("generate", folder, "a b")[2]
     assert plain[1] == same[1]
 
 
@@ -153,6 +167,14 @@ def test_a_model_goes_back_as_it_came(kind: str, tmp_path: Path) -> None:
     assert all(torch.equal(was[name], now[name]) for name in was)
     assert json.loads((target / "config.json").read_text())["dtype"] == kind
     assert (target / "chat_template.jinja").read_text() == "{{ messages }} ä"
+    config = target / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"dtype": "float32"}))  # computes in float32
+    again = tmp_path / "again"
+    save(load(target)[0], again)
+    assert json.loads((again / "config.json").read_text())["dtype"] == "float32"
+    assert torch.equal(
+        safetensors.torch.load_file(again / "model.safetensors")["lm_head.weight"], was["lm_head.weight"]
+    )
     model.parameters.data[3] += 1e-6
     save(model, target, ours)
     assert {each.dtype for each in safetensors.torch.load_file(target / "model.safetensors").values()} == {
@@ -206,6 +228,7 @@ def test_lines_end_with_the_mark_of_their_model() -> None:
     text = TextDataset.from_lines([[4, 5], [6]], end=8)
     assert text.stream.tolist() == [4, 5, 8, 6, 8]
     text.batches(16, 0, config)
+    text.batches(16, 0, replace(config, eos_id=7, other_eos_ids=(8,)))
 
 
 def test_what_tokenizer_config_says_goes_before_tokenizer_json(tmp_path: Path) -> None:

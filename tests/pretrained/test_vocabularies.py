@@ -156,6 +156,25 @@ def test_the_pieces_are_sentencepieces_own(kind: str, name: str, folders: Path) 
     assert count > 80
 
 
+@pytest.mark.parametrize("options", [{}, {"legacy": True}, {"add_prefix_space": False}])
+def test_an_older_llamas_file_is_read_as_transformers_reads_it(
+    options: dict[str, Any], folders: Path, tmp_path: Path
+) -> None:
+    """It writes the spaces by two steps of a normaliser, also after a mark within a text."""
+    named = {"tokenizer_class": "LlamaTokenizer", **options}
+    tr.LlamaTokenizer.from_pretrained(folders / "llama").save_pretrained(tmp_path)
+    path = tmp_path / "tokenizer.json"
+    values = json.loads(path.read_text()) | {"pre_tokenizer": None}
+    steps = [{"type": "Prepend", "prepend": "▁"}, {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]
+    path.write_text(json.dumps(values | {"normalizer": {"type": "Sequence", "normalizers": steps}}))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(named))
+    theirs, here = tr.LlamaTokenizer.from_pretrained(tmp_path), load_tokenizer(tmp_path, "llama", {})
+    for text in ("the dog", " the cat", "<s>the dog", "the </s> cat", "  two  spaces", ""):
+        ids = theirs(text, add_special_tokens=False)["input_ids"]
+        assert here.encode(text) == ids, text
+        assert here.decode(ids) == theirs.decode(ids, skip_special_tokens=True)
+
+
 def edit(path: Path, part: str, **values: Any) -> None:
     """Writes other values into a part of sentencepiece's file; without any it turns the pieces' scores round."""
     proto: Any = sentencepiece_model_pb2.ModelProto()  # pyright: ignore[reportAttributeAccessIssue]
