@@ -1,5 +1,6 @@
 """Cross-entropy, and the output projection with its loss in one."""
 
+import math
 from functools import partial
 
 import torch
@@ -22,7 +23,7 @@ def _cross_entropy_kept() -> Kept:
         return list(cache[2:5])  # the maxima, the sums, (mean, count)
 
     def like(logits: Tensor, targets: Tensor, *_: object) -> list[Tensor]:
-        rows = logits.shape[:-1].numel()
+        rows = math.prod(logits.shape[:-1])  # Size.numel() would compile again for every length
         if targets.is_floating_point():
             return [logits.new_empty((rows,), dtype=torch.float32) for _ in range(2)]
         return [logits.new_empty(shape, dtype=torch.float32) for shape in ((rows,), (rows,), (2,))]
@@ -154,5 +155,5 @@ def _reduced(mean: Tensor, target: Tensor, ignore_index: int | None, reduction: 
     if reduction == "mean":
         return mean
     if ignore_index is None:  # probabilities: every row counts
-        return mean * target.shape[:-1].numel()
+        return mean * math.prod(target.shape[:-1])
     return mean * (target.long() != ignore_index).sum()  # in 8 bits −100 would be class 156

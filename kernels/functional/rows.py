@@ -1,5 +1,6 @@
 """What works on rows or on single elements: softmax, norms, activations, dropout, embeddings, rotary positions."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,7 +23,7 @@ def _norm_kept(centred: bool) -> Kept:
         return [cache.rstd] if cache.mean is None else [cache.mean, cache.rstd]
 
     def like(x: Tensor, *_: object) -> list[Tensor]:
-        count = x.shape[:-1].numel()
+        count = math.prod(x.shape[:-1])  # Size.numel() would compile again for every length
         return [x.new_empty(count, dtype=torch.float32) for _ in range(1 + centred)]
 
     def cache(kept: list[Tensor], x: Tensor, gamma: Tensor, *rest: Any) -> Normalised:
@@ -313,7 +314,7 @@ def _check_inplace(inplace: bool) -> None:
 
 def _rows(x: Tensor) -> Tensor:
     """x `(..., C)` as `(N, C)`."""
-    return x.reshape(-1, x.shape[-1]) if x.numel() else x.reshape(x.shape[:-1].numel(), x.shape[-1])
+    return x.reshape(-1, x.shape[-1]) if x.numel() else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
 
 def _summands(x: Tensor, sublayer_out: Tensor) -> tuple[Tensor, Tensor]:

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from support.kernels.prove_kernel import DEVICE, assert_same_bits
 from torch import Tensor
+from torch._dynamo.testing import CompileCounter
 from torch.utils.checkpoint import checkpoint
 
 import kernels
@@ -28,6 +29,10 @@ IDS = torch.tensor([[3, 0, 6], [3, 3, 1]], device=DEVICE)
 WIDE = 8193
 """More channels than a norm keeps in one block."""
 ANGLES = torch.linspace(-3, 3, 10, device=DEVICE).reshape(5, 2)
+
+
+def X(*shape: int) -> Tensor:
+    return torch.ones(shape, device=DEVICE)
 
 
 class Case(NamedTuple):
@@ -452,6 +457,67 @@ def test_compiled_in_one_graph(dynamic, autocast):
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
 
 
+def of_length(n: int) -> dict[str, tuple[Callable[..., Tensor], list[Tensor]]]:
+    """Every function, and inputs of which one axis, that of tokens or of sentences, is n long."""
+    x, tokens, heads = (
+        torch.randn(shape, generator=torch.Generator().manual_seed(n)).to(DEVICE)
+        for shape in ((n, 7), (2, n, 6), (1, 2, n, 6))
+    )
+    weight, table, longer = X(6), X(7, 6), torch.cat([heads, heads[:, :, :1]], 2)
+    ids, angles = torch.arange(n, device=DEVICE) % 7, torch.linspace(-3, 3, 2 * n, device=DEVICE).reshape(n, 2)
+    seen, padding = X(n, n).tril().bool(), X(1, n).bool()
+    return {
+        "softmax": (functional.softmax, [x]),
+        "layer_norm": (lambda x: functional.layer_norm(x, (6,), weight, weight), [tokens]),
+        "rms_norm": (lambda x: functional.rms_norm(x, (6,), weight), [tokens]),
+        "add_layer_norm": (lambda x: functional.add_layer_norm(x, x, weight, weight, dropout_p=0.5), [tokens]),
+        "add_rms_norm": (lambda x: functional.add_rms_norm(x, x, weight), [tokens]),
+        "embedding": (lambda ids: functional.embedding(ids, table, padding_idx=0), [ids]),
+        "dropout": (functional.dropout, [tokens]),
+        "gelu": (functional.gelu, [tokens]),
+        "silu": (functional.silu, [tokens]),
+        "swiglu": (functional.swiglu, [tokens, tokens]),
+        "geglu": (functional.geglu, [tokens, tokens]),
+        "rope": (functional.rope, [heads, angles, angles]),
+        "cross_entropy": (functional.cross_entropy, [x, ids]),
+        "cross_entropy, a sum towards probabilities": (
+            lambda x, target: functional.cross_entropy(x, target, reduction="sum"), [x, x.softmax(1)]
+        ),
+        "linear_cross_entropy": (lambda x, t: functional.linear_cross_entropy(x, table, t), [tokens[0], ids]),
+        "linear_attention": (
+            lambda q, mask: functional.linear_attention(q, q, q, mask, is_causal=True), [heads, padding]
+        ),
+        "scaled_dot_product_attention": (functional.scaled_dot_product_attention, [heads, longer, longer]),
+        "scaled_dot_product_attention, causal": (
+            lambda q, k: functional.scaled_dot_product_attention(q, k, k, is_causal=True), [heads, longer]
+        ),
+        "scaled_dot_product_attention, mask": (
+            lambda q, seen: functional.scaled_dot_product_attention(q, q, q, seen), [heads, seen]
+        ),
+        "flash_attn_func": (
+            lambda q: functional.flash_attn_func(q, q, q, causal=True, window_size=(2, -1)), [heads.transpose(1, 2)]
+        ),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] if "attention, " in name else []) for name in of_length(3)],
+)
+def test_of_twelve_lengths_two_are_compiled(name):
+    """The first, and one for any other: a graph that holds a length would be made again, and refused the ninth time."""
+    torch.compiler.reset()
+    counter = CompileCounter()
+    compiled = torch.compile(of_length(3)[name][0], fullgraph=True, backend=counter)
+    for n in range(3, 15):
+        compiled(*of_length(n)[name][1])
+    assert counter.frame_count <= 2
+
+
+def test_every_function_is_compiled_for_any_length():
+    assert {name.split(",")[0] for name in of_length(3)} == set(functional.__all__)
+
+
 AUTOCAST = {
     "layer_norm": lambda f, x: f.layer_norm(x, (6,)),
     "rms_norm": lambda f, x: f.rms_norm(x, (6,)),
@@ -740,10 +806,6 @@ def test_where_it_runs(monkeypatch):
     monkeypatch.delenv("TRITON_INTERPRET")
     assert not runs_in_triton("softmax", x)
     assert torch.equal(functional.softmax(x), torch.full((2, 4), 0.25))
-
-
-def X(*shape: int) -> Tensor:
-    return torch.ones(shape, device=DEVICE)
 
 
 def flashed(dtype: torch.dtype = torch.float32, **options: Any) -> Tensor:

@@ -297,6 +297,7 @@ what dropout made is kept, and must not be changed | _dropout: RECEIVED → y
 rope's heads do not merge as a view | _rope: _rope_kept}, layout=heads_merge, → _rope_kept},
 Add & Norm of rows in another order | _summands: x.shape != sublayer_out.shape → False
 Add & Norm of two types | _summands: x, sublayer_out = promoted(x, sublayer_out) → pass
+a norm that is compiled again for every length | _norm_kept: math.prod(x.shape[:-1]) → x.shape[:-1].numel()
 a normalisation over nothing | _flat: 0 in shape → False
 [functional/attention.py: kernels/test_functional]
 PyTorch's causal mask aligned at the last key | scaled_dot_product_attention: is_causal and Tq != Tk → False
