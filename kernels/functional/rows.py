@@ -88,6 +88,19 @@ def _embedding_kept() -> Kept:
     return Kept(lambda cache: [], lambda *inputs: [], cache)
 
 
+def _gelu_kept() -> Kept:
+    """Nothing but the input, as silu; without it the backward would launch the forward's kernel again."""
+
+    def cache(kept: list[Tensor], x: Tensor, approximate: str) -> tuple:
+        return "gelu_tanh" if approximate == "tanh" else "gelu", x
+
+    return Kept(lambda cache: [], lambda *inputs: [], cache)
+
+
+def _silu_kept() -> Kept:
+    return Kept(lambda cache: [], lambda x: [], lambda kept, x: x)
+
+
 def _softmax_kept() -> Kept:
     return Kept(lambda cache: [], lambda x: [], lambda kept, y: y)
 
@@ -139,8 +152,8 @@ _embedding = operator(
     lambda table, ids: table.new_empty((*ids.shape, table.shape[1])),
     call=lambda table, ids: ((ids, table), {}), kept={"triton": _embedding_kept},
 )  # fmt: skip
-_gelu = operator("gelu", "Tensor x, str approximate", ["x"], _like_first)
-_silu = operator("silu", "Tensor x", ["x"], _like_first)
+_gelu = operator("gelu", "Tensor x, str approximate", ["x"], _like_first, kept={"triton": _gelu_kept})
+_silu = operator("silu", "Tensor x", ["x"], _like_first, kept={"triton": _silu_kept})
 _gated = operator(
     "gated", "Tensor gate, Tensor up, str activation", ["gate", "up"], _like_first, kept={"triton": _gated_kept}
 )

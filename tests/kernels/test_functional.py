@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -12,6 +13,8 @@ import torch.nn.functional as F
 from support.kernels.prove_kernel import DEVICE, assert_same_bits
 from torch import Tensor
 from torch._dynamo.testing import CompileCounter
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 import kernels
@@ -950,3 +953,93 @@ def flashed(dtype: torch.dtype = torch.float32, **options: Any) -> Tensor:
 def test_what_is_not_supported_is_refused(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+# --- What the host does ----------------------------------------------------------------------------------------
+
+
+def python_calls(function: Callable[[], object]) -> int:
+    """The calls of Python functions when it runs for the second time."""
+    function()
+    calls = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+class Bare(torch.autograd.Function):
+    """A pair with the least around it: its cache is an attribute, and nothing is checked."""
+
+    @staticmethod
+    def forward(ctx: Any, name: str, options: dict[str, Any], *tensors: Tensor) -> Tensor:
+        out, cache = getattr(kernels, f"{name}_forward")(*tensors, **options)
+        ctx.backward = partial(getattr(kernels, f"{name}_backward"), cache=cache)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, received: Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        gradients = ctx.backward(received)
+        return None, None, *(gradients if isinstance(gradients, tuple) else (gradients,))
+
+
+class Seen(TorchDispatchMode):
+    """The names of the operators that PyTorch calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
+        self.names.append(func.name())
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_mode_sees_an_operator_and_nothing_of_what_is_in_it():
+    """Selective checkpointing and counters of FLOPs go by it; a tensor without numbers has its shape by it."""
+    x = torch.ones(3, 5, device=DEVICE, requires_grad=True)
+    with Seen() as seen:
+        functional.gelu(x).backward(torch.ones_like(x))
+    ours = [name for name in seen.names if "minitransformer" in name]
+    assert ours == ["minitransformer::gelu", "minitransformer::gelu_backward"]
+    with FakeTensorMode() as mode:
+        assert functional.gelu(mode.from_tensor(x)).shape == (3, 5)
+
+
+HOST: dict[str, tuple[Callable[..., Tensor], str, dict[str, Any], tuple[tuple[int, ...], ...]]] = {
+    "layer_norm": (lambda x, w: functional.layer_norm(x, (6,), w, w), "layernorm", {}, ((5, 6), (6,))),
+    "gelu": (functional.gelu, "gelu", {}, ((5, 6),)),
+    "softmax": (functional.softmax, "softmax", {}, ((5, 6),)),
+    "cross_entropy": (
+        lambda x: functional.cross_entropy(x, TARGETS), "cross_entropy", {"targets": TARGETS, "ignore_index": -100},
+        ((5, 7),),
+    ),
+    "sdpa": (
+        lambda *qkv: functional.scaled_dot_product_attention(*qkv, is_causal=True), "attention", {"causal": True},
+        ((1, 2, 5, 6),) * 3,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.skipif(not runs_in_triton("softmax", X(1)), reason="without Triton there is no kernel's host to count")
+@pytest.mark.parametrize("name", HOST)
+def test_a_function_costs_the_host_at_most_twice_its_pair(monkeypatch, name):
+    """Forward and backward, in Python calls; an operator of torch.library alone has 250."""
+    if DEVICE == "cpu":  # what the interpreter does is no host's work
+        monkeypatch.setattr("triton.runtime.interpreter.GridExecutor.__call__", lambda *_, **__: None)
+    function, pair, options, shapes = HOST[name]
+    leaves = [torch.ones(shape, device=DEVICE, requires_grad=True) for shape in shapes]
+    given = [*leaves, leaves[-1]] if name == "layer_norm" else leaves
+    received = torch.ones_like(function(*leaves))
+    ours, least = (
+        python_calls(lambda run=run: torch.autograd.backward(run(), received))
+        for run in (lambda: function(*leaves), lambda: Bare.apply(pair, options, *given))
+    )
+    assert ours <= 2 * least, f"{ours} calls beside {least}"

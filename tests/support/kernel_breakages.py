@@ -280,6 +280,8 @@ gradients that share memory with each other | owned: x.contiguous() if alone →
 the gradients of a sum are one tensor | operator: gradient.clone() if again else gradient → gradient
 saved tensors looked at twice under checkpointing | operator: iter(saved_tensors → iter(ctx.saved_tensors
 outputs that PyTorch takes for views, and does not let be changed | operator: layout(out).detach() → layout(out)
+every call pays for an operator of torch.library | is_seen: torch._C._len_torch_dispatch_stack() → True
+a mode sees no operator | is_seen: torch._C._len_torch_dispatch_stack() → False
 a derivative in forward mode lost | operator: unpack_dual(value).tangent is not None → False
 each call of dropout with the same key | draw_key: torch.randint(-(2**31), 2**31, (2,) → torch.zeros((2,)
 a dropout that drops nothing returns its own input | draw_key: Dropout(dropout_p, key=0).threshold > 0 → dropout_p
