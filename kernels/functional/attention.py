@@ -4,12 +4,14 @@ import math
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from minitransformer.ops.pattern import pattern_of
 
 from .._checks import check_device, check_slopes
-from .operators import Kept, draw_key, dropout_of, heads_merge, in_autocast_dtype, named, operator
+from ..eager.attention import attention_mask
+from .operators import Kept, draw_key, dropout_of, heads_merge, in_autocast_dtype, named, operator, runs_in_torch
 
 
 def _call(
@@ -110,8 +112,8 @@ def scaled_dot_product_attention(
     if is_causal and Tq != Tk:  # the pair's `causal` is aligned at the last key
         key, value = key[:, :, :Tq], value[:, :, :Tq]
         is_causal, right = Tq < Tk, None if Tq < Tk else Tq - Tk
-    bias, key_mask = _masks(attn_mask, query, key)
-    return _attend(query, key, value, bias, None, key_mask, dropout_p, is_causal, (None, right), scale, None)
+    mask, key_mask = _masks(attn_mask, query, key)
+    return _attend(query, key, value, mask, None, key_mask, dropout_p, is_causal, (None, right), scale, None)
 
 
 @named
@@ -181,7 +183,7 @@ def _attend(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    bias: Tensor | None,
+    mask: Tensor | None,
     slopes: Tensor | None,
     key_mask: Tensor | None,
     dropout_p: float,
@@ -190,14 +192,57 @@ def _attend(
     scale: float | None,
     softcap: float | None,
 ) -> Tensor:
-    query, key, value, bias = in_autocast_dtype(query, key, value, bias)
+    """The kernels' attention, or PyTorch's. A `mask` is added to the scores, or of booleans says who may attend."""
+    query, key, value, mask = in_autocast_dtype(query, key, value, mask)
     scale = 1 / math.sqrt(query.shape[3]) if scale is None else float(scale)
     drawn = draw_key(query, dropout_p)
+    plain = slopes is None and softcap is None and drawn is None
+    if plain and runs_in_torch(query) and _fit(query, key, value, key_mask):
+        return _torchs(query, key, value, mask, key_mask, causal, window, scale)
+    bias = mask
+    if mask is not None and mask.dtype == torch.bool:
+        bias = torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, -math.inf)
     return _attention(query, key, value, bias, slopes, key_mask, drawn, causal, *window, scale, softcap, dropout_p)
 
 
+def _fit(query: Tensor, key: Tensor, value: Tensor, key_mask: Tensor | None) -> bool:
+    """Whether PyTorch takes them; what doesn't fit is refused by the pair's own errors."""
+    (B, H, _, D), (Bk, Hk, Tk, Dk), of_values = query.shape, key.shape, value.shape
+    if key_mask is not None and (key_mask.dtype != torch.bool or tuple(key_mask.shape) != (B, Tk)):
+        return False
+    same = query.dtype == key.dtype == value.dtype and query.device == key.device == value.device
+    return same and (B, D, Hk, Tk) == (Bk, Dk, *of_values[1:3]) and of_values[0] == B and Hk > 0 and H % Hk == 0
+
+
+def _torchs(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    key_mask: Tensor | None,
+    causal: bool,
+    window: tuple[int | None, ...],
+    scale: float,
+) -> Tensor:
+    """PyTorch's own attention; a query with nothing to attend to gets zeros, whichever of its kernels runs."""
+    Tq, Tk, options = query.shape[2], key.shape[2], {"scale": scale, "enable_gqa": query.shape[1] != key.shape[1]}
+    if window == (None, None) and mask is None and key_mask is None and (Tq == Tk or not causal):
+        return F.scaled_dot_product_attention(query, key, value, is_causal=causal, **options)
+    pattern = pattern_of(None, causal, key_mask, None if window == (None, None) else window)  # pyright: ignore
+    seen = attention_mask(Tq, Tk, query.device, pattern=pattern)
+    if mask is None:
+        mask = seen
+    elif seen is not None:
+        mask = mask & seen if mask.dtype == torch.bool else mask.masked_fill(~seen, -math.inf)
+    if mask is None:
+        return F.scaled_dot_product_attention(query, key, value, **options)
+    alive = (mask if mask.dtype == torch.bool else mask != -math.inf).any(-1, keepdim=True)
+    mask = mask | ~alive if mask.dtype == torch.bool else mask.masked_fill(~alive, 0)
+    return F.scaled_dot_product_attention(query, key, value, mask, **options).masked_fill(~alive, 0)
+
+
 def _masks(mask: Tensor | None, query: Tensor, key: Tensor) -> tuple[Tensor | None, Tensor | None]:
-    """A mask as the pair takes it: what is added to scores, and which keys are not padding."""
+    """A mask as `_attend` takes it, and which keys are not padding."""
     if mask is None:
         return None, None
     check_device("attn_mask", mask, "query", query)
@@ -210,7 +255,7 @@ def _masks(mask: Tensor | None, query: Tensor, key: Tensor) -> tuple[Tensor | No
         return mask.to(query.dtype), None
     if mask.ndim == 4 and mask.shape[1] == mask.shape[2] == 1:
         return None, mask[:, 0, 0].expand(whole[0], whole[3])
-    return torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, -math.inf), None
+    return mask, None
 
 
 def _check_axes(**tensors: Tensor) -> None:

@@ -4,9 +4,11 @@ import math
 from functools import partial
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from .operators import Kept, in_autocast_dtype, in_float32, named, operator
+from ..eager.cross_entropy import BLOCK_LOGITS
+from .operators import Kept, in_autocast_dtype, in_float32, is_seen, named, operator, runs_in_torch
 
 
 def _scalar(x: Tensor, *_: object) -> Tensor:
@@ -104,6 +106,12 @@ def cross_entropy(
         if target.shape != input.shape:
             raise ValueError(f"target has shape {tuple(target.shape)}, expected probabilities {tuple(input.shape)}")
         target, ignored = target.movedim(axis, -1).to(input.dtype), None
+    elif target.shape != logits.shape[:-1]:
+        raise ValueError(f"target has shape {tuple(target.shape)}, expected classes {tuple(logits.shape[:-1])}")
+    elif runs_in_torch(input):
+        loss = _torchs(input, target, ignore_index, reduction, label_smoothing)
+        if loss is not None:
+            return loss
     return _reduced(_cross_entropy(logits, target, label_smoothing, ignored), target, ignored, reduction)
 
 
@@ -137,10 +145,31 @@ def linear_cross_entropy(
     if target.shape != input.shape[:-1]:
         raise ValueError(f"target has shape {tuple(target.shape)}, expected classes {tuple(input.shape[:-1])}")
     x, table = in_autocast_dtype(input, linear_weight)
+    fits = x.dtype == table.dtype and table.ndim == 2 and x.shape[-1] == table.shape[1]
     target = target.reshape(-1)
+    if fits and target.numel() * len(table) <= BLOCK_LOGITS and runs_in_torch(x):  # one block, as in `kernels.eager`
+        logits = F.linear(x.reshape(-1, x.shape[-1]), table)
+        loss = _torchs(logits, target, ignore_index, reduction, label_smoothing)
+        if loss is not None:
+            return loss
     with_grad = torch.is_grad_enabled() and (x.requires_grad or table.requires_grad)
     loss = _linear_cross_entropy(x.reshape(-1, x.shape[-1]), table, target, label_smoothing, ignore_index, with_grad)
     return _reduced(loss, target, ignore_index, reduction)
+
+
+def _torchs(input: Tensor, target: Tensor, ignore_index: int, reduction: str, label_smoothing: float) -> Tensor | None:
+    """PyTorch's own loss, in float32 at least, and 0 if no target counts; None for what the pair is to refuse."""
+    if not input.numel() or not 0 <= label_smoothing <= 1:
+        return None
+    wide, ids = input if input.dtype.itemsize >= 4 else input.float(), target.long()
+    loss = partial(F.cross_entropy, wide, ids, ignore_index=ignore_index, label_smoothing=label_smoothing)
+    try:
+        if reduction == "mean" and not is_seen("cross_entropy", input) and not (mean := loss()).isnan():
+            return mean
+        total = loss(reduction="sum")
+    except IndexError:  # the pair's own error names the class
+        return None
+    return total if reduction == "sum" else total / _count(ids, ignore_index).clamp(min=1)
 
 
 def _check_options(weight: object, reduction: str) -> None:
@@ -156,4 +185,9 @@ def _reduced(mean: Tensor, target: Tensor, ignore_index: int | None, reduction: 
         return mean
     if ignore_index is None:  # probabilities: every row counts
         return mean * math.prod(target.shape[:-1])
-    return mean * (target.long() != ignore_index).sum()  # in 8 bits −100 would be class 156
+    return mean * _count(target, ignore_index)
+
+
+def _count(target: Tensor, ignore_index: int) -> Tensor:
+    """How many targets count."""
+    return (target.long() != ignore_index).sum()  # in 8 bits −100 would be class 156

@@ -24,6 +24,7 @@ import kernels
 from minitransformer.ops import Dropout, Pair
 
 from .. import eager
+from .._checks import FLOAT_DTYPES
 from ..availability import interpreting
 
 P = ParamSpec("P")
@@ -59,6 +60,11 @@ def runs_in_triton(name: str, x: Tensor) -> bool:
     if x.is_cuda and x.dtype != torch.bfloat16:
         return there
     return there and (x.dtype != torch.bfloat16 and x.device.type == "cpu" if interpreting() else x.is_cuda)
+
+
+def runs_in_torch(x: Tensor) -> bool:
+    """Whether torch.nn.functional's own function is the fastest there is: without a GPU, unless kernels are checked."""
+    return not x.is_cuda and not interpreting() and x.dtype in FLOAT_DTYPES
 
 
 @cache

@@ -5,9 +5,22 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from .operators import RECEIVED, Kept, draw_key, dropout_of, heads_merge, in_float32, named, operator, promoted
+from .operators import (
+    RECEIVED,
+    Kept,
+    draw_key,
+    dropout_of,
+    heads_merge,
+    in_float32,
+    is_seen,
+    named,
+    operator,
+    promoted,
+    runs_in_torch,
+)
 
 
 def _like_first(x: Tensor, *_: object) -> Tensor:
@@ -173,6 +186,10 @@ def softmax(input: Tensor, dim: int = -1, _stacklevel: int = 3, dtype: torch.dty
     if dim is None:
         raise ValueError("dim is None, expected the number of an axis: PyTorch's own choice of one is deprecated")
     (x,) = in_float32(input if dtype is None else input.to(dtype))
+    if runs_in_torch(x) and not is_seen("softmax", x):
+        y = F.softmax(x, dim)
+        if not y.detach().sum().isnan():  # a row of all −inf gives zeros here
+            return y
     return _softmax(x.movedim(dim, -1)).movedim(-1, dim)
 
 
@@ -190,8 +207,12 @@ def layer_norm(
     `normalized_shape`, and weight and bias have it.
     """
     x, weight, bias = in_float32(input, weight, bias)
-    rows, gamma, beta = _flat(x, normalized_shape, weight, bias)
-    return _layernorm(rows, gamma, beta, eps).reshape(x.shape)
+    shape = _norm_shape(x, normalized_shape, weight, bias)
+    if runs_in_torch(x) and _one_dtype(x, weight, bias):
+        return F.layer_norm(x, shape, weight, bias, eps)
+    rows, gamma = _flat(x, shape, weight)
+    y = _layernorm(rows, gamma, None if bias is None else bias.flatten(), eps)
+    return y if len(shape) == 1 else y.reshape(x.shape)
 
 
 @named
@@ -203,10 +224,14 @@ def rms_norm(
     An eps of `None` is that of float32, or of float64 for such an input. weight and errors are as in `layer_norm`.
     """
     x, weight = in_float32(input, weight)
-    rows, gamma, _ = _flat(x, normalized_shape, weight, None)
+    shape = _norm_shape(x, normalized_shape, weight)
     if eps is None:
         eps = torch.finfo(torch.promote_types(x.dtype, torch.float32)).eps
-    return _rmsnorm(rows, gamma, eps).reshape(x.shape)
+    if runs_in_torch(x) and _one_dtype(x, weight):
+        return F.rms_norm(x, shape, weight, eps)
+    rows, gamma = _flat(x, shape, weight)
+    y = _rmsnorm(rows, gamma, eps)
+    return y if len(shape) == 1 else y.reshape(x.shape)
 
 
 @named
@@ -271,17 +296,24 @@ def embedding(
     for name, value in {"scale_grad_by_freq": scale_grad_by_freq, "sparse": sparse}.items():
         if value:
             raise ValueError(f"{name} is {value}, expected False: the gradient is the plain sum, in a whole table")
+    if padding_idx is not None and not -len(weight) <= padding_idx < len(weight):
+        raise ValueError(f"padding_idx is {padding_idx}, expected −{len(weight)} to {len(weight) - 1}")
+    if runs_in_torch(weight) and weight.dtype.itemsize >= 4 and input.dtype == torch.int64 and weight.ndim == 2:
+        try:
+            return F.embedding(input, weight, padding_idx)
+        except IndexError:  # the pair's own error names the id
+            pass
     out = _embedding(weight, input)
     if padding_idx is None:
         return out
-    if not -len(weight) <= padding_idx < len(weight):
-        raise ValueError(f"padding_idx is {padding_idx}, expected −{len(weight)} to {len(weight) - 1}")
     return torch.where((input == padding_idx % len(weight))[..., None], out.detach(), out)
 
 
 @named
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     """`x · Φ(x)`, exact or with `approximate="tanh"`, as `F.gelu`."""
+    if runs_in_torch(input) and approximate in ("none", "tanh"):
+        return F.gelu(input, approximate=approximate)
     return _gelu(input, approximate)
 
 
@@ -289,7 +321,7 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """`x · σ(x)`, as `F.silu`. Raises `ValueError` for `inplace=True`."""
     _check_inplace(inplace)
-    return _silu(input)
+    return F.silu(input) if runs_in_torch(input) else _silu(input)
 
 
 @named
@@ -340,10 +372,10 @@ def _summands(x: Tensor, sublayer_out: Tensor) -> tuple[Tensor, Tensor]:
     return _rows(x), _rows(sublayer_out)
 
 
-def _flat(
-    x: Tensor, normalized_shape: int | Sequence[int], weight: Tensor | None, bias: Tensor | None
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """The input as rows `(..., C)`, a weight `(C,)`, ones where none is given, and a bias `(C,)`."""
+def _norm_shape(
+    x: Tensor, normalized_shape: int | Sequence[int], weight: Tensor | None, bias: Tensor | None = None
+) -> tuple[int, ...]:
+    """The axes to normalise over. Raises `ValueError` unless the input ends in them, and the parameters have them."""
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
     if not shape or tuple(x.shape[-len(shape) :]) != shape:
         raise ValueError(f"input has shape {tuple(x.shape)}, expected its last axes to be normalized_shape {shape}")
@@ -352,6 +384,14 @@ def _flat(
     for name, parameter in (("weight", weight), ("bias", bias)):
         if parameter is not None and tuple(parameter.shape) != shape:
             raise ValueError(f"{name} has shape {tuple(parameter.shape)}, expected normalized_shape {shape}")
+    return shape
+
+
+def _one_dtype(x: Tensor, weight: Tensor | None, bias: Tensor | None = None) -> bool:
+    return all(parameter is None or parameter.dtype == x.dtype for parameter in (weight, bias))
+
+
+def _flat(x: Tensor, shape: tuple[int, ...], weight: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The input as rows `(..., C)`, and a weight `(C,)`, ones where none is given."""
     gamma = x.new_ones(shape) if weight is None else weight
-    beta = None if bias is None else bias.flatten()
-    return x.flatten(-len(shape)), gamma.flatten(), beta
+    return x.flatten(-len(shape)), gamma.flatten()

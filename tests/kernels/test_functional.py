@@ -816,140 +816,140 @@ def flashed(dtype: torch.dtype = torch.float32, **options: Any) -> Tensor:
     return functional.flash_attn_func(x, x, x, **options)
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
-        (lambda: functional.layer_norm(X(2, 6), (5,)), ValueError, r"input has shape \(2, 6\).*normalized_shape \(5"),
-        (lambda: functional.layer_norm(X(2, 6), ()), ValueError, r"input has shape \(2, 6\)"),
-        (lambda: functional.layer_norm(X(2, 6), (6,), X(1)), ValueError, r"weight has shape \(1,\), expected norm"),
-        (lambda: functional.layer_norm(X(2, 6), (6,), X(6), X(5)), ValueError, r"bias has shape \(5,\), expected"),
-        (lambda: functional.rms_norm(X(2, 6), (6,), X(2, 3)), ValueError, r"weight has shape \(2, 3\)"),
-        (lambda: functional.layer_norm(X(0, 4), (0, 4)), ValueError, r"^normalized_shape is \(0, 4\), expected axes"),
-        *[
-            (
-                lambda norm=norm, other=other: norm(X(2, 3, 6), X(*other), X(6)),
-                ValueError,
-                rf"^input has shape \(2, 3, 6\) and sublayer_out {re.escape(str(other))}, expected one shape$",
-            )
-            for norm in (functional.add_layer_norm, functional.add_rms_norm)
-            for other in ((3, 2, 6), (6, 6), (1, 3, 6))
-        ],
-        (lambda: functional.softmax(X(2), None), ValueError, "dim is None, expected the number"),  # pyright: ignore
-        (lambda: functional.dropout(X(2), inplace=True), ValueError, "inplace is True, expected False"),
-        (lambda: functional.silu(X(2), True), ValueError, "inplace is True, expected False"),
-        (lambda: functional.embedding(IDS, X(7, 6), 7), ValueError, "padding_idx is 7, expected −7 to 6"),
-        (lambda: functional.embedding(IDS, X(7, 6), max_norm=1.0), ValueError, "max_norm is given"),  # pyright: ignore
-        (lambda: functional.embedding(IDS, X(7, 6), scale_grad_by_freq=True), ValueError, "scale_grad_by_freq is True"),
-        (lambda: functional.embedding(IDS, X(7, 6), sparse=True), ValueError, "sparse is True, expected False"),
-        (lambda: functional.cross_entropy(X(5, 7), TARGETS, reduce=False), ValueError, "reduce is given"),  # pyright: ignore
-        (lambda: functional.cross_entropy(X(5, 7), TARGETS, size_average=True), ValueError, "size_av"),  # pyright: ignore
+REFUSED: list[tuple[Callable[[], object], type[Exception], str]] = [
+    (lambda: functional.layer_norm(X(2, 6), (5,)), ValueError, r"input has shape \(2, 6\).*normalized_shape \(5"),
+    (lambda: functional.layer_norm(X(2, 6), ()), ValueError, r"input has shape \(2, 6\)"),
+    (lambda: functional.layer_norm(X(2, 6), (6,), X(1)), ValueError, r"weight has shape \(1,\), expected norm"),
+    (lambda: functional.layer_norm(X(2, 6), (6,), X(6), X(5)), ValueError, r"bias has shape \(5,\), expected"),
+    (lambda: functional.rms_norm(X(2, 6), (6,), X(2, 3)), ValueError, r"weight has shape \(2, 3\)"),
+    (lambda: functional.layer_norm(X(0, 4), (0, 4)), ValueError, r"^normalized_shape is \(0, 4\), expected axes"),
+    *[
         (
-            lambda: functional.cross_entropy(X(5, 7), TARGETS, z_loss=1e-4),  # pyright: ignore
-            TypeError,
-            "^cross_entropy has no argument 'z_loss': it takes input, target, weight",
-        ),
-        (
-            lambda: functional.linear_cross_entropy(X(5, 6), X(7, 6), TARGETS, options={}),  # pyright: ignore
+            lambda norm=norm, other=other: norm(X(2, 3, 6), X(*other), X(6)),
             ValueError,
-            "options is given",
-        ),
-        (lambda: functional.gelu(X(2), "sin"), ValueError, "approximate is 'sin', expected"),
-        (lambda: functional.geglu(X(2), X(2), "sin"), ValueError, "approximate is 'sin', expected 'none' or 'tanh'"),
-        (lambda: functional.swiglu(X(2), X(3)), ValueError, "up has shape"),
-        (lambda: functional.rope(X(1, 1, 5, 6), ANGLES.clone().requires_grad_(), ANGLES), ValueError, "^cos requires"),
-        (lambda: functional.cross_entropy(X(5, 7), TARGETS, X(7)), ValueError, "weight is given"),  # pyright: ignore
-        (lambda: functional.cross_entropy(X(5, 7), TARGETS, reduction="none"), ValueError, "'none', expected 'mean'"),
-        (lambda: functional.cross_entropy(X(5, 7), X(5, 7).requires_grad_()), ValueError, "target requires a gradient"),
-        (lambda: functional.cross_entropy(X(5, 7), TARGETS[:4]), ValueError, "targets has shape"),
-        (
-            lambda: functional.linear_cross_entropy(X(5, 6), X(7, 6), TARGETS, linear_bias=X(7)),  # pyright: ignore
-            ValueError,
-            "linear_bias is given, expected None",
-        ),
-        (lambda: functional.linear_cross_entropy(X(5, 6), X(7, 6), X(5, 7)), TypeError, "expected classes"),
-        (lambda: functional.flash_attn_func(X(2, 5, 6), X(2, 5, 6), X(2, 5, 6)), ValueError, "q has shape.*four axes"),
-        (
-            lambda: functional.linear_cross_entropy(X(2, 3, 6), X(7, 6), IDS.T),
-            ValueError,
-            r"^target has shape \(3, 2\), expected classes \(2, 3\)$",
-        ),
-        (
-            lambda: functional.linear_cross_entropy(X(2, 3, 6), X(7, 6), IDS.reshape(6, 1)),
-            ValueError,
-            r"^target has shape \(6, 1\), expected classes \(2, 3\)$",
-        ),
-        (lambda: flashed(dropout_p=1.0), ValueError, "rate is 1.0"),
-        (lambda: flashed(window_size=3), TypeError, r"window_size is 3, expected two integers \(left, right\)"),
-        (lambda: flashed(window_size=(1, 2.5)), TypeError, r"window_size is \(1, 2.5\), expected two integers"),
-        (lambda: functional.layer_norm([1.0], (1,)), TypeError, "expected a torch.Tensor, got list"),  # pyright: ignore
-        (lambda: functional.cross_entropy(X(5, 7), X(5)), ValueError, r"target has shape \(5,\), expected prob.*\(5"),
-        (
-            lambda: flashed(return_attn_probs=True),
-            ValueError,
-            "^return_attn_probs is True, expected False: these kernels never make the weights$",
-        ),
-        (
-            lambda: flashed(alibi_slopes=X(4).requires_grad_()),
-            ValueError,
-            "^alibi_slopes requires a gradient, and attention has none for it: pass it with .detach",
-        ),
-        (
-            lambda: flashed(torch.float64, alibi_slopes=X(4).double()),
-            TypeError,
-            "^alibi_slopes is torch.float64, expected torch.float32$",
-        ),
-        (
-            lambda: flashed(alibi_slopes=X(5)),
-            ValueError,
-            r"^alibi_slopes has shape \(5,\), expected \(4,\) or \(2, 4\)$",
-        ),
-        (
-            lambda: flashed(alibi_slopes=torch.ones(4, device="meta")),
-            ValueError,
-            "^q is on .* and alibi_slopes on meta, expected one device$",
-        ),
-        (
-            lambda: functional.scaled_dot_product_attention(X(2, 4, 5, 6), X(2, 2, 5, 6), X(2, 2, 5, 6)),
-            ValueError,
-            "key has 2 heads and query 4: to group them, set enable_gqa",
-        ),
-        (
-            lambda: functional.scaled_dot_product_attention(*[X(2, 4, 5, 6)] * 3, attn_mask=SEEN, is_causal=True),
-            ValueError,
-            "attn_mask is given beside is_causal",
-        ),
-        *[
-            (
-                lambda mask=mask: functional.scaled_dot_product_attention(*[X(2, 4, 5, 6)] * 3, attn_mask=mask),
-                error,
-                f"^{re.escape(message)}$",
-            )
-            for mask, error, message in (
-                (
-                    REAL[..., :4],
-                    ValueError,
-                    "attn_mask has shape (2, 1, 1, 4), expected one that broadcasts to (2, 4, 5, 5)",
-                ),
-                (X(3, 5), ValueError, "attn_mask has shape (3, 5), expected one that broadcasts to (2, 4, 5, 5)"),
-                (
-                    X(1, 2, 1, 5, 5),
-                    ValueError,
-                    "attn_mask has shape (1, 2, 1, 5, 5), expected one that broadcasts to (2, 4, 5, 5)",
-                ),
-                (
-                    X(5, 5).half(),
-                    TypeError,
-                    "attn_mask is torch.float16, expected torch.bool, torch.float32 or query's torch.float32",
-                ),
-                (
-                    torch.ones(5, 5, device="meta"),
-                    ValueError,
-                    f"query is on {X().device} and attn_mask on meta, expected one device",
-                ),
-            )
-        ],
+            rf"^input has shape \(2, 3, 6\) and sublayer_out {re.escape(str(other))}, expected one shape$",
+        )
+        for norm in (functional.add_layer_norm, functional.add_rms_norm)
+        for other in ((3, 2, 6), (6, 6), (1, 3, 6))
     ],
-)  # fmt: skip
+    (lambda: functional.softmax(X(2), None), ValueError, "dim is None, expected the number"),  # pyright: ignore
+    (lambda: functional.dropout(X(2), inplace=True), ValueError, "inplace is True, expected False"),
+    (lambda: functional.silu(X(2), True), ValueError, "inplace is True, expected False"),
+    (lambda: functional.embedding(IDS, X(7, 6), 7), ValueError, "padding_idx is 7, expected −7 to 6"),
+    (lambda: functional.embedding(IDS, X(7, 6), max_norm=1.0), ValueError, "max_norm is given"),  # pyright: ignore
+    (lambda: functional.embedding(IDS, X(7, 6), scale_grad_by_freq=True), ValueError, "scale_grad_by_freq is True"),
+    (lambda: functional.embedding(IDS, X(7, 6), sparse=True), ValueError, "sparse is True, expected False"),
+    (lambda: functional.cross_entropy(X(5, 7), TARGETS, reduce=False), ValueError, "reduce is given"),  # pyright: ignore
+    (lambda: functional.cross_entropy(X(5, 7), TARGETS, size_average=True), ValueError, "size_av"),  # pyright: ignore
+    (
+        lambda: functional.cross_entropy(X(5, 7), TARGETS, z_loss=1e-4),  # pyright: ignore
+        TypeError,
+        "^cross_entropy has no argument 'z_loss': it takes input, target, weight",
+    ),
+    (
+        lambda: functional.linear_cross_entropy(X(5, 6), X(7, 6), TARGETS, options={}),  # pyright: ignore
+        ValueError,
+        "options is given",
+    ),
+    (lambda: functional.gelu(X(2), "sin"), ValueError, "approximate is 'sin', expected"),
+    (lambda: functional.geglu(X(2), X(2), "sin"), ValueError, "approximate is 'sin', expected 'none' or 'tanh'"),
+    (lambda: functional.swiglu(X(2), X(3)), ValueError, "up has shape"),
+    (lambda: functional.rope(X(1, 1, 5, 6), ANGLES.clone().requires_grad_(), ANGLES), ValueError, "^cos requires"),
+    (lambda: functional.cross_entropy(X(5, 7), TARGETS, X(7)), ValueError, "weight is given"),  # pyright: ignore
+    (lambda: functional.cross_entropy(X(5, 7), TARGETS, reduction="none"), ValueError, "'none', expected 'mean'"),
+    (lambda: functional.cross_entropy(X(5, 7), X(5, 7).requires_grad_()), ValueError, "target requires a gradient"),
+    (lambda: functional.cross_entropy(X(5, 7), TARGETS[:4]), ValueError, r"^target has shape \(4,\), expected c.*\(5"),
+    (
+        lambda: functional.linear_cross_entropy(X(5, 6), X(7, 6), TARGETS, linear_bias=X(7)),  # pyright: ignore
+        ValueError,
+        "linear_bias is given, expected None",
+    ),
+    (lambda: functional.linear_cross_entropy(X(5, 6), X(7, 6), X(5, 7)), TypeError, "expected classes"),
+    (lambda: functional.flash_attn_func(X(2, 5, 6), X(2, 5, 6), X(2, 5, 6)), ValueError, "q has shape.*four axes"),
+    (
+        lambda: functional.linear_cross_entropy(X(2, 3, 6), X(7, 6), IDS.T),
+        ValueError,
+        r"^target has shape \(3, 2\), expected classes \(2, 3\)$",
+    ),
+    (
+        lambda: functional.linear_cross_entropy(X(2, 3, 6), X(7, 6), IDS.reshape(6, 1)),
+        ValueError,
+        r"^target has shape \(6, 1\), expected classes \(2, 3\)$",
+    ),
+    (lambda: flashed(dropout_p=1.0), ValueError, "rate is 1.0"),
+    (lambda: flashed(window_size=3), TypeError, r"window_size is 3, expected two integers \(left, right\)"),
+    (lambda: flashed(window_size=(1, 2.5)), TypeError, r"window_size is \(1, 2.5\), expected two integers"),
+    (lambda: functional.layer_norm([1.0], (1,)), TypeError, "expected a torch.Tensor, got list"),  # pyright: ignore
+    (lambda: functional.cross_entropy(X(5, 7), X(5)), ValueError, r"target has shape \(5,\), expected prob.*\(5"),
+    (
+        lambda: flashed(return_attn_probs=True),
+        ValueError,
+        "^return_attn_probs is True, expected False: these kernels never make the weights$",
+    ),
+    (
+        lambda: flashed(alibi_slopes=X(4).requires_grad_()),
+        ValueError,
+        "^alibi_slopes requires a gradient, and attention has none for it: pass it with .detach",
+    ),
+    (
+        lambda: flashed(torch.float64, alibi_slopes=X(4).double()),
+        TypeError,
+        "^alibi_slopes is torch.float64, expected torch.float32$",
+    ),
+    (
+        lambda: flashed(alibi_slopes=X(5)),
+        ValueError,
+        r"^alibi_slopes has shape \(5,\), expected \(4,\) or \(2, 4\)$",
+    ),
+    (
+        lambda: flashed(alibi_slopes=torch.ones(4, device="meta")),
+        ValueError,
+        "^q is on .* and alibi_slopes on meta, expected one device$",
+    ),
+    (
+        lambda: functional.scaled_dot_product_attention(X(2, 4, 5, 6), X(2, 2, 5, 6), X(2, 2, 5, 6)),
+        ValueError,
+        "key has 2 heads and query 4: to group them, set enable_gqa",
+    ),
+    (
+        lambda: functional.scaled_dot_product_attention(*[X(2, 4, 5, 6)] * 3, attn_mask=SEEN, is_causal=True),
+        ValueError,
+        "attn_mask is given beside is_causal",
+    ),
+    *[
+        (
+            lambda mask=mask: functional.scaled_dot_product_attention(*[X(2, 4, 5, 6)] * 3, attn_mask=mask),
+            error,
+            f"^{re.escape(message)}$",
+        )
+        for mask, error, message in (
+            (
+                REAL[..., :4],
+                ValueError,
+                "attn_mask has shape (2, 1, 1, 4), expected one that broadcasts to (2, 4, 5, 5)",
+            ),
+            (X(3, 5), ValueError, "attn_mask has shape (3, 5), expected one that broadcasts to (2, 4, 5, 5)"),
+            (
+                X(1, 2, 1, 5, 5),
+                ValueError,
+                "attn_mask has shape (1, 2, 1, 5, 5), expected one that broadcasts to (2, 4, 5, 5)",
+            ),
+            (
+                X(5, 5).half(),
+                TypeError,
+                "attn_mask is torch.float16, expected torch.bool, torch.float32 or query's torch.float32",
+            ),
+            (
+                torch.ones(5, 5, device="meta"),
+                ValueError,
+                f"query is on {X().device} and attn_mask on meta, expected one device",
+            ),
+        )
+    ],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "error", "message"), REFUSED)
 def test_what_is_not_supported_is_refused(call, error, message):
     with pytest.raises(error, match=message):
         call()
@@ -1043,3 +1043,112 @@ def test_a_function_costs_the_host_at_most_twice_its_pair(monkeypatch, name):
         for run in (lambda: function(*leaves), lambda: Bare.apply(pair, options, *given))
     )
     assert ours <= 2 * least, f"{ours} calls beside {least}"
+
+
+# --- Without a GPU ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def plain_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No GPU, and nobody asks for the interpreter: `torch.nn.functional` itself runs where it means the same."""
+    if DEVICE != "cpu":
+        pytest.skip("there is a GPU, and the cases are on it")
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+
+
+@pytest.mark.usefixtures("plain_cpu")
+@every_case
+def test_without_a_gpu_the_numbers_are_those_of_the_namesake(case):
+    """In each dtype; in half precision with the errors that `test_half_precision_is_as_exact_as_pytorchs` allows."""
+    test_the_numbers_are_those_of_the_namesake(case)
+    test_half_precision_is_as_exact_as_pytorchs(case)
+    inputs = drawn(case, torch.float64)
+    torch.testing.assert_close(*(gradients(f, inputs, torch.ones_like(f(*inputs))) for f in (case.ours, case.theirs)))
+
+
+WITHOUT_A_GPU: dict[str, tuple[Callable[[Any, Tensor], Tensor], tuple[int, ...]]] = {
+    "layer_norm": (lambda f, x: f.layer_norm(x, (6,), x[0], x[1]), (5, 6)),
+    "rms_norm": (lambda f, x: f.rms_norm(x, (6,), x[0]), (5, 6)),
+    "gelu": (lambda f, x: f.gelu(x), (5, 6)),
+    "silu": (lambda f, x: f.silu(x), (5, 6)),
+    "softmax": (lambda f, x: f.softmax(x, -1), (5, 6)),
+    "embedding": (lambda f, x: f.embedding(IDS, x, 3), (7, 6)),
+    "cross_entropy": (lambda f, x: f.cross_entropy(x, TARGETS), (5, 7)),
+    "linear_cross_entropy": (lambda f, x: f.linear_cross_entropy(x, x[:3], TARGETS.clamp(max=2)), (5, 7)),
+    "sdpa": (lambda f, x: f.scaled_dot_product_attention(x, x, x, is_causal=True), (1, 2, 5, 6)),
+}  # fmt: skip
+
+
+@pytest.mark.usefixtures("plain_cpu")
+@pytest.mark.parametrize("name", WITHOUT_A_GPU)
+def test_without_a_gpu_a_function_costs_the_host_at_most_twice_its_namesake(name):
+    """In Python calls, forward and backward; and the bits are the namesake's."""
+    function, shape = WITHOUT_A_GPU[name]
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    y = function(functional, x)
+    received = torch.ones_like(y)
+    assert torch.equal(y, function(F, x))
+    ours, theirs = (
+        python_calls(lambda f=f: torch.autograd.backward(function(f, x), received)) for f in (functional, F)
+    )
+    assert ours <= 2 * theirs, f"{ours} calls beside {theirs}"
+
+
+@pytest.mark.usefixtures("plain_cpu")
+@pytest.mark.parametrize("compiled", [False, True])
+def test_without_a_gpu_what_differs_from_the_namesake_differs_still(compiled):
+    """The same as the kernels: no NaN where nothing counts or nothing is seen, float32 losses, our masks of dropout."""
+    torch.compiler.reset()
+    wrap = partial(torch.compile, fullgraph=True, backend="eager") if compiled else lambda function: function
+    none = torch.full((3,), -100)
+
+    def losses(x: Tensor) -> Tensor:
+        return functional.cross_entropy(x, none) + functional.linear_cross_entropy(x, x, none)
+
+    loss, dx = gradients(wrap(losses), [torch.randn(3, 7).half()], None)
+    assert (loss.item(), loss.dtype, dx.count_nonzero().item()) == (0, torch.float32, 0)
+    dead = torch.tensor([[1.0, 2.0], [-torch.inf, -torch.inf]])
+    y, dx = gradients(wrap(functional.softmax), [dead], torch.ones(2, 2))
+    assert_same_bits(y[1], torch.zeros(2))
+    assert not dx[1].any()
+    unseen = torch.tensor([[True, True], [False, False]])
+    q = torch.randn(1, 2, 2, 6)
+    for mask in (unseen, torch.zeros(2, 2).masked_fill(~unseen, -torch.inf)):
+        out, dq = gradients(
+            wrap(lambda q, mask=mask: functional.scaled_dot_product_attention(q, q, q, mask)), [q], torch.ones_like(q)
+        )
+        assert not out[:, :, 1].any()
+        assert dq.isfinite().all()
+    few = wrap(lambda q: functional.flash_attn_func(q, q[:, :1], q[:, :1], causal=True))(q.transpose(1, 2))
+    assert not few[:, 0].any()
+
+    def masks() -> list[Tensor]:
+        torch.manual_seed(3)
+        return [functional.dropout(torch.ones(4, 8)), functional.scaled_dot_product_attention(q, q, q, dropout_p=0.5)]
+
+    found = masks()
+    with pytest.MonkeyPatch.context() as checked:
+        checked.setenv("TRITON_INTERPRET", "1")
+        torch.testing.assert_close(found, masks())
+
+
+@pytest.mark.usefixtures("plain_cpu")
+@pytest.mark.parametrize(("call", "error", "message"), REFUSED)
+def test_without_a_gpu_the_same_is_refused(call, error, message):
+    test_what_is_not_supported_is_refused(call, error, message)
+
+
+@pytest.mark.usefixtures("plain_cpu")
+def test_without_a_gpu_ids_out_of_range_are_named():
+    for call in (
+        lambda: functional.embedding(IDS + 1, X(7, 6)[:6]),
+        lambda: functional.cross_entropy(X(5, 7), TARGETS + 4),
+        lambda: functional.linear_cross_entropy(X(5, 6), X(7, 6), TARGETS + 4),
+    ):
+        with pytest.raises(ValueError, match=r"holds (7|10|-96), expected ids from 0 to"):
+            call()
+
+
+@pytest.mark.usefixtures("plain_cpu")
+def test_without_a_gpu_everything_is_compiled_in_one_graph():
+    test_compiled_in_one_graph(dynamic=False, autocast=True)

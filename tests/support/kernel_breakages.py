@@ -294,13 +294,14 @@ each call of dropout with the same key | draw_key: torch.randint(-(2**31), 2**31
 half precision's own eps, a thousand times PyTorch's | rms_norm: torch.promote_types(x.dtype, torch.float32) → x.dtype
 the softmax's backward from x instead of y | _softmax: lambda y, x: (y,) → lambda y, x: (x,)
 Add & Norm of functional's: dropout's mask forgotten in the backward | _add_norm_kept: options["dropout"] → None
+without a GPU a softmax of −inf alone is NaN | softmax: not y.detach().sum().isnan() → True
 rope keeps what it turned | _rope: RECEIVED → x
 what dropout made is kept, and must not be changed | _dropout: RECEIVED → y
 rope's heads do not merge as a view | _rope: _rope_kept}, layout=heads_merge, → _rope_kept},
 Add & Norm of rows in another order | _summands: x.shape != sublayer_out.shape → False
 Add & Norm of two types | _summands: x, sublayer_out = promoted(x, sublayer_out) → pass
 a norm that is compiled again for every length | _norm_kept: math.prod(x.shape[:-1]) → x.shape[:-1].numel()
-a normalisation over nothing | _flat: 0 in shape → False
+a normalisation over nothing | _norm_shape: 0 in shape → False
 [functional/attention.py: kernels/test_functional]
 PyTorch's causal mask aligned at the last key | scaled_dot_product_attention: is_causal and Tq != Tk → False
 ALiBi's slopes forgotten without the kernels | _call: options["slopes"] = slopes → pass
@@ -313,8 +314,9 @@ PyTorch's scores in half precision overflow | _exact: x if x.is_cuda else widene
 ALiBi rounded to half precision | attention_from: alibi_bias(slopes, query.shape[2], key.shape[2]) →
         alibi_bias(slopes, query.shape[2], key.shape[2]).to(query.dtype)
 [functional/losses.py: kernels/test_functional]
-a sum of losses times ignored targets too | _reduced: (target.long() != ignore_index).sum() → target.numel()
-the class that is −100 in 8 bits is not counted | _reduced: target.long() → target
+a sum of losses times ignored targets too | _count: (target.long() != ignore_index).sum() → target.numel()
+the class that is −100 in 8 bits is not counted | _count: target.long() → target
+without a GPU a loss of no target is NaN | _torchs: .clamp(min=1) → .clamp(min=0)
 classes in another order than the rows | linear_cross_entropy: target.shape != input.shape[:-1] → False
 [patching.py: kernels/test_patching]
 packed sequences see each other | _mask: (bidirectional or mask_function is causal_mask_function) → True
