@@ -1,6 +1,8 @@
 """Attention in PyTorch's layout, `(B, H, T, D)`, and in flash-attention's, `(B, T, H, D)`."""
 
 import math
+import warnings
+from functools import cache
 from typing import Any
 
 import torch
@@ -11,7 +13,17 @@ from minitransformer.ops.pattern import pattern_of
 
 from .._checks import check_device, check_slopes
 from ..eager.attention import attention_mask
-from .operators import Kept, draw_key, dropout_of, heads_merge, in_autocast_dtype, named, operator, runs_in_torch
+from .operators import (
+    Kept,
+    draw_key,
+    dropout_of,
+    heads_merge,
+    in_autocast_dtype,
+    named,
+    operator,
+    runs_in_torch,
+    runs_in_triton,
+)
 
 
 def _call(
@@ -196,13 +208,40 @@ def _attend(
     query, key, value, mask = in_autocast_dtype(query, key, value, mask)
     scale = 1 / math.sqrt(query.shape[3]) if scale is None else float(scale)
     drawn = draw_key(query, dropout_p)
-    plain = slopes is None and softcap is None and drawn is None
-    if plain and runs_in_torch(query) and _fit(query, key, value, key_mask):
-        return _torchs(query, key, value, mask, key_mask, causal, window, scale)
+    if slopes is None and softcap is None and _fit(query, key, value, key_mask):
+        if runs_in_torch(query) and drawn is None:  # else dropout's masks would not be ours
+            return _torchs(query, key, value, mask, key_mask, causal, window, scale)
+        if runs_in_triton("attention", query) and _lacks_tensor_cores(query.device, INSTEAD):
+            group = query.shape[1] // key.shape[1]  # PyTorch's kernel there wants as many heads of each
+            key, value = (x.repeat_interleave(group, 1) if group > 1 else x for x in (key, value))
+            return _torchs(query, key, value, mask, key_mask, causal, window, scale, dropout_p)
+    elif runs_in_triton("attention", query):
+        _lacks_tensor_cores(query.device, ALTHOUGH)
     bias = mask
     if mask is not None and mask.dtype == torch.bool:
         bias = torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, -math.inf)
     return _attention(query, key, value, bias, slopes, key_mask, drawn, causal, *window, scale, softcap, dropout_p)
+
+
+INSTEAD = "attention runs in PyTorch's scaled_dot_product_attention, which is several times faster there"
+ALTHOUGH = "attention with a softcap or ALiBi's slopes, which PyTorch's does not have, is several times slower there"
+
+
+@torch.compiler.assume_constant_result
+def _lacks_tensor_cores(device: torch.device, so: str) -> bool:
+    """Whether Triton uses no tensor cores on this GPU, and attention's kernels are slow. It warns of it once."""
+    from ..tuning import capability
+
+    gpu = capability(device)
+    slow = gpu.kind == "cuda" and int(gpu.arch) < 80
+    if slow:
+        _warn_once(f"Triton uses no tensor cores on this GPU (compute capability {int(gpu.arch) / 10}): {so}")
+    return slow
+
+
+@cache
+def _warn_once(message: str) -> None:
+    warnings.warn(message, stacklevel=2)
 
 
 def _fit(query: Tensor, key: Tensor, value: Tensor, key_mask: Tensor | None) -> bool:
@@ -223,9 +262,11 @@ def _torchs(
     causal: bool,
     window: tuple[int | None, ...],
     scale: float,
+    dropout_p: float = 0.0,
 ) -> Tensor:
     """PyTorch's own attention; a query with nothing to attend to gets zeros, whichever of its kernels runs."""
-    Tq, Tk, options = query.shape[2], key.shape[2], {"scale": scale, "enable_gqa": query.shape[1] != key.shape[1]}
+    Tq, Tk = query.shape[2], key.shape[2]
+    options: Any = {"dropout_p": dropout_p, "scale": scale, "enable_gqa": query.shape[1] != key.shape[1]}
     if window == (None, None) and mask is None and key_mask is None and (Tq == Tk or not causal):
         return F.scaled_dot_product_attention(query, key, value, is_causal=causal, **options)
     pattern = pattern_of(None, causal, key_mask, None if window == (None, None) else window)  # pyright: ignore

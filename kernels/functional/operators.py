@@ -31,6 +31,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Arguments = tuple[Any, ...]
 KERNEL_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+HAS_TRITON = find_spec("triton") is not None
 
 
 @dataclass(frozen=True)
@@ -56,21 +57,15 @@ NOTHING = Kept(lambda cache: [], lambda *inputs: [], lambda kept, *inputs: None)
 
 def runs_in_triton(name: str, x: Tensor) -> bool:
     """Whether the op has a kernel that takes such a tensor here."""
-    there = x.dtype in KERNEL_DTYPES and name in kernels.KERNELS and has_triton()
+    there = x.dtype in KERNEL_DTYPES and name in kernels.KERNELS and HAS_TRITON
     if x.is_cuda and x.dtype != torch.bfloat16:
         return there
     return there and (x.dtype != torch.bfloat16 and x.device.type == "cpu" if interpreting() else x.is_cuda)
 
 
 def runs_in_torch(x: Tensor) -> bool:
-    """Whether torch.nn.functional's own function is the fastest there is: without a GPU, unless kernels are checked."""
-    return not x.is_cuda and not interpreting() and x.dtype in FLOAT_DTYPES
-
-
-@cache
-def has_triton() -> bool:
-    """Whether Triton is installed."""
-    return find_spec("triton") is not None
+    """Whether torch.nn.functional's own function is the fastest there is: no kernel can run, and none is checked."""
+    return not (x.is_cuda and HAS_TRITON) and not interpreting() and x.dtype in FLOAT_DTYPES
 
 
 def owned(x: Tensor) -> Tensor:

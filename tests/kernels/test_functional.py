@@ -3,7 +3,8 @@
 import inspect
 import re
 import sys
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from torch.utils.checkpoint import checkpoint
 
 import kernels
 from kernels import functional
+from kernels.functional import attention
 from kernels.functional.operators import runs_in_triton
 from kernels.linear_attention import linear_attention_naive
 
@@ -1152,3 +1154,71 @@ def test_without_a_gpu_ids_out_of_range_are_named():
 @pytest.mark.usefixtures("plain_cpu")
 def test_without_a_gpu_everything_is_compiled_in_one_graph():
     test_compiled_in_one_graph(dynamic=False, autocast=True)
+
+
+# --- A GPU whose tensor cores Triton does not use ----------------------------------------------------------------
+
+
+@pytest.fixture
+def turing() -> Iterator[None]:
+    """Tensors are on a T4, or so the kernels are told."""
+    pytest.importorskip("triton")
+    from kernels.tuning import Capability, pretending
+
+    attention._warn_once.cache_clear()
+    with pretending(Capability("cuda", 75, 64 * 1024)):
+        yield
+
+
+@pytest.mark.usefixtures("turing")
+@pytest.mark.parametrize("compiled", [False, True])
+def test_on_a_t4_attention_is_pytorchs_and_says_so_once(compiled):
+    torch.compiler.reset()
+    x = torch.randn(1, 2, 5, 6, device=DEVICE)
+    function = torch.compile(attend, fullgraph=True, backend="eager") if compiled else attend
+    with pytest.warns(
+        UserWarning, match=r"no tensor cores on this GPU \(compute capability 7.5\): attention runs in P"
+    ):
+        y = function(x)
+    with Seen() as seen, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert torch.equal(attend(x), y)
+    assert not any("minitransformer" in name for name in seen.names)
+    assert torch.equal(y, F.scaled_dot_product_attention(x, x, x, is_causal=True))
+
+
+def attend(x: Tensor) -> Tensor:
+    return functional.scaled_dot_product_attention(x, x, x, is_causal=True)
+
+
+@pytest.mark.usefixtures("turing")
+@pytest.mark.filterwarnings("ignore:Triton uses no tensor cores")
+@pytest.mark.parametrize("name", [name for name in CASES if name.startswith(("sdpa", "flash_attn_func"))])
+def test_on_a_t4_the_numbers_are_those_of_the_namesake(name):
+    case = CASES[name]
+    inputs = drawn(case)
+    received = torch.ones_like(case.theirs(*inputs))
+    found, wanted = (gradients(function, inputs, received) for function in (case.ours, case.theirs))
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.usefixtures("turing")
+def test_on_a_t4_what_pytorchs_attention_lacks_runs_in_the_kernel_and_says_so():
+    q = torch.randn(1, 5, 2, 6, device=DEVICE)
+    with pytest.warns(UserWarning, match="softcap or ALiBi's slopes, which PyTorch's does not have"), Seen() as seen:
+        functional.flash_attn_func(q, q, q, softcap=2.0)
+    assert "minitransformer::attention" in seen.names
+
+
+@pytest.mark.usefixtures("turing")
+@pytest.mark.filterwarnings("ignore:Triton uses no tensor cores")
+def test_on_a_t4_a_query_with_nothing_to_attend_to_gets_zeros_and_dropout_drops():
+    q = torch.randn(1, 2, 2, 6, device=DEVICE)
+    unseen = torch.tensor([[True, True], [False, False]], device=DEVICE)
+    for mask in (unseen, torch.zeros(2, 2, device=DEVICE).masked_fill(~unseen, -torch.inf)):
+        out, dq = gradients(
+            lambda q, mask=mask: functional.scaled_dot_product_attention(q, q, q, mask), [q], torch.ones_like(q)
+        )
+        assert not out[:, :, 1].any()
+        assert dq.isfinite().all()
+    assert not torch.equal(functional.scaled_dot_product_attention(q, q, q, dropout_p=0.9), attend(q))
