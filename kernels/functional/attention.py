@@ -103,21 +103,22 @@ def scaled_dot_product_attention(
     """`softmax(scale · query keyᵀ + mask) value`, as `F.scaled_dot_product_attention`.
 
     query `(B, H, Tq, D)`, key `(B, Hk, Tk, D)`, value `(B, Hk, Tk, Dv)` → `(B, H, Tq, Dv)`; all may come without the
-    heads. `is_causal` is aligned at the first key, as in PyTorch: query i sees the keys 0 … i. A boolean `attn_mask`
-    says who may attend; a floating one, of float32 or of the query's dtype, is added in the latter. It broadcasts to
-    `(B, H, Tq, Tk)`, and one that only hides keys, `(B, 1, 1, Tk)`, costs least. Dropout is drawn from PyTorch's
-    generator.
+    heads, or without the batch too, or with more axes before the heads. Batches of one are repeated, and so is a single
+    head of keys. `is_causal` is aligned at the first key, as in PyTorch: query i sees the keys 0 … i. A boolean
+    `attn_mask` says who may attend; a floating one, of float32 or of the query's dtype, is added in the latter. It
+    broadcasts to `(B, H, Tq, Tk)`, and one that only hides keys, `(B, 1, 1, Tk)`, costs least. Dropout is drawn from
+    PyTorch's generator.
     Raises `ValueError` for shapes that do not fit, for heads that differ without `enable_gqa`, and for a mask beside
     `is_causal`.
     """
-    if query.ndim == 3 and key.ndim == 3 and value.ndim == 3:
-        mask = attn_mask[:, None] if attn_mask is not None and attn_mask.ndim == 3 else attn_mask
-        query, key, value = query[:, None], key[:, None], value[:, None]
-        return scaled_dot_product_attention(query, key, value, mask, dropout_p, is_causal, scale)[:, 0]
-    _check_axes(query=query, key=key, value=value)
+    if not query.ndim == key.ndim == value.ndim == 4 or not query.shape[0] == key.shape[0] == value.shape[0]:
+        query, key, value, attn_mask, shape = _with_four_axes(query, key, value, attn_mask)
+        options: Any = {"scale": scale, "enable_gqa": enable_gqa}
+        out = scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, **options)
+        return out.reshape(*shape, *out.shape[-2:])
     if is_causal and attn_mask is not None:
         raise ValueError("attn_mask is given beside is_causal, expected one of them")
-    if key.shape[1] != query.shape[1] and not enable_gqa:
+    if key.shape[1] not in (1, query.shape[1]) and not enable_gqa:
         raise ValueError(f"key has {key.shape[1]} heads and query {query.shape[1]}: to group them, set enable_gqa")
     Tq, Tk = query.shape[2], key.shape[2]
     right = None
@@ -150,7 +151,7 @@ def flash_attn_func(
     Dropout is drawn from PyTorch's generator. `deterministic` changes nothing: each run gives the same bits.
     Raises `ValueError` for shapes that do not fit, slopes that require a gradient, and `return_attn_probs`.
     """
-    _check_axes(q=q, k=k, v=v)
+    _check_axes(4, 4, q=q, k=k, v=v)
     if return_attn_probs:
         raise ValueError("return_attn_probs is True, expected False: these kernels never make the weights")
     pair = isinstance(window_size, tuple | list) and len(window_size) == 2
@@ -282,6 +283,38 @@ def _torchs(
     return F.scaled_dot_product_attention(query, key, value, mask, **options).masked_fill(~alive, 0)
 
 
+def _with_four_axes(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None, tuple[int, ...]]:
+    """Attention's inputs with one axis for the batch and one for the heads, and the output's shape before its rows."""
+    tensors = {"query": query, "key": key, "value": value}
+    _check_axes(2, **tensors)
+    headless = max(x.ndim for x in tensors.values()) < 4
+    if headless:
+        query, key, value = (x.unsqueeze(-3) for x in (query, key, value))
+        mask = mask.unsqueeze(-3) if mask is not None and mask.ndim > 2 else mask
+    _check_axes(3, query=query, key=key, value=value)
+    try:
+        lead = torch.broadcast_shapes(query.shape[:-3], key.shape[:-3], value.shape[:-3])
+    except RuntimeError:
+        shapes = ", ".join(f"{name} {tuple(x.shape)}" for name, x in tensors.items())
+        raise ValueError(f"the shapes are {shapes}, expected batches that are equal or 1") from None
+    if mask is not None and mask.ndim > 3 and len(lead) != 1:
+        whole = (*lead, query.shape[-3], query.shape[-2], key.shape[-2])
+        _check_broadcasts(mask, whole)
+        mask = mask.expand(*lead, *mask.shape[-3:]).flatten(0, -4)
+    query, key, value = (
+        x.expand(*lead, *x.shape[-3:]).reshape(math.prod(lead), *x.shape[-3:]) for x in (query, key, value)
+    )
+    return query, key, value, mask, tuple(lead) if headless else (*lead, query.shape[1])
+
+
+def _check_broadcasts(mask: Tensor, whole: tuple[int, ...]) -> None:
+    fits = zip(mask.shape[::-1], whole[::-1], strict=False)
+    if mask.ndim > len(whole) or any(size not in (1, full) for size, full in fits):
+        raise ValueError(f"attn_mask has shape {tuple(mask.shape)}, expected one that broadcasts to {whole}")
+
+
 def _masks(mask: Tensor | None, query: Tensor, key: Tensor) -> tuple[Tensor | None, Tensor | None]:
     """A mask as `_attend` takes it, and which keys are not padding."""
     if mask is None:
@@ -290,8 +323,7 @@ def _masks(mask: Tensor | None, query: Tensor, key: Tensor) -> tuple[Tensor | No
     if mask.dtype not in (torch.bool, torch.float32, query.dtype):
         raise TypeError(f"attn_mask is {mask.dtype}, expected torch.bool, torch.float32 or query's {query.dtype}")
     whole = (*query.shape[:3], key.shape[2])
-    if mask.ndim > 4 or any(size not in (1, full) for size, full in zip(mask.shape[::-1], whole[::-1], strict=False)):
-        raise ValueError(f"attn_mask has shape {tuple(mask.shape)}, expected one that broadcasts to {whole}")
+    _check_broadcasts(mask, whole)
     if mask.dtype != torch.bool:
         return mask.to(query.dtype), None
     if mask.ndim == 4 and mask.shape[1] == mask.shape[2] == 1:
@@ -299,7 +331,9 @@ def _masks(mask: Tensor | None, query: Tensor, key: Tensor) -> tuple[Tensor | No
     return mask, None
 
 
-def _check_axes(**tensors: Tensor) -> None:
+def _check_axes(least: int, most: int | None = None, **tensors: Tensor) -> None:
     for name, tensor in tensors.items():
-        if tensor.ndim != 4:
-            raise ValueError(f"{name} has shape {tuple(tensor.shape)}, expected four axes")
+        if not least <= tensor.ndim <= (most or tensor.ndim):
+            raise ValueError(
+                f"{name} has shape {tuple(tensor.shape)}, expected {least} axes" + ("" if most else " or more")
+            )

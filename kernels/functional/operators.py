@@ -85,6 +85,8 @@ def operator(
     differentiable: Sequence[str],
     output: Callable[..., Tensor],
     *,
+    kernel: str | None = None,
+    pair_of: Callable[[Pair], Pair] | None = None,
     kept: dict[str, Callable[[], Kept]] | None = None,
     call: Callable[..., tuple[Arguments, dict[str, Any]]] = lambda *inputs: (inputs, {}),
     saved: Callable[..., Arguments] = lambda out, *inputs: inputs,
@@ -93,6 +95,8 @@ def operator(
     """Registers `minitransformer::name` and `minitransformer::name_backward`; returns a function of the inputs.
 
     name            the pair's, in `kernels` and in `kernels.eager`; the first input decides which of them runs
+    kernel          the pair's name, if it is another
+    pair_of         makes the pair from the package's own, if it is another
     schema          the inputs' types and names, as in `torch.library`
     differentiable  the names of the inputs that the pair's backward has gradients for, in its order
     output          an empty output, made from the inputs
@@ -106,12 +110,13 @@ def operator(
 
     @cache
     def of(where: str) -> tuple[Pair, Kept | None]:
-        package = kernels if where == "triton" else eager
-        pair = Pair(getattr(package, f"{name}_forward"), getattr(package, f"{name}_backward"))
+        package, op = kernels if where == "triton" else eager, kernel or name
+        own = Pair(getattr(package, f"{op}_forward"), getattr(package, f"{op}_backward"))
+        pair = own if pair_of is None else pair_of(own)
         return pair, kept[where]() if kept and where in kept else None
 
     def backend(x: Tensor) -> tuple[Pair, Kept | None]:
-        return of("triton" if runs_in_triton(name, x) else "eager")
+        return of("triton" if runs_in_triton(kernel or name, x) else "eager")
 
     def forward(*inputs: Any) -> list[Tensor]:
         pair, keep = backend(inputs[0])

@@ -180,6 +180,11 @@ CASES = {
     "sdpa, mask": sdpa(*PLAIN, attn_mask=SEEN),
     "sdpa, padding": sdpa(*PLAIN, attn_mask=REAL),
     "sdpa, a mask with a gradient": sdpa(*PLAIN, (2, 5, 5)),
+    "sdpa, one matrix": sdpa((5, 6), (4, 6), (4, 3), is_causal=True),
+    "sdpa, five axes": sdpa((2, 1, 2, 5, 6), (1, 2, 2, 5, 6), (1, 2, 2, 5, 3), attn_mask=SEEN[:, None]),
+    "sdpa, one batch of keys": sdpa((2, 2, 5, 6), (1, 2, 5, 6), (1, 2, 5, 3), attn_mask=SEEN),
+    "sdpa, one head of keys": sdpa((2, 2, 5, 6), (2, 1, 5, 6), (2, 1, 5, 3)),
+    "sdpa, keys without a batch": sdpa((2, 2, 5, 6), (2, 5, 6), (2, 5, 3)),
     "sdpa, no heads": sdpa((2, 5, 6), (2, 5, 6), (2, 5, 6), attn_mask=SEEN[:, 0]),
     "flash_attn_func": Case(
         functional.flash_attn_func, lambda q, k, v: flash(q, k, v, lambda i, j: j >= 0), ((2, 5, 2, 6),) * 3
@@ -208,6 +213,13 @@ CASES = {
     "linear_cross_entropy": losses()[1],
     "cross_entropy, sum": losses(reduction="sum", label_smoothing=0.1)[0],
     "linear_cross_entropy, sum": losses(reduction="sum", label_smoothing=0.1)[1],
+    "cross_entropy, each": losses(reduction="none")[0],
+    "cross_entropy, each, smoothed": losses(reduction="none", label_smoothing=0.1)[0],
+    "cross_entropy, each of images": Case(
+        lambda x: functional.cross_entropy(x, TARGETS[:4].abs().reshape(2, 2) % 7, reduction="none"),
+        lambda x: F.cross_entropy(x, TARGETS[:4].abs().reshape(2, 2) % 7, reduction="none"),
+        ((2, 7, 2),),
+    ),
     "cross_entropy, another ignored": losses(ignore_index=6, reduction="sum")[0]._replace(
         ours=lambda x: functional.cross_entropy(x, TARGETS.abs() % 7, ignore_index=6, reduction="sum"),
         theirs=lambda x: F.cross_entropy(x, TARGETS.abs() % 7, ignore_index=6, reduction="sum"),
@@ -348,6 +360,7 @@ def operator_inputs(dtype: torch.dtype) -> dict[str, tuple]:
         "gated": (x(3, 5), x(3, 5), "silu"),
         "rope": (x(2, 2, 5, 6), ANGLES.cos().to(dtype), ANGLES.sin().to(dtype), False),
         "cross_entropy": (x(5, 7), TARGETS, 0.1, -100),
+        "each_cross_entropy": (x(5, 7), TARGETS, 0.1, -100),
         "linear_cross_entropy": (x(5, 6), x(7, 6), TARGETS, 0.1, -100, True),
         "attention": (
             x(2, 2, 3, 6), x(2, 1, 5, 6), x(2, 1, 5, 3), x(2, 3, 5), SLOPES[:, :2] if dtype == torch.float32 else None,
@@ -485,6 +498,9 @@ def of_length(n: int) -> dict[str, tuple[Callable[..., Tensor], list[Tensor]]]:
         "geglu": (functional.geglu, [tokens, tokens]),
         "rope": (functional.rope, [heads, angles, angles]),
         "cross_entropy": (functional.cross_entropy, [x, ids]),
+        "cross_entropy, each": (
+            lambda x, target: functional.cross_entropy(x, target, reduction="none"), [x, ids]
+        ),
         "cross_entropy, a sum towards probabilities": (
             lambda x, target: functional.cross_entropy(x, target, reduction="sum"), [x, x.softmax(1)]
         ),
@@ -858,7 +874,17 @@ REFUSED: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: functional.swiglu(X(2), X(3)), ValueError, "up has shape"),
     (lambda: functional.rope(X(1, 1, 5, 6), ANGLES.clone().requires_grad_(), ANGLES), ValueError, "^cos requires"),
     (lambda: functional.cross_entropy(X(5, 7), TARGETS, X(7)), ValueError, "weight is given"),  # pyright: ignore
-    (lambda: functional.cross_entropy(X(5, 7), TARGETS, reduction="none"), ValueError, "'none', expected 'mean'"),
+    (lambda: functional.cross_entropy(X(5, 7), TARGETS, reduction="max"), ValueError, "'max', expected one of 'mean'"),
+    (
+        lambda: functional.cross_entropy(X(5, 7), X(5, 7), reduction="none"),
+        ValueError,
+        "^reduction is 'none' beside probabilities, expected 'mean' or 'sum'$",
+    ),
+    (
+        lambda: functional.linear_cross_entropy(X(5, 6), X(7, 6), TARGETS, reduction="none"),
+        ValueError,
+        r"^reduction is 'none', expected 'mean' or 'sum', whose gradient .* call cross_entropy\(F.linear",
+    ),
     (lambda: functional.cross_entropy(X(5, 7), X(5, 7).requires_grad_()), ValueError, "target requires a gradient"),
     (lambda: functional.cross_entropy(X(5, 7), TARGETS[:4]), ValueError, r"^target has shape \(4,\), expected c.*\(5"),
     (
@@ -867,7 +893,7 @@ REFUSED: list[tuple[Callable[[], object], type[Exception], str]] = [
         "linear_bias is given, expected None",
     ),
     (lambda: functional.linear_cross_entropy(X(5, 6), X(7, 6), X(5, 7)), TypeError, "expected classes"),
-    (lambda: functional.flash_attn_func(X(2, 5, 6), X(2, 5, 6), X(2, 5, 6)), ValueError, "q has shape.*four axes"),
+    (lambda: functional.flash_attn_func(X(2, 5, 6), X(2, 5, 6), X(2, 5, 6)), ValueError, "q has shape.*4 axes$"),
     (
         lambda: functional.linear_cross_entropy(X(2, 3, 6), X(7, 6), IDS.T),
         ValueError,
@@ -912,6 +938,22 @@ REFUSED: list[tuple[Callable[[], object], type[Exception], str]] = [
         lambda: functional.scaled_dot_product_attention(X(2, 4, 5, 6), X(2, 2, 5, 6), X(2, 2, 5, 6)),
         ValueError,
         "key has 2 heads and query 4: to group them, set enable_gqa",
+    ),
+    (lambda: functional.scaled_dot_product_attention(X(6), X(5, 6), X(5, 6)), ValueError, "query has .* 2 axes or m"),
+    (
+        lambda: functional.scaled_dot_product_attention(X(2, 4, 5, 6), X(3, 4, 5, 6), X(3, 4, 5, 6)),
+        ValueError,
+        r"^the shapes are query \(2, 4, 5, 6\), key \(3, 4, 5, 6\), value .* expected batches that are equal or 1$",
+    ),
+    (
+        lambda: functional.scaled_dot_product_attention(*[X(2, 4, 5, 6)] * 3, softcap=30.0),  # pyright: ignore
+        TypeError,
+        "^scaled_dot_product_attention has no argument 'softcap': it takes query, key",
+    ),
+    (
+        lambda: functional.linear_cross_entropy(X(5, 6), X(7, 6), TARGETS, softcap=30.0),  # pyright: ignore
+        TypeError,
+        "^linear_cross_entropy has no argument 'softcap': it takes input, linear_weight",
     ),
     (
         lambda: functional.scaled_dot_product_attention(*[X(2, 4, 5, 6)] * 3, attn_mask=SEEN, is_causal=True),

@@ -305,7 +305,7 @@ a normalisation over nothing | _norm_shape: 0 in shape → False
 [functional/attention.py: kernels/test_functional]
 PyTorch's causal mask aligned at the last key | scaled_dot_product_attention: is_causal and Tq != Tk → False
 ALiBi's slopes forgotten without the kernels | _call: options["slopes"] = slopes → pass
-a mask of another shape than the scores | _masks: mask.ndim > 4 or → any([]) and
+a mask of another shape than the scores | _check_broadcasts: mask.ndim > len(whole) or → any([]) and
 a mask in another type than the query | _masks: mask.to(query.dtype) → mask
 a T4 runs attention's slow kernels | _lacks_tensor_cores: int(gpu.arch) < 80 → int(gpu.arch) < 75
 flash-attention's window of −1 is a window of 0 | flash_attn_func: None if side < 0 else side → max(side, 0)
