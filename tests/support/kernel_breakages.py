@@ -327,8 +327,9 @@ labels not shifted | _causal_loss: [..., 1:] → [..., :-1]
 the model's own attention is not given back | Patch.set: partial(setattr, owner, name, own[name]) → partial(bool)
 a patch reaches every model that shares the config | _patch_attention: copy(config) → config
 a model taken for patched because its config is
-    patch: getattr(vars(module).get("forward"), "func", None) in (_layer_norm, _rms_norm) →
+    patch: getattr(vars(module).get("forward"), "func", None) in norms →
         model.config._attn_implementation == NAME
+Gemma's norm without the 1 | _rms_norm_about_one: 1 + module.weight.float() → module.weight.float()
 a norm's type from what it reads alone | _rms_norm: x.dtype != module.weight.dtype → False
 a pickled model's attention is not known where it is loaded
     if find_spec: find_spec("transformers") is not None → False
