@@ -192,9 +192,15 @@ def _attention(
     scaling: float | None = None,
     dropout: float = 0.0,
     is_causal: bool | None = None,
-    **_: Any,
+    **options: Any,
 ) -> tuple[Tensor, None]:
-    """transformers' signature: query `(B, H, Tq, D)` → `(B, Tq, H, D)`; no weights, since no kernel makes them."""
+    """transformers' signature: query `(B, H, Tq, D)` → `(B, Tq, H, D)`; no weights, since no kernel makes them.
+
+    A window is in the mask. Raises `ValueError` for a softcap or sinks, which no model has that `patch` takes.
+    """
+    for name in ("softcap", "s_aux"):
+        if options.get(name) is not None:
+            raise ValueError(f"attention is called with {name}, which it does not have: use another implementation")
     if attention_mask is not None and attention_mask.ndim == 4:
         out = functional.scaled_dot_product_attention(
             query, key, value, attention_mask, dropout, scale=scaling, enable_gqa=True

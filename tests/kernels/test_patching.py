@@ -18,6 +18,8 @@ from transformers import (
     BertForMaskedLM,
     BertForSequenceClassification,
     BertLMHeadModel,
+    Gemma2Config,
+    Gemma2ForCausalLM,
     GemmaConfig,
     GemmaForCausalLM,
     GPT2Config,
@@ -390,6 +392,14 @@ def test_weights_that_no_kernel_makes_are_refused(name):
     assert len(model(IDS, output_attentions=True).attentions) == model.config.num_hidden_layers
     model.config.output_attentions = True
     with kernels.patch(model), pytest.raises(ValueError, match=r"^output_attentions is set"):
+        model(IDS)
+
+
+def test_an_attention_with_a_softcap_is_refused():
+    """A Gemma 2 is not patched, but may be told to use our attention by its name."""
+    model = on_device(Gemma2ForCausalLM(Gemma2Config(**LLAMA, head_dim=6)))
+    model.set_attn_implementation(NAME)
+    with pytest.raises(ValueError, match=r"^attention is called with softcap, which it does not have"):
         model(IDS)
 
 
