@@ -148,7 +148,8 @@ def flash_attn_func(
     Query head h uses key head `h // (H/Hk)`. `causal` and `window_size`, (left, right) with −1 for no limit, are
     aligned at the last key: query i stands at position `Tk − Tq + i`. A `softcap` above 0 bends scores into ±softcap.
     `alibi_slopes`, float32, `(H,)` or `(B, H)`, lower the score of query i and key j by `slope · |Tk − Tq + i − j|`.
-    Dropout is drawn from PyTorch's generator. `deterministic` changes nothing: each run gives the same bits.
+    Dropout is drawn from PyTorch's generator. `deterministic` changes nothing: each call in a process gives the same
+    bits, and with `MINITRANSFORMER_TUNE=0` each process does.
     Raises `ValueError` for shapes that do not fit, slopes that require a gradient, and `return_attn_probs`.
     """
     _check_axes(4, 4, q=q, k=k, v=v)
