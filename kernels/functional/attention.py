@@ -124,7 +124,8 @@ def scaled_dot_product_attention(
     right = None
     if is_causal and Tq != Tk:  # the pair's `causal` is aligned at the last key
         key, value = key[:, :, :Tq], value[:, :, :Tq]
-        is_causal, right = Tq < Tk, None if Tq < Tk else Tq - Tk
+        if Tq > Tk:  # a comparison as a value would be no bool where lengths are symbols
+            is_causal, right = False, Tq - Tk
     mask, key_mask = _masks(attn_mask, query, key)
     return _attend(query, key, value, mask, None, key_mask, dropout_p, is_causal, (None, right), scale, None)
 
@@ -268,7 +269,9 @@ def _torchs(
 ) -> Tensor:
     """PyTorch's own attention; a query with nothing to attend to gets zeros, whichever of its kernels runs."""
     Tq, Tk = query.shape[2], key.shape[2]
-    options: Any = {"dropout_p": dropout_p, "scale": scale, "enable_gqa": query.shape[1] != key.shape[1]}
+    options: Any = {"dropout_p": dropout_p, "scale": scale}
+    if query.shape[1] != key.shape[1]:
+        options["enable_gqa"] = True
     if window == (None, None) and mask is None and key_mask is None and (Tq == Tk or not causal):
         return F.scaled_dot_product_attention(query, key, value, is_causal=causal, **options)
     pattern = pattern_of(None, causal, key_mask, None if window == (None, None) else window)  # pyright: ignore

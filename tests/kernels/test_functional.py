@@ -1182,6 +1182,19 @@ def test_without_a_gpu_the_same_is_refused(call, error, message):
     test_what_is_not_supported_is_refused(call, error, message)
 
 
+OF_ANY_LENGTH = "scaled_dot_product_attention, causal", "flash_attn_func", "cross_entropy"
+"""The cases that a quick test compiles without a GPU too: what they ask of lengths is theirs alone there."""
+
+
+@pytest.mark.usefixtures("plain_cpu")
+@pytest.mark.parametrize(
+    "name",
+    [name if name in OF_ANY_LENGTH else pytest.param(name, marks=pytest.mark.slow) for name in of_length(3)],
+)
+def test_without_a_gpu_of_twelve_lengths_two_are_compiled(name):
+    test_of_twelve_lengths_two_are_compiled(name)
+
+
 @pytest.mark.usefixtures("plain_cpu")
 def test_without_a_gpu_ids_out_of_range_are_named():
     for call in (
