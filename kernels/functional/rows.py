@@ -208,7 +208,7 @@ def layer_norm(
     """
     x, weight, bias = in_float32(input, weight, bias)
     shape = _norm_shape(x, normalized_shape, weight, bias)
-    if runs_in_torch(x) and _one_dtype(x, weight, bias):
+    if _is_plain_norm(x, weight, bias):
         return F.layer_norm(x, shape, weight, bias, eps)
     rows, gamma = _flat(x, shape, weight)
     y = _layernorm(rows, gamma, None if bias is None else bias.flatten(), eps)
@@ -227,7 +227,7 @@ def rms_norm(
     shape = _norm_shape(x, normalized_shape, weight)
     if eps is None:
         eps = torch.finfo(torch.promote_types(x.dtype, torch.float32)).eps
-    if runs_in_torch(x) and _one_dtype(x, weight):
+    if _is_plain_norm(x, weight):
         return F.rms_norm(x, shape, weight, eps)
     rows, gamma = _flat(x, shape, weight)
     y = _rmsnorm(rows, gamma, eps)
@@ -250,8 +250,10 @@ def add_layer_norm(
     Source: Vaswani 2017, §3.1 and §5.4.
     """
     x, sublayer_out, weight, bias = in_float32(input, sublayer_out, weight, bias)
-    rows = _summands(x, sublayer_out)
-    return _add_layernorm(*rows, weight, bias, eps, draw_key(x, dropout_p), dropout_p).reshape(x.shape)
+    rows, drawn = _summands(x, sublayer_out), draw_key(x, dropout_p)
+    if drawn is None and weight.ndim == 1 and _is_plain_norm(rows[0], weight, bias):
+        return F.layer_norm(rows[0] + rows[1], weight.shape, weight, bias, eps).reshape(x.shape)
+    return _add_layernorm(*rows, weight, bias, eps, drawn, dropout_p).reshape(x.shape)
 
 
 @named
@@ -260,8 +262,10 @@ def add_rms_norm(
 ) -> Tensor:
     """Add & Norm with `rms_norm`; the arguments are as in `add_layer_norm`."""
     x, sublayer_out, weight = in_float32(input, sublayer_out, weight)
-    rows = _summands(x, sublayer_out)
-    return _add_rmsnorm(*rows, weight, eps, draw_key(x, dropout_p), dropout_p).reshape(x.shape)
+    rows, drawn = _summands(x, sublayer_out), draw_key(x, dropout_p)
+    if drawn is None and weight.ndim == 1 and _is_plain_norm(rows[0], weight):
+        return F.rms_norm(rows[0] + rows[1], weight.shape, weight, eps).reshape(x.shape)
+    return _add_rmsnorm(*rows, weight, eps, drawn, dropout_p).reshape(x.shape)
 
 
 @named
@@ -327,7 +331,8 @@ def silu(input: Tensor, inplace: bool = False) -> Tensor:
 @named
 def swiglu(gate: Tensor, up: Tensor) -> Tensor:
     """`silu(gate) · up`, of two arrays of one shape, in the wider dtype of both. Source: Shazeer 2020."""
-    return _gated(*promoted(gate, up), "silu")
+    gate, up = promoted(gate, up)
+    return F.silu(gate) * up if _is_plain_product(gate, up) else _gated(gate, up, "silu")
 
 
 @named
@@ -335,7 +340,10 @@ def geglu(gate: Tensor, up: Tensor, approximate: str = "none") -> Tensor:
     """`gelu(gate) · up`, of two arrays of one shape, in the wider dtype of both. Source: Shazeer 2020."""
     if approximate not in ("none", "tanh"):
         raise ValueError(f"approximate is {approximate!r}, expected 'none' or 'tanh'")
-    return _gated(*promoted(gate, up), "gelu" if approximate == "none" else "gelu_tanh")
+    gate, up = promoted(gate, up)
+    if _is_plain_product(gate, up):
+        return F.gelu(gate, approximate=approximate) * up
+    return _gated(gate, up, "gelu" if approximate == "none" else "gelu_tanh")
 
 
 @named
@@ -387,8 +395,17 @@ def _norm_shape(
     return shape
 
 
-def _one_dtype(x: Tensor, weight: Tensor | None, bias: Tensor | None = None) -> bool:
-    return all(parameter is None or parameter.dtype == x.dtype for parameter in (weight, bias))
+def _is_plain_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None = None) -> bool:
+    """Whether PyTorch's own norm takes them as ours does: a parameter in another dtype it refuses, or widens by it."""
+    for parameter in (weight, bias):
+        if parameter is not None and (parameter.dtype != x.dtype or parameter.shape != x.shape[-parameter.ndim :]):
+            return False
+    return runs_in_torch(x)
+
+
+def _is_plain_product(gate: Tensor, up: Tensor) -> bool:
+    """Whether PyTorch's activation and product are as exact as ours: in half precision they would round twice."""
+    return gate.dtype.itemsize >= 4 and gate.shape == up.shape and runs_in_torch(gate)
 
 
 def _flat(x: Tensor, shape: tuple[int, ...], weight: Tensor | None) -> tuple[Tensor, Tensor]:

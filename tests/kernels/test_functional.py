@@ -850,6 +850,8 @@ REFUSED: list[tuple[Callable[[], object], type[Exception], str]] = [
         for norm in (functional.add_layer_norm, functional.add_rms_norm)
         for other in ((3, 2, 6), (6, 6), (1, 3, 6))
     ],
+    (lambda: functional.add_layer_norm(X(6, 6), X(6, 6), X(6, 6)), ValueError, r"gamma has shape \(6, 6\)"),
+    (lambda: functional.add_rms_norm(X(6, 6), X(6, 6), X(6, 6)), ValueError, r"gamma has shape \(6, 6\)"),
     (lambda: functional.softmax(X(2), None), ValueError, "dim is None, expected the number"),  # pyright: ignore
     (lambda: functional.dropout(X(2), inplace=True), ValueError, "inplace is True, expected False"),
     (lambda: functional.silu(X(2), True), ValueError, "inplace is True, expected False"),
@@ -1120,6 +1122,11 @@ WITHOUT_A_GPU: dict[str, tuple[Callable[[Any, Tensor], Tensor], tuple[int, ...]]
     "cross_entropy": (lambda f, x: f.cross_entropy(x, TARGETS), (5, 7)),
     "linear_cross_entropy": (lambda f, x: f.linear_cross_entropy(x, x[:3], TARGETS.clamp(max=2)), (5, 7)),
     "sdpa": (lambda f, x: f.scaled_dot_product_attention(x, x, x, is_causal=True), (1, 2, 5, 6)),
+    "swiglu": (lambda f, x: functional.swiglu(x, x) if f is functional else F.silu(x) * x, (5, 6)),
+    "add_layer_norm": (
+        lambda f, x: functional.add_layer_norm(x, x, x[0]) if f is functional else F.layer_norm(x + x, (6,), x[0]),
+        (5, 6),
+    ),
 }  # fmt: skip
 
 
