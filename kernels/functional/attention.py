@@ -230,7 +230,6 @@ INSTEAD = "attention runs in PyTorch's scaled_dot_product_attention, which is se
 ALTHOUGH = "attention with a softcap or ALiBi's slopes, which PyTorch's does not have, is several times slower there"
 
 
-@torch.compiler.assume_constant_result
 def _lacks_tensor_cores(device: torch.device, so: str) -> bool:
     """Whether Triton uses no tensor cores on this GPU, and attention's kernels are slow. It warns of it once."""
     from ..tuning import capability
@@ -240,6 +239,10 @@ def _lacks_tensor_cores(device: torch.device, so: str) -> bool:
     if slow:
         _warn_once(f"Triton uses no tensor cores on this GPU (compute capability {int(gpu.arch) / 10}): {so}")
     return slow
+
+
+# What `torch.compiler.assume_constant_result` does, but for an import of torch._dynamo, which takes a second.
+vars(_lacks_tensor_cores)["_dynamo_marked_constant"] = True
 
 
 @cache

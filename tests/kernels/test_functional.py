@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -999,6 +1000,13 @@ REFUSED: list[tuple[Callable[[], object], type[Exception], str]] = [
 def test_what_is_not_supported_is_refused(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.slow
+def test_importing_the_functions_does_not_import_the_compiler():
+    """That takes a second."""
+    run = "import sys, kernels.functional; sys.exit('torch._dynamo' in sys.modules)"
+    subprocess.run([sys.executable, "-c", run], check=True)
 
 
 # --- What the host does ----------------------------------------------------------------------------------------
