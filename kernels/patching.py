@@ -13,7 +13,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -24,12 +24,25 @@ from .functional.attention import padded_attention
 NAME = "minitransformer"
 """What transformers calls our attention."""
 
-ATTENTION = {
-    "llama": ("LlamaAttention",),
-    "gpt2": ("GPT2Attention",),
-    "bert": ("BertSelfAttention", "BertCrossAttention"),
+
+class Classes(NamedTuple):
+    """The names of a model's classes that are not PyTorch's own."""
+
+    attention: tuple[str, ...]
+    rms_norm: str | None = None
+    gated_mlp: str | None = None
+
+
+MODELS = {
+    "llama": Classes(("LlamaAttention",), "LlamaRMSNorm", "LlamaMLP"),
+    "mistral": Classes(("MistralAttention",), "MistralRMSNorm", "MistralMLP"),
+    "qwen2": Classes(("Qwen2Attention",), "Qwen2RMSNorm", "Qwen2MLP"),
+    "qwen3": Classes(("Qwen3Attention",), "Qwen3RMSNorm", "Qwen3MLP"),
+    "gemma": Classes(("GemmaAttention",), "GemmaRMSNorm", "GemmaMLP"),
+    "gpt2": Classes(("GPT2Attention",)),
+    "bert": Classes(("BertSelfAttention", "BertCrossAttention")),
 }
-"""The models that are known, by `config.model_type`, and their classes of attention."""
+"""The models that are known, by `config.model_type`."""
 
 GELU = ("gelu", functional.gelu, "geglu", functional.geglu)
 GELU_TANH = (
@@ -82,7 +95,7 @@ class Patch:
 
 
 def patch(model: nn.Module) -> Patch:
-    """Swaps norms, activations, gated MLPs, attention and the causal loss of a Llama, a GPT-2 or a BERT.
+    """Swaps norms, activations, gated MLPs, attention and the causal loss of a model that is in `MODELS`.
 
     Outputs, losses and gradients stay the same up to rounding (with dropout in attention: other draws of the same
     generator), and so do the parameters and their names. An activation that has no function here, and the losses of
@@ -94,16 +107,15 @@ def patch(model: nn.Module) -> Patch:
     kind = getattr(getattr(model, "config", None), "model_type", None)
     if not isinstance(model, nn.Module) or kind is None:
         raise TypeError(f"model is a {type(model).__name__}, expected a model of transformers")
-    if kind not in ATTENTION:
-        known = ", ".join(sorted(ATTENTION))
+    if kind not in MODELS:
+        known = ", ".join(sorted(MODELS))
         raise ValueError(f"model is a {type(model).__name__} ({kind}), which is not known; known are: {known}")
-    if any(
-        getattr(vars(module).get("forward"), "func", None) in (_layer_norm, _rms_norm) for module in model.modules()
-    ):
+    norms = _layer_norm, _rms_norm, _rms_norm_about_one
+    if any(getattr(vars(module).get("forward"), "func", None) in norms for module in model.modules()):
         raise ValueError(f"model is a {type(model).__name__} that is patched already: undo() that first")
     report = Patch(type(model).__name__)
-    _patch_modules(model, report)
-    _patch_attention(model, ATTENTION[kind], report)
+    _patch_modules(model, MODELS[kind], report)
+    _patch_attention(model, MODELS[kind].attention, report)
     _patch_loss(model, report)
     return report
 
@@ -111,15 +123,16 @@ def patch(model: nn.Module) -> Patch:
 # --- Modules --------------------------------------------------------------------------------------------------
 
 
-def _patch_modules(model: nn.Module, report: Patch) -> None:
+def _patch_modules(model: nn.Module, classes: Classes, report: Patch) -> None:
     gated = {id(module.act_fn) for module in model.modules() if hasattr(module, "gate_proj")}
     for module in model.modules():
         kind = type(module).__name__
         if type(module) is nn.LayerNorm:
             report.swap("LayerNorm → layer_norm", module, "forward", partial(_layer_norm, module))
-        elif kind == "LlamaRMSNorm":
-            report.swap(f"{kind} → rms_norm", module, "forward", partial(_rms_norm, module))
-        elif kind == "LlamaMLP" and (activation := type(module.act_fn).__name__) in ACTIVATIONS:
+        elif kind == classes.rms_norm:
+            norm = _rms_norm_about_one if kind == "GemmaRMSNorm" else _rms_norm
+            report.swap(f"{kind} → rms_norm", module, "forward", partial(norm, module))
+        elif kind == classes.gated_mlp and (activation := type(module.act_fn).__name__) in ACTIVATIONS:
             *_, name, gate = ACTIVATIONS[activation]
             report.swap(f"{kind} → {name}", module, "forward", partial(_gated_mlp, gate, module))
         elif kind in ACTIVATIONS and id(module) not in gated:
@@ -135,6 +148,11 @@ def _rms_norm(module: Any, x: Tensor) -> Tensor:
     if x.dtype != module.weight.dtype:  # transformers rounds to x's type first, and the weight then decides
         return type(module).forward(module, x)
     return functional.rms_norm(x, module.weight.shape, module.weight, module.variance_epsilon).to(x.dtype)
+
+
+def _rms_norm_about_one(module: Any, x: Tensor) -> Tensor:
+    """Gemma's, whose weight is what is added to 1, in float32."""
+    return functional.rms_norm(x, module.weight.shape, 1 + module.weight.float(), module.eps)
 
 
 def _gated_mlp(gate: Callable[[Tensor, Tensor], Tensor], module: Any, x: Tensor) -> Tensor:
@@ -174,9 +192,15 @@ def _attention(
     scaling: float | None = None,
     dropout: float = 0.0,
     is_causal: bool | None = None,
-    **_: Any,
+    **options: Any,
 ) -> tuple[Tensor, None]:
-    """transformers' signature: query `(B, H, Tq, D)` → `(B, Tq, H, D)`; no weights, since no kernel makes them."""
+    """transformers' signature: query `(B, H, Tq, D)` → `(B, Tq, H, D)`; no weights, since no kernel makes them.
+
+    A window is in the mask. Raises `ValueError` for a softcap or sinks, which no model has that `patch` takes.
+    """
+    for name in ("softcap", "s_aux"):
+        if options.get(name) is not None:
+            raise ValueError(f"attention is called with {name}, which it does not have: use another implementation")
     if attention_mask is not None and attention_mask.ndim == 4:
         out = functional.scaled_dot_product_attention(
             query, key, value, attention_mask, dropout, scale=scaling, enable_gqa=True

@@ -5,7 +5,8 @@ computes the key at each launch, which slows small models down. And it can neith
 nor skip small problems and captured graphs. `Tuner` does the rest of its work: it measures each candidate once, and
 remembers the choice in memory and in Triton's cache on disk.
 
-`MINITRANSFORMER_TUNE=0` switches tuning off: then every kernel uses the default tile of its table.
+`MINITRANSFORMER_TUNE=0` switches tuning off: then every kernel uses the default tile of its table, whatever another
+process has chosen, and its bits do not depend on a clock.
 """
 
 import hashlib

@@ -7,15 +7,17 @@
 Names, arguments, layouts and shapes are those of `torch.nn.functional`, and of flash-attention's `flash_attn_func`.
 What is not supported is refused by a sentence; nothing is ignored.
 
-Where it runs: float32, float16 and bfloat16 on a GPU run in the Triton kernel if the op has one; everything else, a
-plain CPU and float64 among it, runs in PyTorch's own arithmetic, `kernels.eager`. With TRITON_INTERPRET=1 the kernels
-run on a CPU too, to check them. So the same code works everywhere.
+Where it runs: float32, float16 and bfloat16 on a GPU run in the Triton kernel if the op has one. Without a GPU
+`torch.nn.functional` itself runs where it has the function and means the same. Everything else, such as float64 on a
+GPU and dropout on a CPU, runs in PyTorch's own arithmetic, `kernels.eager`. With TRITON_INTERPRET=1 the kernels run on
+a CPU too, to check them. So the same code works everywhere.
 
 Where they differ from their namesakes: sums are in float32 whatever the dtype, so that a loss of half-precision logits
 is float32. A loss is 0 if no target counts (in PyTorch NaN). A query with nothing to attend to gets zeros. Gradients
 can be taken once; a gradient of a gradient is refused, and so are a derivative in forward mode and torch.func's
-transforms. Of two dtypes in a sum or a gate the wider one is the output's, as in PyTorch. An output may be changed in
-place, except one that the backward reads again, softmax's and in a kernel attention's, as in PyTorch.
+transforms, except where `torch.nn.functional` itself runs. Of two dtypes in a sum or a gate the wider one is the
+output's, as in PyTorch. An output may be changed in place, except one that the backward reads again, softmax's and in a
+kernel attention's, as in PyTorch.
 
 Under autocast, attention and `linear_cross_entropy` compute in its dtype. On a GPU norms, softmax and cross-entropy
 take their input in float32, as PyTorch's do.

@@ -1,15 +1,29 @@
 """Attention in PyTorch's layout, `(B, H, T, D)`, and in flash-attention's, `(B, T, H, D)`."""
 
 import math
+import warnings
+from functools import cache
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from minitransformer.ops.pattern import pattern_of
 
 from .._checks import check_device, check_slopes
-from .operators import Kept, draw_key, dropout_of, heads_merge, in_autocast_dtype, named, operator
+from ..eager.attention import attention_mask
+from .operators import (
+    Kept,
+    draw_key,
+    dropout_of,
+    heads_merge,
+    in_autocast_dtype,
+    named,
+    operator,
+    runs_in_torch,
+    runs_in_triton,
+)
 
 
 def _call(
@@ -89,29 +103,31 @@ def scaled_dot_product_attention(
     """`softmax(scale · query keyᵀ + mask) value`, as `F.scaled_dot_product_attention`.
 
     query `(B, H, Tq, D)`, key `(B, Hk, Tk, D)`, value `(B, Hk, Tk, Dv)` → `(B, H, Tq, Dv)`; all may come without the
-    heads. `is_causal` is aligned at the first key, as in PyTorch: query i sees the keys 0 … i. A boolean `attn_mask`
-    says who may attend; a floating one, of float32 or of the query's dtype, is added in the latter. It broadcasts to
-    `(B, H, Tq, Tk)`, and one that only hides keys, `(B, 1, 1, Tk)`, costs least. Dropout is drawn from PyTorch's
-    generator.
+    heads, or without the batch too, or with more axes before the heads. Batches of one are repeated, and so is a single
+    head of keys. `is_causal` is aligned at the first key, as in PyTorch: query i sees the keys 0 … i. A boolean
+    `attn_mask` says who may attend; a floating one, of float32 or of the query's dtype, is added in the latter. It
+    broadcasts to `(B, H, Tq, Tk)`, and one that only hides keys, `(B, 1, 1, Tk)`, costs least. Dropout is drawn from
+    PyTorch's generator.
     Raises `ValueError` for shapes that do not fit, for heads that differ without `enable_gqa`, and for a mask beside
     `is_causal`.
     """
-    if query.ndim == 3 and key.ndim == 3 and value.ndim == 3:
-        mask = attn_mask[:, None] if attn_mask is not None and attn_mask.ndim == 3 else attn_mask
-        query, key, value = query[:, None], key[:, None], value[:, None]
-        return scaled_dot_product_attention(query, key, value, mask, dropout_p, is_causal, scale)[:, 0]
-    _check_axes(query=query, key=key, value=value)
+    if not query.ndim == key.ndim == value.ndim == 4 or not query.shape[0] == key.shape[0] == value.shape[0]:
+        query, key, value, attn_mask, shape = _with_four_axes(query, key, value, attn_mask)
+        options: Any = {"scale": scale, "enable_gqa": enable_gqa}
+        out = scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, **options)
+        return out.reshape(*shape, *out.shape[-2:])
     if is_causal and attn_mask is not None:
         raise ValueError("attn_mask is given beside is_causal, expected one of them")
-    if key.shape[1] != query.shape[1] and not enable_gqa:
+    if key.shape[1] not in (1, query.shape[1]) and not enable_gqa:
         raise ValueError(f"key has {key.shape[1]} heads and query {query.shape[1]}: to group them, set enable_gqa")
     Tq, Tk = query.shape[2], key.shape[2]
     right = None
     if is_causal and Tq != Tk:  # the pair's `causal` is aligned at the last key
         key, value = key[:, :, :Tq], value[:, :, :Tq]
-        is_causal, right = Tq < Tk, None if Tq < Tk else Tq - Tk
-    bias, key_mask = _masks(attn_mask, query, key)
-    return _attend(query, key, value, bias, None, key_mask, dropout_p, is_causal, (None, right), scale, None)
+        if Tq > Tk:  # a comparison as a value would be no bool where lengths are symbols
+            is_causal, right = False, Tq - Tk
+    mask, key_mask = _masks(attn_mask, query, key)
+    return _attend(query, key, value, mask, None, key_mask, dropout_p, is_causal, (None, right), scale, None)
 
 
 @named
@@ -133,10 +149,11 @@ def flash_attn_func(
     Query head h uses key head `h // (H/Hk)`. `causal` and `window_size`, (left, right) with −1 for no limit, are
     aligned at the last key: query i stands at position `Tk − Tq + i`. A `softcap` above 0 bends scores into ±softcap.
     `alibi_slopes`, float32, `(H,)` or `(B, H)`, lower the score of query i and key j by `slope · |Tk − Tq + i − j|`.
-    Dropout is drawn from PyTorch's generator. `deterministic` changes nothing: each run gives the same bits.
+    Dropout is drawn from PyTorch's generator. `deterministic` changes nothing: each call in a process gives the same
+    bits, and with `MINITRANSFORMER_TUNE=0` each process does.
     Raises `ValueError` for shapes that do not fit, slopes that require a gradient, and `return_attn_probs`.
     """
-    _check_axes(q=q, k=k, v=v)
+    _check_axes(4, 4, q=q, k=k, v=v)
     if return_attn_probs:
         raise ValueError("return_attn_probs is True, expected False: these kernels never make the weights")
     pair = isinstance(window_size, tuple | list) and len(window_size) == 2
@@ -181,7 +198,7 @@ def _attend(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    bias: Tensor | None,
+    mask: Tensor | None,
     slopes: Tensor | None,
     key_mask: Tensor | None,
     dropout_p: float,
@@ -190,30 +207,140 @@ def _attend(
     scale: float | None,
     softcap: float | None,
 ) -> Tensor:
-    query, key, value, bias = in_autocast_dtype(query, key, value, bias)
+    """The kernels' attention, or PyTorch's. A `mask` is added to the scores, or of booleans says who may attend."""
+    query, key, value, mask = in_autocast_dtype(query, key, value, mask)
     scale = 1 / math.sqrt(query.shape[3]) if scale is None else float(scale)
     drawn = draw_key(query, dropout_p)
+    if slopes is None and softcap is None and _fit(query, key, value, key_mask):
+        if runs_in_torch(query) and drawn is None:  # else dropout's masks would not be ours
+            return _torchs(query, key, value, mask, key_mask, causal, window, scale)
+        if runs_in_triton("attention", query) and _lacks_tensor_cores(query.device, INSTEAD):
+            group = query.shape[1] // key.shape[1]  # PyTorch's kernel there wants as many heads of each
+            key, value = (x.repeat_interleave(group, 1) if group > 1 else x for x in (key, value))
+            return _torchs(query, key, value, mask, key_mask, causal, window, scale, dropout_p)
+    elif runs_in_triton("attention", query):
+        _lacks_tensor_cores(query.device, ALTHOUGH)
+    bias = mask
+    if mask is not None and mask.dtype == torch.bool:
+        bias = torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, -math.inf)
     return _attention(query, key, value, bias, slopes, key_mask, drawn, causal, *window, scale, softcap, dropout_p)
 
 
+INSTEAD = "attention runs in PyTorch's scaled_dot_product_attention, which is several times faster there"
+ALTHOUGH = "attention with a softcap or ALiBi's slopes, which PyTorch's does not have, is several times slower there"
+
+
+def _lacks_tensor_cores(device: torch.device, so: str) -> bool:
+    """Whether Triton uses no tensor cores on this GPU, and attention's kernels are slow. It warns of it once."""
+    from ..tuning import capability
+
+    gpu = capability(device)
+    slow = gpu.kind == "cuda" and int(gpu.arch) < 80
+    if slow:
+        _warn_once(f"Triton uses no tensor cores on this GPU (compute capability {int(gpu.arch) / 10}): {so}")
+    return slow
+
+
+# What `torch.compiler.assume_constant_result` does, but for an import of torch._dynamo, which takes a second.
+vars(_lacks_tensor_cores)["_dynamo_marked_constant"] = True
+
+
+@cache
+def _warn_once(message: str) -> None:
+    warnings.warn(message, stacklevel=2)
+
+
+def _fit(query: Tensor, key: Tensor, value: Tensor, key_mask: Tensor | None) -> bool:
+    """Whether PyTorch takes them; what doesn't fit is refused by the pair's own errors."""
+    (B, H, _, D), (Bk, Hk, Tk, Dk), of_values = query.shape, key.shape, value.shape
+    if key_mask is not None and (key_mask.dtype != torch.bool or tuple(key_mask.shape) != (B, Tk)):
+        return False
+    same = query.dtype == key.dtype == value.dtype and query.device == key.device == value.device
+    return same and (B, D, Hk, Tk) == (Bk, Dk, *of_values[1:3]) and of_values[0] == B and Hk > 0 and H % Hk == 0
+
+
+def _torchs(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    key_mask: Tensor | None,
+    causal: bool,
+    window: tuple[int | None, ...],
+    scale: float,
+    dropout_p: float = 0.0,
+) -> Tensor:
+    """PyTorch's own attention; a query with nothing to attend to gets zeros, whichever of its kernels runs."""
+    Tq, Tk = query.shape[2], key.shape[2]
+    options: Any = {"dropout_p": dropout_p, "scale": scale}
+    if query.shape[1] != key.shape[1]:
+        options["enable_gqa"] = True
+    if window == (None, None) and mask is None and key_mask is None and (Tq == Tk or not causal):
+        return F.scaled_dot_product_attention(query, key, value, is_causal=causal, **options)
+    pattern = pattern_of(None, causal, key_mask, None if window == (None, None) else window)  # pyright: ignore
+    seen = attention_mask(Tq, Tk, query.device, pattern=pattern)
+    if mask is None:
+        mask = seen
+    elif seen is not None:
+        mask = mask & seen if mask.dtype == torch.bool else mask.masked_fill(~seen, -math.inf)
+    if mask is None:
+        return F.scaled_dot_product_attention(query, key, value, **options)
+    alive = (mask if mask.dtype == torch.bool else mask != -math.inf).any(-1, keepdim=True)
+    mask = mask | ~alive if mask.dtype == torch.bool else mask.masked_fill(~alive, 0)
+    return F.scaled_dot_product_attention(query, key, value, mask, **options).masked_fill(~alive, 0)
+
+
+def _with_four_axes(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None, tuple[int, ...]]:
+    """Attention's inputs with one axis for the batch and one for the heads, and the output's shape before its rows."""
+    tensors = {"query": query, "key": key, "value": value}
+    _check_axes(2, **tensors)
+    headless = max(x.ndim for x in tensors.values()) < 4
+    if headless:
+        query, key, value = (x.unsqueeze(-3) for x in (query, key, value))
+        mask = mask.unsqueeze(-3) if mask is not None and mask.ndim > 2 else mask
+    _check_axes(3, query=query, key=key, value=value)
+    try:
+        lead = torch.broadcast_shapes(query.shape[:-3], key.shape[:-3], value.shape[:-3])
+    except RuntimeError:
+        shapes = ", ".join(f"{name} {tuple(x.shape)}" for name, x in tensors.items())
+        raise ValueError(f"the shapes are {shapes}, expected batches that are equal or 1") from None
+    if mask is not None and mask.ndim > 3 and len(lead) != 1:
+        whole = (*lead, query.shape[-3], query.shape[-2], key.shape[-2])
+        _check_broadcasts(mask, whole)
+        mask = mask.expand(*lead, *mask.shape[-3:]).flatten(0, -4)
+    query, key, value = (
+        x.expand(*lead, *x.shape[-3:]).reshape(math.prod(lead), *x.shape[-3:]) for x in (query, key, value)
+    )
+    return query, key, value, mask, tuple(lead) if headless else (*lead, query.shape[1])
+
+
+def _check_broadcasts(mask: Tensor, whole: tuple[int, ...]) -> None:
+    fits = zip(mask.shape[::-1], whole[::-1], strict=False)
+    if mask.ndim > len(whole) or any(size not in (1, full) for size, full in fits):
+        raise ValueError(f"attn_mask has shape {tuple(mask.shape)}, expected one that broadcasts to {whole}")
+
+
 def _masks(mask: Tensor | None, query: Tensor, key: Tensor) -> tuple[Tensor | None, Tensor | None]:
-    """A mask as the pair takes it: what is added to scores, and which keys are not padding."""
+    """A mask as `_attend` takes it, and which keys are not padding."""
     if mask is None:
         return None, None
     check_device("attn_mask", mask, "query", query)
     if mask.dtype not in (torch.bool, torch.float32, query.dtype):
         raise TypeError(f"attn_mask is {mask.dtype}, expected torch.bool, torch.float32 or query's {query.dtype}")
     whole = (*query.shape[:3], key.shape[2])
-    if mask.ndim > 4 or any(size not in (1, full) for size, full in zip(mask.shape[::-1], whole[::-1], strict=False)):
-        raise ValueError(f"attn_mask has shape {tuple(mask.shape)}, expected one that broadcasts to {whole}")
+    _check_broadcasts(mask, whole)
     if mask.dtype != torch.bool:
         return mask.to(query.dtype), None
     if mask.ndim == 4 and mask.shape[1] == mask.shape[2] == 1:
         return None, mask[:, 0, 0].expand(whole[0], whole[3])
-    return torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, -math.inf), None
+    return mask, None
 
 
-def _check_axes(**tensors: Tensor) -> None:
+def _check_axes(least: int, most: int | None = None, **tensors: Tensor) -> None:
     for name, tensor in tensors.items():
-        if tensor.ndim != 4:
-            raise ValueError(f"{name} has shape {tuple(tensor.shape)}, expected four axes")
+        if not least <= tensor.ndim <= (most or tensor.ndim):
+            raise ValueError(
+                f"{name} has shape {tuple(tensor.shape)}, expected {least} axes" + ("" if most else " or more")
+            )

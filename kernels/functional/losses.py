@@ -1,11 +1,16 @@
 """Cross-entropy, and the output projection with its loss in one."""
 
+import math
 from functools import partial
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from .operators import Kept, in_autocast_dtype, in_float32, named, operator
+from minitransformer.ops import Pair
+
+from ..eager.cross_entropy import BLOCK_LOGITS
+from .operators import Kept, in_autocast_dtype, in_float32, is_seen, named, operator, runs_in_torch
 
 
 def _scalar(x: Tensor, *_: object) -> Tensor:
@@ -22,7 +27,7 @@ def _cross_entropy_kept() -> Kept:
         return list(cache[2:5])  # the maxima, the sums, (mean, count)
 
     def like(logits: Tensor, targets: Tensor, *_: object) -> list[Tensor]:
-        rows = logits.shape[:-1].numel()
+        rows = math.prod(logits.shape[:-1])  # Size.numel() would compile again for every length
         if targets.is_floating_point():
             return [logits.new_empty((rows,), dtype=torch.float32) for _ in range(2)]
         return [logits.new_empty(shape, dtype=torch.float32) for shape in ((rows,), (rows,), (2,))]
@@ -59,10 +64,43 @@ def _linear_cross_entropy_kept(triton: bool) -> Kept:
     return Kept(tensors, like, cache)
 
 
+def _each_loss(cross_entropy: Pair) -> Pair:
+    """Cross-entropy with a loss for each target: the gradient of the losses' sum, each row times what its loss got."""
+
+    def forward(
+        logits: Tensor, targets: Tensor, label_smoothing: float, ignore_index: int | None
+    ) -> tuple[Tensor, tuple]:
+        _, cache = cross_entropy.forward(logits, targets, label_smoothing, ignore_index)
+        rows, ids, highest, total, *_ = cache
+        counted = targets.reshape(-1).long() != ignore_index
+        if highest.dtype == torch.bool:  # PyTorch's arithmetic keeps log-probabilities
+            highest, total = torch.zeros_like(rows[:, 0]).masked_fill(ids < 0, torch.nan), torch.ones_like(rows[:, 0])
+        chosen = rows.gather(1, ids.long().clamp(0, rows.shape[1] - 1)[:, None])[:, 0]
+        losses = (1 - label_smoothing) * (highest - chosen) + total.log()
+        if label_smoothing:
+            losses += label_smoothing * (highest - rows.mean(1, dtype=highest.dtype))
+        return losses.masked_fill(~counted, 0).reshape(targets.shape), cache
+
+    def backward(dlosses: Tensor, cache: tuple) -> Tensor:
+        count = cache[4][1] if isinstance(cache[4], Tensor) else cache[3]  # by which the pair divides
+        dlogits = cross_entropy.backward(count, cache)
+        return dlogits.mul_(dlosses[..., None])
+
+    return Pair(forward, backward)
+
+
+def _losses_like(logits: Tensor, targets: Tensor, *_: object) -> Tensor:
+    return logits.new_empty(targets.shape, dtype=_scalar(logits).dtype)
+
+
 _cross_entropy = operator(
     "cross_entropy",
     "Tensor logits, Tensor targets, float label_smoothing, int? ignore_index",
     ["logits"], _scalar, kept={"triton": _cross_entropy_kept},
+)  # fmt: skip
+_each_cross_entropy = operator(
+    "each_cross_entropy", "Tensor logits, Tensor targets, float label_smoothing, int? ignore_index",
+    ["logits"], _losses_like, kernel="cross_entropy", pair_of=_each_loss, kept={"triton": _cross_entropy_kept},
 )  # fmt: skip
 _linear_cross_entropy = operator(
     "linear_cross_entropy",
@@ -86,11 +124,12 @@ def cross_entropy(
     """`−Σ_v q_v log softmax(input)_v`, averaged over the targets that count, as `F.cross_entropy`, in float32.
 
     input `(C,)`, `(N, C)` or `(N, C, d1, …)`; target the classes `()`, `(N,)` or `(N, d1, …)`, or probabilities in the
-    input's shape. `reduction="sum"` adds the losses up. The loss is 0 if no target counts.
-    Raises `ValueError` for class weights, for `reduction="none"` and its deprecated forms, and for probabilities that
-    require a gradient.
+    input's shape. `reduction="sum"` adds the losses up; `"none"` gives each, in the shape of classes as targets, and 0
+    where one does not count. The loss is 0 if no target counts.
+    Raises `ValueError` for class weights, for `reduction`'s deprecated forms, for `"none"` beside probabilities, and
+    for probabilities that require a gradient.
     """
-    _check_options(weight, reduction)
+    _check_options(weight, reduction, ("mean", "sum", "none"))
     for name, value in {"size_average": size_average, "reduce": reduce}.items():
         if value is not None:
             raise ValueError(f"{name} is given, expected None: PyTorch has deprecated it, and takes reduction")
@@ -102,7 +141,17 @@ def cross_entropy(
     if target.is_floating_point():
         if target.shape != input.shape:
             raise ValueError(f"target has shape {tuple(target.shape)}, expected probabilities {tuple(input.shape)}")
+        if reduction == "none":
+            raise ValueError("reduction is 'none' beside probabilities, expected 'mean' or 'sum'")
         target, ignored = target.movedim(axis, -1).to(input.dtype), None
+    elif target.shape != logits.shape[:-1]:
+        raise ValueError(f"target has shape {tuple(target.shape)}, expected classes {tuple(logits.shape[:-1])}")
+    elif runs_in_torch(input):
+        loss = _torchs(input, target, ignore_index, reduction, label_smoothing)
+        if loss is not None:
+            return loss
+    if reduction == "none":
+        return _each_cross_entropy(logits, target, label_smoothing, ignore_index)
     return _reduced(_cross_entropy(logits, target, label_smoothing, ignored), target, ignored, reduction)
 
 
@@ -125,7 +174,12 @@ def linear_cross_entropy(
     the forward computes it already. An ignore_index of `None` is −100. Raises `ValueError` for what `cross_entropy`
     refuses, for a bias, and for options, which divide PyTorch's work.
     """
-    _check_options(weight, reduction)
+    if reduction == "none":
+        raise ValueError(
+            "reduction is 'none', expected 'mean' or 'sum', whose gradient the forward computes already: for each loss "
+            "call cross_entropy(F.linear(input, linear_weight), target, reduction='none')"
+        )
+    _check_options(weight, reduction, ("mean", "sum"))
     if linear_bias is not None:
         raise ValueError("linear_bias is given, expected None: the projection has no bias")
     if options is not None:
@@ -136,17 +190,38 @@ def linear_cross_entropy(
     if target.shape != input.shape[:-1]:
         raise ValueError(f"target has shape {tuple(target.shape)}, expected classes {tuple(input.shape[:-1])}")
     x, table = in_autocast_dtype(input, linear_weight)
+    fits = x.dtype == table.dtype and table.ndim == 2 and x.shape[-1] == table.shape[1]
     target = target.reshape(-1)
+    if fits and target.numel() * len(table) <= BLOCK_LOGITS and runs_in_torch(x):  # one block, as in `kernels.eager`
+        logits = F.linear(x.reshape(-1, x.shape[-1]), table)
+        loss = _torchs(logits, target, ignore_index, reduction, label_smoothing)
+        if loss is not None:
+            return loss
     with_grad = torch.is_grad_enabled() and (x.requires_grad or table.requires_grad)
     loss = _linear_cross_entropy(x.reshape(-1, x.shape[-1]), table, target, label_smoothing, ignore_index, with_grad)
     return _reduced(loss, target, ignore_index, reduction)
 
 
-def _check_options(weight: object, reduction: str) -> None:
+def _torchs(input: Tensor, target: Tensor, ignore_index: int, reduction: str, label_smoothing: float) -> Tensor | None:
+    """PyTorch's own loss, in float32 at least, and 0 if no target counts; None for what the pair is to refuse."""
+    if not input.numel() or not 0 <= label_smoothing <= 1:
+        return None
+    wide, ids = input if input.dtype.itemsize >= 4 else input.float(), target.long()
+    loss = partial(F.cross_entropy, wide, ids, ignore_index=ignore_index, label_smoothing=label_smoothing)
+    try:
+        if reduction == "mean" and not is_seen("cross_entropy", input) and not (mean := loss()).isnan():
+            return mean
+        losses = loss(reduction="none" if reduction == "none" else "sum")
+    except IndexError:  # the pair's own error names the class
+        return None
+    return losses if reduction != "mean" else losses / _count(ids, ignore_index).clamp(min=1)
+
+
+def _check_options(weight: object, reduction: str, known: tuple[str, ...]) -> None:
     if weight is not None:
         raise ValueError("weight is given, expected None: the kernels count all classes alike")
-    if reduction not in ("mean", "sum"):
-        raise ValueError(f"reduction is {reduction!r}, expected 'mean' or 'sum': the kernels add the losses up")
+    if reduction not in known:
+        raise ValueError(f"reduction is {reduction!r}, expected one of {', '.join(map(repr, known))}")
 
 
 def _reduced(mean: Tensor, target: Tensor, ignore_index: int | None, reduction: str) -> Tensor:
@@ -154,5 +229,10 @@ def _reduced(mean: Tensor, target: Tensor, ignore_index: int | None, reduction: 
     if reduction == "mean":
         return mean
     if ignore_index is None:  # probabilities: every row counts
-        return mean * target.shape[:-1].numel()
-    return mean * (target.long() != ignore_index).sum()  # in 8 bits −100 would be class 156
+        return mean * math.prod(target.shape[:-1])
+    return mean * _count(target, ignore_index)
+
+
+def _count(target: Tensor, ignore_index: int) -> Tensor:
+    """How many targets count."""
+    return (target.long() != ignore_index).sum()  # in 8 bits −100 would be class 156

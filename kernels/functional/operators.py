@@ -3,30 +3,35 @@
 An operator's inputs and outputs are tensors and numbers, but a pair's cache is any Python value. So the forward
 returns, beside its output, only those tensors of the cache that are not cheap to make again (`Kept`), and the backward,
 an operator too, makes the cache from them and from the inputs. A pair without a `Kept` runs its forward again.
+
+An operator of `torch.library` takes the host 0.3 ms and 250 Python calls beside the pair's own. So where nothing is
+traced, and no mode and no subclass of `Tensor` wants to see it, the same pair runs in a `torch.autograd.Function`.
 """
 
 import inspect
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import partial, wraps
+from functools import cache, partial, wraps
 from importlib.util import find_spec
 from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
-from torch.autograd.forward_ad import unpack_dual
+from torch.autograd import forward_ad
 
 import kernels
 from minitransformer.ops import Dropout, Pair
 
 from .. import eager
+from .._checks import FLOAT_DTYPES
 from ..availability import interpreting
 
 P = ParamSpec("P")
 R = TypeVar("R")
 Arguments = tuple[Any, ...]
 KERNEL_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+HAS_TRITON = find_spec("triton") is not None
 
 
 @dataclass(frozen=True)
@@ -52,9 +57,15 @@ NOTHING = Kept(lambda cache: [], lambda *inputs: [], lambda kept, *inputs: None)
 
 def runs_in_triton(name: str, x: Tensor) -> bool:
     """Whether the op has a kernel that takes such a tensor here."""
-    there = (x.is_cuda or (x.device.type == "cpu" and interpreting())) and x.dtype in KERNEL_DTYPES
-    there &= not (interpreting() and x.dtype == torch.bfloat16)
-    return there and name in kernels.KERNELS and find_spec("triton") is not None
+    there = x.dtype in KERNEL_DTYPES and name in kernels.KERNELS and HAS_TRITON
+    if x.is_cuda and x.dtype != torch.bfloat16:
+        return there
+    return there and (x.dtype != torch.bfloat16 and x.device.type == "cpu" if interpreting() else x.is_cuda)
+
+
+def runs_in_torch(x: Tensor) -> bool:
+    """Whether torch.nn.functional's own function is the fastest there is: no kernel can run, and none is checked."""
+    return not (x.is_cuda and HAS_TRITON) and not interpreting() and x.dtype in FLOAT_DTYPES
 
 
 def owned(x: Tensor) -> Tensor:
@@ -74,6 +85,8 @@ def operator(
     differentiable: Sequence[str],
     output: Callable[..., Tensor],
     *,
+    kernel: str | None = None,
+    pair_of: Callable[[Pair], Pair] | None = None,
     kept: dict[str, Callable[[], Kept]] | None = None,
     call: Callable[..., tuple[Arguments, dict[str, Any]]] = lambda *inputs: (inputs, {}),
     saved: Callable[..., Arguments] = lambda out, *inputs: inputs,
@@ -82,6 +95,8 @@ def operator(
     """Registers `minitransformer::name` and `minitransformer::name_backward`; returns a function of the inputs.
 
     name            the pair's, in `kernels` and in `kernels.eager`; the first input decides which of them runs
+    kernel          the pair's name, if it is another
+    pair_of         makes the pair from the package's own, if it is another
     schema          the inputs' types and names, as in `torch.library`
     differentiable  the names of the inputs that the pair's backward has gradients for, in its order
     output          an empty output, made from the inputs
@@ -93,15 +108,20 @@ def operator(
     names = [argument.split()[1] for argument in schema.split(", ")]
     places = [names.index(each) for each in differentiable]
 
-    def backend(x: Tensor) -> tuple[Pair, Kept | None]:
-        where, package = ("triton", kernels) if runs_in_triton(name, x) else ("eager", eager)
-        pair = Pair(getattr(package, f"{name}_forward"), getattr(package, f"{name}_backward"))
+    @cache
+    def of(where: str) -> tuple[Pair, Kept | None]:
+        package, op = kernels if where == "triton" else eager, kernel or name
+        own = Pair(getattr(package, f"{op}_forward"), getattr(package, f"{op}_backward"))
+        pair = own if pair_of is None else pair_of(own)
         return pair, kept[where]() if kept and where in kept else None
+
+    def backend(x: Tensor) -> tuple[Pair, Kept | None]:
+        return of("triton" if runs_in_triton(kernel or name, x) else "eager")
 
     def forward(*inputs: Any) -> list[Tensor]:
         pair, keep = backend(inputs[0])
         arguments, options = call(*inputs)
-        with torch.no_grad(), without_autocast(inputs[0]):
+        with without_autocast(inputs[0]):
             out, cache = pair.forward(*arguments, **options)
             return [layout(out).detach(), *(keep or NOTHING).tensors(cache)]  # no view: it may be changed in place
 
@@ -111,15 +131,20 @@ def operator(
     def backward(dout: Tensor, tensors: list[Tensor], *inputs: Any) -> list[Tensor]:
         pair, keep = backend(inputs[0])
         arguments, options = call(*inputs)
-        with torch.no_grad(), without_autocast(inputs[0]):
+        with without_autocast(inputs[0]):
             cache = keep.cache(tensors, *inputs) if keep else pair.forward(*arguments, **options)[1]
             gradients = pair.backward(dout, cache)
-        found: list[Tensor] = []
+        found: dict[int, Tensor] = {}
         for gradient in gradients if isinstance(gradients, tuple) else (gradients,):
             if gradient is not None:  # the two of a sum may be one tensor, and no two outputs share memory
-                again = any(gradient.data_ptr() == each.data_ptr() for each in found if each.numel())
-                found.append(layout(gradient.clone() if again else gradient))
-        return found
+                again = gradient.data_ptr() in found
+                gradient = gradient.clone() if again else gradient
+                found[gradient.data_ptr() or -len(found)] = gradient  # those of nothing have no place
+        return list(found.values())
+
+    def laid_out_backward(dout: Tensor, tensors: list[Tensor], *inputs: Any) -> list[Tensor]:
+        with torch.no_grad():
+            return [layout(gradient) for gradient in backward(dout, tensors, *inputs)]
 
     def traced_backward(dout: Tensor, tensors: list[Tensor], *inputs: Any) -> list[Tensor]:
         given = (inputs[place] for place in places)
@@ -130,52 +155,82 @@ def operator(
         tensors, values = output if keep.and_output else output[1:], saved(output[0], *inputs)
         ctx.num_kept = len(tensors)
         ctx.numbers = {place: value for place, value in enumerate(values) if not isinstance(value, Tensor)}
-        ctx.save_for_backward(*tensors, *(value for value in values if isinstance(value, Tensor)))
+        ctx.save_for_backward(*tensors, *[value for value in values if isinstance(value, Tensor)])
 
     def differentiate(ctx: Any, received: list[Tensor | None]) -> Arguments:
         found: list[Tensor | None] = [None] * len(names)
         if received[0] is not None:
-            refuse_transforms(name, received[0])
+            seen = is_seen(name, received[0])
             saved_tensors = ctx.saved_tensors  # once: under checkpointing a second look is refused
             tensors, given = saved_tensors[: ctx.num_kept], iter(saved_tensors[ctx.num_kept :])
             inputs = [ctx.numbers[place] if place in ctx.numbers else next(given) for place in range(len(names))]
             inputs = [received[0] if value is RECEIVED else value for value in inputs]
-            gradients = iter(backward_operator(received[0], list(tensors), *inputs))
+            if seen:
+                gradients = iter(backward_operator(received[0], list(tensors), *inputs))
+            elif torch.is_grad_enabled():  # by create_graph=True
+                run = partial(backward, received[0], list(tensors), *inputs)
+                gradients = iter(unseen_backward.apply(run, received[0], *tensors, *inputs))
+            else:
+                gradients = iter(backward(received[0], list(tensors), *inputs))
             for place in places:
                 found[place] = None if inputs[place] is None else next(gradients)
         return tuple(found)
 
-    def refuse(ctx: Any, received: Any) -> None:
+    def refuse(ctx: Any, *received: Any) -> None:
         raise RuntimeError(f"{name}: the gradient of a gradient is asked for, and a pair has no second backward")
 
     custom_op, qualified = partial(torch.library.custom_op, mutates_args=()), f"minitransformer::{name}"
-    forward_operator = custom_op(qualified, forward, schema=f"({schema}) -> Tensor[]")
+    forward_operator = custom_op(qualified, torch.no_grad()(forward), schema=f"({schema}) -> Tensor[]")
     forward_operator.register_fake(traced_forward)
     forward_operator.register_autograd(differentiate, setup_context=save)
     gradients_schema = f"(Tensor dout, Tensor[] kept, {schema}) -> Tensor[]"
-    backward_operator = custom_op(f"{qualified}_backward", backward, schema=gradients_schema)
+    backward_operator = custom_op(f"{qualified}_backward", laid_out_backward, schema=gradients_schema)
     backward_operator.register_fake(traced_backward)
     backward_operator.register_autograd(refuse)
 
+    def unseen_forward(ctx: Any, *inputs: Any) -> Tensor:
+        found = forward(*inputs)
+        save(ctx, inputs, found)
+        return found[0]
+
+    def as_function(qualified: str, forward: Callable[..., Any], backward: Callable[..., Any]) -> Any:
+        methods = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+        return type(qualified, (torch.autograd.Function,), methods)
+
+    unseen = as_function(qualified, unseen_forward, lambda ctx, received: differentiate(ctx, [received]))
+    unseen_backward = as_function(f"{qualified}_backward", lambda ctx, run, *given: tuple(run()), refuse)
+
     def function(*inputs: Any) -> Tensor:
-        if any(isinstance(value, Tensor) and unpack_dual(value).tangent is not None for value in inputs):
+        if forward_ad._current_level >= 0 and any(
+            isinstance(value, Tensor) and forward_ad.unpack_dual(value).tangent is not None for value in inputs
+        ):
             raise RuntimeError(f"{name}: a derivative in forward mode is asked for, and a pair has only a backward")
-        refuse_transforms(name, inputs[0])
-        return forward_operator(*inputs)[0]
+        if is_seen(name, *inputs):
+            return forward_operator(*inputs)[0]
+        return unseen.apply(*inputs) if torch.is_grad_enabled() else forward(*inputs)[0]
 
     return function
 
 
-def refuse_transforms(name: str, x: Tensor) -> None:
-    """Raises `RuntimeError` under a transform of torch.func's, and where autograd takes many gradients at once."""
-    functorch: Any = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]
+def is_seen(name: str, *inputs: Any) -> bool:
+    """Whether a tracer, a mode or a subclass of `Tensor` is to see an operator, rather than what it computes.
+
+    Raises `RuntimeError` under a transform of torch.func's, and where autograd takes many gradients at once.
+    """
     if torch.compiler.is_compiling():
-        return
-    if functorch.peek_interpreter_stack() is not None or functorch.is_legacy_batchedtensor(x):
+        return True
+    functorch: Any = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]
+    if functorch.peek_interpreter_stack() is not None or functorch.is_legacy_batchedtensor(inputs[0]):
         raise RuntimeError(
             f"{name}: a transform of torch.func's (vmap, grad, jacrev, …) is asked for, and a pair has none: "
             "take gradients one at a time with backward(), or call torch.nn.functional there"
         )
+    if torch._C._get_tracing_state() is not None or torch._C._len_torch_dispatch_stack():
+        return True
+    for value in inputs:  # a loop: a generator would be a Python call for each of them
+        if isinstance(value, Tensor) and type(value) is not Tensor and type(value) is not torch.nn.Parameter:
+            return True
+    return False
 
 
 def named(function: Callable[P, R]) -> Callable[P, R]:
@@ -197,7 +252,7 @@ def named(function: Callable[P, R]) -> Callable[P, R]:
 
 def draw_key(x: Tensor, dropout_p: float) -> Tensor | None:
     """What a mask is computed from, drawn from PyTorch's generator; None where nothing is dropped."""
-    drops = Dropout(dropout_p, key=0).threshold > 0
+    drops = dropout_p != 0 and Dropout(dropout_p, key=0).threshold > 0
     return torch.randint(-(2**31), 2**31, (2,), dtype=torch.int32, device=x.device) if drops else None
 
 
@@ -225,21 +280,24 @@ def in_float32(*tensors: Tensor | None) -> list[Any]:
     return _cast(tensors, lambda kind: None if kind == "cpu" else torch.float32)
 
 
+UNCHANGED = nullcontext()
+
+
 def without_autocast(x: Tensor) -> AbstractContextManager[Any]:
     """Autocast off: the inputs have their types, and a pair's own products in float32 are meant to be that."""
     kind = x.device.type
-    return torch.autocast(kind, enabled=False) if _autocasts(kind) else nullcontext()
+    return torch.autocast(kind, enabled=False) if _autocasts(kind) else UNCHANGED
 
 
 def _autocasts(kind: str) -> bool:
-    return torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)  # a meta tensor has none
+    return kind != "meta" and torch.is_autocast_enabled(kind)
 
 
 def _cast(tensors: Sequence[Tensor | None], dtype_for: Callable[[str], torch.dtype | None]) -> list[Any]:
     for tensor in tensors:
-        if not isinstance(tensor, Tensor | None):
+        if tensor is not None and not isinstance(tensor, Tensor):
             raise TypeError(f"expected a torch.Tensor, got {type(tensor).__name__}")
-    kind = next(tensor.device.type for tensor in tensors if tensor is not None)
+    kind = tensors[0].device.type  # pyright: ignore[reportOptionalMemberAccess] - only what follows may be None
     dtype = dtype_for(kind) if _autocasts(kind) else None
     if dtype is None:
         return list(tensors)

@@ -1,12 +1,26 @@
 """What works on rows or on single elements: softmax, norms, activations, dropout, embeddings, rotary positions."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from .operators import RECEIVED, Kept, draw_key, dropout_of, heads_merge, in_float32, named, operator, promoted
+from .operators import (
+    RECEIVED,
+    Kept,
+    draw_key,
+    dropout_of,
+    heads_merge,
+    in_float32,
+    is_seen,
+    named,
+    operator,
+    promoted,
+    runs_in_torch,
+)
 
 
 def _like_first(x: Tensor, *_: object) -> Tensor:
@@ -22,7 +36,7 @@ def _norm_kept(centred: bool) -> Kept:
         return [cache.rstd] if cache.mean is None else [cache.mean, cache.rstd]
 
     def like(x: Tensor, *_: object) -> list[Tensor]:
-        count = x.shape[:-1].numel()
+        count = math.prod(x.shape[:-1])  # Size.numel() would compile again for every length
         return [x.new_empty(count, dtype=torch.float32) for _ in range(1 + centred)]
 
     def cache(kept: list[Tensor], x: Tensor, gamma: Tensor, *rest: Any) -> Normalised:
@@ -87,6 +101,19 @@ def _embedding_kept() -> Kept:
     return Kept(lambda cache: [], lambda *inputs: [], cache)
 
 
+def _gelu_kept() -> Kept:
+    """Nothing but the input, as silu; without it the backward would launch the forward's kernel again."""
+
+    def cache(kept: list[Tensor], x: Tensor, approximate: str) -> tuple:
+        return "gelu_tanh" if approximate == "tanh" else "gelu", x
+
+    return Kept(lambda cache: [], lambda *inputs: [], cache)
+
+
+def _silu_kept() -> Kept:
+    return Kept(lambda cache: [], lambda x: [], lambda kept, x: x)
+
+
 def _softmax_kept() -> Kept:
     return Kept(lambda cache: [], lambda x: [], lambda kept, y: y)
 
@@ -138,8 +165,8 @@ _embedding = operator(
     lambda table, ids: table.new_empty((*ids.shape, table.shape[1])),
     call=lambda table, ids: ((ids, table), {}), kept={"triton": _embedding_kept},
 )  # fmt: skip
-_gelu = operator("gelu", "Tensor x, str approximate", ["x"], _like_first)
-_silu = operator("silu", "Tensor x", ["x"], _like_first)
+_gelu = operator("gelu", "Tensor x, str approximate", ["x"], _like_first, kept={"triton": _gelu_kept})
+_silu = operator("silu", "Tensor x", ["x"], _like_first, kept={"triton": _silu_kept})
 _gated = operator(
     "gated", "Tensor gate, Tensor up, str activation", ["gate", "up"], _like_first, kept={"triton": _gated_kept}
 )
@@ -159,6 +186,10 @@ def softmax(input: Tensor, dim: int = -1, _stacklevel: int = 3, dtype: torch.dty
     if dim is None:
         raise ValueError("dim is None, expected the number of an axis: PyTorch's own choice of one is deprecated")
     (x,) = in_float32(input if dtype is None else input.to(dtype))
+    if runs_in_torch(x) and not is_seen("softmax", x):
+        y = F.softmax(x, dim)
+        if not y.detach().sum().isnan():  # a row of all −inf gives zeros here
+            return y
     return _softmax(x.movedim(dim, -1)).movedim(-1, dim)
 
 
@@ -176,8 +207,12 @@ def layer_norm(
     `normalized_shape`, and weight and bias have it.
     """
     x, weight, bias = in_float32(input, weight, bias)
-    rows, gamma, beta = _flat(x, normalized_shape, weight, bias)
-    return _layernorm(rows, gamma, beta, eps).reshape(x.shape)
+    shape = _norm_shape(x, normalized_shape, weight, bias)
+    if _is_plain_norm(x, weight, bias):
+        return F.layer_norm(x, shape, weight, bias, eps)
+    rows, gamma = _flat(x, shape, weight)
+    y = _layernorm(rows, gamma, None if bias is None else bias.flatten(), eps)
+    return y if len(shape) == 1 else y.reshape(x.shape)
 
 
 @named
@@ -189,10 +224,14 @@ def rms_norm(
     An eps of `None` is that of float32, or of float64 for such an input. weight and errors are as in `layer_norm`.
     """
     x, weight = in_float32(input, weight)
-    rows, gamma, _ = _flat(x, normalized_shape, weight, None)
+    shape = _norm_shape(x, normalized_shape, weight)
     if eps is None:
         eps = torch.finfo(torch.promote_types(x.dtype, torch.float32)).eps
-    return _rmsnorm(rows, gamma, eps).reshape(x.shape)
+    if _is_plain_norm(x, weight):
+        return F.rms_norm(x, shape, weight, eps)
+    rows, gamma = _flat(x, shape, weight)
+    y = _rmsnorm(rows, gamma, eps)
+    return y if len(shape) == 1 else y.reshape(x.shape)
 
 
 @named
@@ -211,8 +250,10 @@ def add_layer_norm(
     Source: Vaswani 2017, §3.1 and §5.4.
     """
     x, sublayer_out, weight, bias = in_float32(input, sublayer_out, weight, bias)
-    rows = _summands(x, sublayer_out)
-    return _add_layernorm(*rows, weight, bias, eps, draw_key(x, dropout_p), dropout_p).reshape(x.shape)
+    rows, drawn = _summands(x, sublayer_out), draw_key(x, dropout_p)
+    if drawn is None and weight.ndim == 1 and _is_plain_norm(rows[0], weight, bias):
+        return F.layer_norm(rows[0] + rows[1], weight.shape, weight, bias, eps).reshape(x.shape)
+    return _add_layernorm(*rows, weight, bias, eps, drawn, dropout_p).reshape(x.shape)
 
 
 @named
@@ -221,8 +262,10 @@ def add_rms_norm(
 ) -> Tensor:
     """Add & Norm with `rms_norm`; the arguments are as in `add_layer_norm`."""
     x, sublayer_out, weight = in_float32(input, sublayer_out, weight)
-    rows = _summands(x, sublayer_out)
-    return _add_rmsnorm(*rows, weight, eps, draw_key(x, dropout_p), dropout_p).reshape(x.shape)
+    rows, drawn = _summands(x, sublayer_out), draw_key(x, dropout_p)
+    if drawn is None and weight.ndim == 1 and _is_plain_norm(rows[0], weight):
+        return F.rms_norm(rows[0] + rows[1], weight.shape, weight, eps).reshape(x.shape)
+    return _add_rmsnorm(*rows, weight, eps, drawn, dropout_p).reshape(x.shape)
 
 
 @named
@@ -257,17 +300,24 @@ def embedding(
     for name, value in {"scale_grad_by_freq": scale_grad_by_freq, "sparse": sparse}.items():
         if value:
             raise ValueError(f"{name} is {value}, expected False: the gradient is the plain sum, in a whole table")
+    if padding_idx is not None and not -len(weight) <= padding_idx < len(weight):
+        raise ValueError(f"padding_idx is {padding_idx}, expected −{len(weight)} to {len(weight) - 1}")
+    if runs_in_torch(weight) and weight.dtype.itemsize >= 4 and input.dtype == torch.int64 and weight.ndim == 2:
+        try:
+            return F.embedding(input, weight, padding_idx)
+        except IndexError:  # the pair's own error names the id
+            pass
     out = _embedding(weight, input)
     if padding_idx is None:
         return out
-    if not -len(weight) <= padding_idx < len(weight):
-        raise ValueError(f"padding_idx is {padding_idx}, expected −{len(weight)} to {len(weight) - 1}")
     return torch.where((input == padding_idx % len(weight))[..., None], out.detach(), out)
 
 
 @named
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     """`x · Φ(x)`, exact or with `approximate="tanh"`, as `F.gelu`."""
+    if runs_in_torch(input) and approximate in ("none", "tanh"):
+        return F.gelu(input, approximate=approximate)
     return _gelu(input, approximate)
 
 
@@ -275,13 +325,14 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """`x · σ(x)`, as `F.silu`. Raises `ValueError` for `inplace=True`."""
     _check_inplace(inplace)
-    return _silu(input)
+    return F.silu(input) if runs_in_torch(input) else _silu(input)
 
 
 @named
 def swiglu(gate: Tensor, up: Tensor) -> Tensor:
     """`silu(gate) · up`, of two arrays of one shape, in the wider dtype of both. Source: Shazeer 2020."""
-    return _gated(*promoted(gate, up), "silu")
+    gate, up = promoted(gate, up)
+    return F.silu(gate) * up if _is_plain_product(gate, up) else _gated(gate, up, "silu")
 
 
 @named
@@ -289,7 +340,10 @@ def geglu(gate: Tensor, up: Tensor, approximate: str = "none") -> Tensor:
     """`gelu(gate) · up`, of two arrays of one shape, in the wider dtype of both. Source: Shazeer 2020."""
     if approximate not in ("none", "tanh"):
         raise ValueError(f"approximate is {approximate!r}, expected 'none' or 'tanh'")
-    return _gated(*promoted(gate, up), "gelu" if approximate == "none" else "gelu_tanh")
+    gate, up = promoted(gate, up)
+    if _is_plain_product(gate, up):
+        return F.gelu(gate, approximate=approximate) * up
+    return _gated(gate, up, "gelu" if approximate == "none" else "gelu_tanh")
 
 
 @named
@@ -313,7 +367,7 @@ def _check_inplace(inplace: bool) -> None:
 
 def _rows(x: Tensor) -> Tensor:
     """x `(..., C)` as `(N, C)`."""
-    return x.reshape(-1, x.shape[-1]) if x.numel() else x.reshape(x.shape[:-1].numel(), x.shape[-1])
+    return x.reshape(-1, x.shape[-1]) if x.numel() else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
 
 def _summands(x: Tensor, sublayer_out: Tensor) -> tuple[Tensor, Tensor]:
@@ -326,10 +380,10 @@ def _summands(x: Tensor, sublayer_out: Tensor) -> tuple[Tensor, Tensor]:
     return _rows(x), _rows(sublayer_out)
 
 
-def _flat(
-    x: Tensor, normalized_shape: int | Sequence[int], weight: Tensor | None, bias: Tensor | None
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """The input as rows `(..., C)`, a weight `(C,)`, ones where none is given, and a bias `(C,)`."""
+def _norm_shape(
+    x: Tensor, normalized_shape: int | Sequence[int], weight: Tensor | None, bias: Tensor | None = None
+) -> tuple[int, ...]:
+    """The axes to normalise over. Raises `ValueError` unless the input ends in them, and the parameters have them."""
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
     if not shape or tuple(x.shape[-len(shape) :]) != shape:
         raise ValueError(f"input has shape {tuple(x.shape)}, expected its last axes to be normalized_shape {shape}")
@@ -338,6 +392,23 @@ def _flat(
     for name, parameter in (("weight", weight), ("bias", bias)):
         if parameter is not None and tuple(parameter.shape) != shape:
             raise ValueError(f"{name} has shape {tuple(parameter.shape)}, expected normalized_shape {shape}")
+    return shape
+
+
+def _is_plain_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None = None) -> bool:
+    """Whether PyTorch's own norm takes them as ours does: a parameter in another dtype it refuses, or widens by it."""
+    for parameter in (weight, bias):
+        if parameter is not None and (parameter.dtype != x.dtype or parameter.shape != x.shape[-parameter.ndim :]):
+            return False
+    return runs_in_torch(x)
+
+
+def _is_plain_product(gate: Tensor, up: Tensor) -> bool:
+    """Whether PyTorch's activation and product are as exact as ours: in half precision they would round twice."""
+    return gate.dtype.itemsize >= 4 and gate.shape == up.shape and runs_in_torch(gate)
+
+
+def _flat(x: Tensor, shape: tuple[int, ...], weight: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The input as rows `(..., C)`, and a weight `(C,)`, ones where none is given."""
     gamma = x.new_ones(shape) if weight is None else weight
-    beta = None if bias is None else bias.flatten()
-    return x.flatten(-len(shape)), gamma.flatten(), beta
+    return x.flatten(-len(shape)), gamma.flatten()

@@ -2,7 +2,10 @@
 
 import inspect
 import re
-from collections.abc import Callable
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -11,10 +14,14 @@ import torch
 import torch.nn.functional as F
 from support.kernels.prove_kernel import DEVICE, assert_same_bits
 from torch import Tensor
+from torch._dynamo.testing import CompileCounter
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 import kernels
 from kernels import functional
+from kernels.functional import attention
 from kernels.functional.operators import runs_in_triton
 from kernels.linear_attention import linear_attention_naive
 
@@ -28,6 +35,10 @@ IDS = torch.tensor([[3, 0, 6], [3, 3, 1]], device=DEVICE)
 WIDE = 8193
 """More channels than a norm keeps in one block."""
 ANGLES = torch.linspace(-3, 3, 10, device=DEVICE).reshape(5, 2)
+
+
+def X(*shape: int) -> Tensor:
+    return torch.ones(shape, device=DEVICE)
 
 
 class Case(NamedTuple):
@@ -170,6 +181,11 @@ CASES = {
     "sdpa, mask": sdpa(*PLAIN, attn_mask=SEEN),
     "sdpa, padding": sdpa(*PLAIN, attn_mask=REAL),
     "sdpa, a mask with a gradient": sdpa(*PLAIN, (2, 5, 5)),
+    "sdpa, one matrix": sdpa((5, 6), (4, 6), (4, 3), is_causal=True),
+    "sdpa, five axes": sdpa((2, 1, 2, 5, 6), (1, 2, 2, 5, 6), (1, 2, 2, 5, 3), attn_mask=SEEN[:, None]),
+    "sdpa, one batch of keys": sdpa((2, 2, 5, 6), (1, 2, 5, 6), (1, 2, 5, 3), attn_mask=SEEN),
+    "sdpa, one head of keys": sdpa((2, 2, 5, 6), (2, 1, 5, 6), (2, 1, 5, 3)),
+    "sdpa, keys without a batch": sdpa((2, 2, 5, 6), (2, 5, 6), (2, 5, 3)),
     "sdpa, no heads": sdpa((2, 5, 6), (2, 5, 6), (2, 5, 6), attn_mask=SEEN[:, 0]),
     "flash_attn_func": Case(
         functional.flash_attn_func, lambda q, k, v: flash(q, k, v, lambda i, j: j >= 0), ((2, 5, 2, 6),) * 3
@@ -198,6 +214,13 @@ CASES = {
     "linear_cross_entropy": losses()[1],
     "cross_entropy, sum": losses(reduction="sum", label_smoothing=0.1)[0],
     "linear_cross_entropy, sum": losses(reduction="sum", label_smoothing=0.1)[1],
+    "cross_entropy, each": losses(reduction="none")[0],
+    "cross_entropy, each, smoothed": losses(reduction="none", label_smoothing=0.1)[0],
+    "cross_entropy, each of images": Case(
+        lambda x: functional.cross_entropy(x, TARGETS[:4].abs().reshape(2, 2) % 7, reduction="none"),
+        lambda x: F.cross_entropy(x, TARGETS[:4].abs().reshape(2, 2) % 7, reduction="none"),
+        ((2, 7, 2),),
+    ),
     "cross_entropy, another ignored": losses(ignore_index=6, reduction="sum")[0]._replace(
         ours=lambda x: functional.cross_entropy(x, TARGETS.abs() % 7, ignore_index=6, reduction="sum"),
         theirs=lambda x: F.cross_entropy(x, TARGETS.abs() % 7, ignore_index=6, reduction="sum"),
@@ -338,6 +361,7 @@ def operator_inputs(dtype: torch.dtype) -> dict[str, tuple]:
         "gated": (x(3, 5), x(3, 5), "silu"),
         "rope": (x(2, 2, 5, 6), ANGLES.cos().to(dtype), ANGLES.sin().to(dtype), False),
         "cross_entropy": (x(5, 7), TARGETS, 0.1, -100),
+        "each_cross_entropy": (x(5, 7), TARGETS, 0.1, -100),
         "linear_cross_entropy": (x(5, 6), x(7, 6), TARGETS, 0.1, -100, True),
         "attention": (
             x(2, 2, 3, 6), x(2, 1, 5, 6), x(2, 1, 5, 3), x(2, 3, 5), SLOPES[:, :2] if dtype == torch.float32 else None,
@@ -450,6 +474,70 @@ def test_compiled_in_one_graph(dynamic, autocast):
             found.append(gradients(function, everything_inputs(), None))
     for ours, theirs in zip(*found, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+def of_length(n: int) -> dict[str, tuple[Callable[..., Tensor], list[Tensor]]]:
+    """Every function, and inputs of which one axis, that of tokens or of sentences, is n long."""
+    x, tokens, heads = (
+        torch.randn(shape, generator=torch.Generator().manual_seed(n)).to(DEVICE)
+        for shape in ((n, 7), (2, n, 6), (1, 2, n, 6))
+    )
+    weight, table, longer = X(6), X(7, 6), torch.cat([heads, heads[:, :, :1]], 2)
+    ids, angles = torch.arange(n, device=DEVICE) % 7, torch.linspace(-3, 3, 2 * n, device=DEVICE).reshape(n, 2)
+    seen, padding = X(n, n).tril().bool(), X(1, n).bool()
+    return {
+        "softmax": (functional.softmax, [x]),
+        "layer_norm": (lambda x: functional.layer_norm(x, (6,), weight, weight), [tokens]),
+        "rms_norm": (lambda x: functional.rms_norm(x, (6,), weight), [tokens]),
+        "add_layer_norm": (lambda x: functional.add_layer_norm(x, x, weight, weight, dropout_p=0.5), [tokens]),
+        "add_rms_norm": (lambda x: functional.add_rms_norm(x, x, weight), [tokens]),
+        "embedding": (lambda ids: functional.embedding(ids, table, padding_idx=0), [ids]),
+        "dropout": (functional.dropout, [tokens]),
+        "gelu": (functional.gelu, [tokens]),
+        "silu": (functional.silu, [tokens]),
+        "swiglu": (functional.swiglu, [tokens, tokens]),
+        "geglu": (functional.geglu, [tokens, tokens]),
+        "rope": (functional.rope, [heads, angles, angles]),
+        "cross_entropy": (functional.cross_entropy, [x, ids]),
+        "cross_entropy, each": (
+            lambda x, target: functional.cross_entropy(x, target, reduction="none"), [x, ids]
+        ),
+        "cross_entropy, a sum towards probabilities": (
+            lambda x, target: functional.cross_entropy(x, target, reduction="sum"), [x, x.softmax(1)]
+        ),
+        "linear_cross_entropy": (lambda x, t: functional.linear_cross_entropy(x, table, t), [tokens[0], ids]),
+        "linear_attention": (
+            lambda q, mask: functional.linear_attention(q, q, q, mask, is_causal=True), [heads, padding]
+        ),
+        "scaled_dot_product_attention": (functional.scaled_dot_product_attention, [heads, longer, longer]),
+        "scaled_dot_product_attention, causal": (
+            lambda q, k: functional.scaled_dot_product_attention(q, k, k, is_causal=True), [heads, longer]
+        ),
+        "scaled_dot_product_attention, mask": (
+            lambda q, seen: functional.scaled_dot_product_attention(q, q, q, seen), [heads, seen]
+        ),
+        "flash_attn_func": (
+            lambda q: functional.flash_attn_func(q, q, q, causal=True, window_size=(2, -1)), [heads.transpose(1, 2)]
+        ),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] if "attention, " in name else []) for name in of_length(3)],
+)
+def test_of_twelve_lengths_two_are_compiled(name):
+    """The first, and one for any other: a graph that holds a length would be made again, and refused the ninth time."""
+    torch.compiler.reset()
+    counter = CompileCounter()
+    compiled = torch.compile(of_length(3)[name][0], fullgraph=True, backend=counter)
+    for n in range(3, 15):
+        compiled(*of_length(n)[name][1])
+    assert counter.frame_count <= 2
+
+
+def test_every_function_is_compiled_for_any_length():
+    assert {name.split(",")[0] for name in of_length(3)} == set(functional.__all__)
 
 
 AUTOCAST = {
@@ -742,149 +830,465 @@ def test_where_it_runs(monkeypatch):
     assert torch.equal(functional.softmax(x), torch.full((2, 4), 0.25))
 
 
-def X(*shape: int) -> Tensor:
-    return torch.ones(shape, device=DEVICE)
-
-
 def flashed(dtype: torch.dtype = torch.float32, **options: Any) -> Tensor:
     x = X(2, 5, 4, 6).to(dtype)
     return functional.flash_attn_func(x, x, x, **options)
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
-        (lambda: functional.layer_norm(X(2, 6), (5,)), ValueError, r"input has shape \(2, 6\).*normalized_shape \(5"),
-        (lambda: functional.layer_norm(X(2, 6), ()), ValueError, r"input has shape \(2, 6\)"),
-        (lambda: functional.layer_norm(X(2, 6), (6,), X(1)), ValueError, r"weight has shape \(1,\), expected norm"),
-        (lambda: functional.layer_norm(X(2, 6), (6,), X(6), X(5)), ValueError, r"bias has shape \(5,\), expected"),
-        (lambda: functional.rms_norm(X(2, 6), (6,), X(2, 3)), ValueError, r"weight has shape \(2, 3\)"),
-        (lambda: functional.layer_norm(X(0, 4), (0, 4)), ValueError, r"^normalized_shape is \(0, 4\), expected axes"),
-        *[
-            (
-                lambda norm=norm, other=other: norm(X(2, 3, 6), X(*other), X(6)),
-                ValueError,
-                rf"^input has shape \(2, 3, 6\) and sublayer_out {re.escape(str(other))}, expected one shape$",
-            )
-            for norm in (functional.add_layer_norm, functional.add_rms_norm)
-            for other in ((3, 2, 6), (6, 6), (1, 3, 6))
-        ],
-        (lambda: functional.softmax(X(2), None), ValueError, "dim is None, expected the number"),  # pyright: ignore
-        (lambda: functional.dropout(X(2), inplace=True), ValueError, "inplace is True, expected False"),
-        (lambda: functional.silu(X(2), True), ValueError, "inplace is True, expected False"),
-        (lambda: functional.embedding(IDS, X(7, 6), 7), ValueError, "padding_idx is 7, expected −7 to 6"),
-        (lambda: functional.embedding(IDS, X(7, 6), max_norm=1.0), ValueError, "max_norm is given"),  # pyright: ignore
-        (lambda: functional.embedding(IDS, X(7, 6), scale_grad_by_freq=True), ValueError, "scale_grad_by_freq is True"),
-        (lambda: functional.embedding(IDS, X(7, 6), sparse=True), ValueError, "sparse is True, expected False"),
-        (lambda: functional.cross_entropy(X(5, 7), TARGETS, reduce=False), ValueError, "reduce is given"),  # pyright: ignore
-        (lambda: functional.cross_entropy(X(5, 7), TARGETS, size_average=True), ValueError, "size_av"),  # pyright: ignore
+REFUSED: list[tuple[Callable[[], object], type[Exception], str]] = [
+    (lambda: functional.layer_norm(X(2, 6), (5,)), ValueError, r"input has shape \(2, 6\).*normalized_shape \(5"),
+    (lambda: functional.layer_norm(X(2, 6), ()), ValueError, r"input has shape \(2, 6\)"),
+    (lambda: functional.layer_norm(X(2, 6), (6,), X(1)), ValueError, r"weight has shape \(1,\), expected norm"),
+    (lambda: functional.layer_norm(X(2, 6), (6,), X(6), X(5)), ValueError, r"bias has shape \(5,\), expected"),
+    (lambda: functional.rms_norm(X(2, 6), (6,), X(2, 3)), ValueError, r"weight has shape \(2, 3\)"),
+    (lambda: functional.layer_norm(X(0, 4), (0, 4)), ValueError, r"^normalized_shape is \(0, 4\), expected axes"),
+    *[
         (
-            lambda: functional.cross_entropy(X(5, 7), TARGETS, z_loss=1e-4),  # pyright: ignore
-            TypeError,
-            "^cross_entropy has no argument 'z_loss': it takes input, target, weight",
-        ),
-        (
-            lambda: functional.linear_cross_entropy(X(5, 6), X(7, 6), TARGETS, options={}),  # pyright: ignore
+            lambda norm=norm, other=other: norm(X(2, 3, 6), X(*other), X(6)),
             ValueError,
-            "options is given",
-        ),
-        (lambda: functional.gelu(X(2), "sin"), ValueError, "approximate is 'sin', expected"),
-        (lambda: functional.geglu(X(2), X(2), "sin"), ValueError, "approximate is 'sin', expected 'none' or 'tanh'"),
-        (lambda: functional.swiglu(X(2), X(3)), ValueError, "up has shape"),
-        (lambda: functional.rope(X(1, 1, 5, 6), ANGLES.clone().requires_grad_(), ANGLES), ValueError, "^cos requires"),
-        (lambda: functional.cross_entropy(X(5, 7), TARGETS, X(7)), ValueError, "weight is given"),  # pyright: ignore
-        (lambda: functional.cross_entropy(X(5, 7), TARGETS, reduction="none"), ValueError, "'none', expected 'mean'"),
-        (lambda: functional.cross_entropy(X(5, 7), X(5, 7).requires_grad_()), ValueError, "target requires a gradient"),
-        (lambda: functional.cross_entropy(X(5, 7), TARGETS[:4]), ValueError, "targets has shape"),
-        (
-            lambda: functional.linear_cross_entropy(X(5, 6), X(7, 6), TARGETS, linear_bias=X(7)),  # pyright: ignore
-            ValueError,
-            "linear_bias is given, expected None",
-        ),
-        (lambda: functional.linear_cross_entropy(X(5, 6), X(7, 6), X(5, 7)), TypeError, "expected classes"),
-        (lambda: functional.flash_attn_func(X(2, 5, 6), X(2, 5, 6), X(2, 5, 6)), ValueError, "q has shape.*four axes"),
-        (
-            lambda: functional.linear_cross_entropy(X(2, 3, 6), X(7, 6), IDS.T),
-            ValueError,
-            r"^target has shape \(3, 2\), expected classes \(2, 3\)$",
-        ),
-        (
-            lambda: functional.linear_cross_entropy(X(2, 3, 6), X(7, 6), IDS.reshape(6, 1)),
-            ValueError,
-            r"^target has shape \(6, 1\), expected classes \(2, 3\)$",
-        ),
-        (lambda: flashed(dropout_p=1.0), ValueError, "rate is 1.0"),
-        (lambda: flashed(window_size=3), TypeError, r"window_size is 3, expected two integers \(left, right\)"),
-        (lambda: flashed(window_size=(1, 2.5)), TypeError, r"window_size is \(1, 2.5\), expected two integers"),
-        (lambda: functional.layer_norm([1.0], (1,)), TypeError, "expected a torch.Tensor, got list"),  # pyright: ignore
-        (lambda: functional.cross_entropy(X(5, 7), X(5)), ValueError, r"target has shape \(5,\), expected prob.*\(5"),
-        (
-            lambda: flashed(return_attn_probs=True),
-            ValueError,
-            "^return_attn_probs is True, expected False: these kernels never make the weights$",
-        ),
-        (
-            lambda: flashed(alibi_slopes=X(4).requires_grad_()),
-            ValueError,
-            "^alibi_slopes requires a gradient, and attention has none for it: pass it with .detach",
-        ),
-        (
-            lambda: flashed(torch.float64, alibi_slopes=X(4).double()),
-            TypeError,
-            "^alibi_slopes is torch.float64, expected torch.float32$",
-        ),
-        (
-            lambda: flashed(alibi_slopes=X(5)),
-            ValueError,
-            r"^alibi_slopes has shape \(5,\), expected \(4,\) or \(2, 4\)$",
-        ),
-        (
-            lambda: flashed(alibi_slopes=torch.ones(4, device="meta")),
-            ValueError,
-            "^q is on .* and alibi_slopes on meta, expected one device$",
-        ),
-        (
-            lambda: functional.scaled_dot_product_attention(X(2, 4, 5, 6), X(2, 2, 5, 6), X(2, 2, 5, 6)),
-            ValueError,
-            "key has 2 heads and query 4: to group them, set enable_gqa",
-        ),
-        (
-            lambda: functional.scaled_dot_product_attention(*[X(2, 4, 5, 6)] * 3, attn_mask=SEEN, is_causal=True),
-            ValueError,
-            "attn_mask is given beside is_causal",
-        ),
-        *[
-            (
-                lambda mask=mask: functional.scaled_dot_product_attention(*[X(2, 4, 5, 6)] * 3, attn_mask=mask),
-                error,
-                f"^{re.escape(message)}$",
-            )
-            for mask, error, message in (
-                (
-                    REAL[..., :4],
-                    ValueError,
-                    "attn_mask has shape (2, 1, 1, 4), expected one that broadcasts to (2, 4, 5, 5)",
-                ),
-                (X(3, 5), ValueError, "attn_mask has shape (3, 5), expected one that broadcasts to (2, 4, 5, 5)"),
-                (
-                    X(1, 2, 1, 5, 5),
-                    ValueError,
-                    "attn_mask has shape (1, 2, 1, 5, 5), expected one that broadcasts to (2, 4, 5, 5)",
-                ),
-                (
-                    X(5, 5).half(),
-                    TypeError,
-                    "attn_mask is torch.float16, expected torch.bool, torch.float32 or query's torch.float32",
-                ),
-                (
-                    torch.ones(5, 5, device="meta"),
-                    ValueError,
-                    f"query is on {X().device} and attn_mask on meta, expected one device",
-                ),
-            )
-        ],
+            rf"^input has shape \(2, 3, 6\) and sublayer_out {re.escape(str(other))}, expected one shape$",
+        )
+        for norm in (functional.add_layer_norm, functional.add_rms_norm)
+        for other in ((3, 2, 6), (6, 6), (1, 3, 6))
     ],
-)  # fmt: skip
+    (lambda: functional.add_layer_norm(X(6, 6), X(6, 6), X(6, 6)), ValueError, r"gamma has shape \(6, 6\)"),
+    (lambda: functional.add_rms_norm(X(6, 6), X(6, 6), X(6, 6)), ValueError, r"gamma has shape \(6, 6\)"),
+    (lambda: functional.softmax(X(2), None), ValueError, "dim is None, expected the number"),  # pyright: ignore
+    (lambda: functional.dropout(X(2), inplace=True), ValueError, "inplace is True, expected False"),
+    (lambda: functional.silu(X(2), True), ValueError, "inplace is True, expected False"),
+    (lambda: functional.embedding(IDS, X(7, 6), 7), ValueError, "padding_idx is 7, expected −7 to 6"),
+    (lambda: functional.embedding(IDS, X(7, 6), max_norm=1.0), ValueError, "max_norm is given"),  # pyright: ignore
+    (lambda: functional.embedding(IDS, X(7, 6), scale_grad_by_freq=True), ValueError, "scale_grad_by_freq is True"),
+    (lambda: functional.embedding(IDS, X(7, 6), sparse=True), ValueError, "sparse is True, expected False"),
+    (lambda: functional.cross_entropy(X(5, 7), TARGETS, reduce=False), ValueError, "reduce is given"),  # pyright: ignore
+    (lambda: functional.cross_entropy(X(5, 7), TARGETS, size_average=True), ValueError, "size_av"),  # pyright: ignore
+    (
+        lambda: functional.cross_entropy(X(5, 7), TARGETS, z_loss=1e-4),  # pyright: ignore
+        TypeError,
+        "^cross_entropy has no argument 'z_loss': it takes input, target, weight",
+    ),
+    (
+        lambda: functional.linear_cross_entropy(X(5, 6), X(7, 6), TARGETS, options={}),  # pyright: ignore
+        ValueError,
+        "options is given",
+    ),
+    (lambda: functional.gelu(X(2), "sin"), ValueError, "approximate is 'sin', expected"),
+    (lambda: functional.geglu(X(2), X(2), "sin"), ValueError, "approximate is 'sin', expected 'none' or 'tanh'"),
+    (lambda: functional.swiglu(X(2), X(3)), ValueError, "up has shape"),
+    (lambda: functional.rope(X(1, 1, 5, 6), ANGLES.clone().requires_grad_(), ANGLES), ValueError, "^cos requires"),
+    (lambda: functional.cross_entropy(X(5, 7), TARGETS, X(7)), ValueError, "weight is given"),  # pyright: ignore
+    (lambda: functional.cross_entropy(X(5, 7), TARGETS, reduction="max"), ValueError, "'max', expected one of 'mean'"),
+    (
+        lambda: functional.cross_entropy(X(5, 7), X(5, 7), reduction="none"),
+        ValueError,
+        "^reduction is 'none' beside probabilities, expected 'mean' or 'sum'$",
+    ),
+    (
+        lambda: functional.linear_cross_entropy(X(5, 6), X(7, 6), TARGETS, reduction="none"),
+        ValueError,
+        r"^reduction is 'none', expected 'mean' or 'sum', whose gradient .* call cross_entropy\(F.linear",
+    ),
+    (lambda: functional.cross_entropy(X(5, 7), X(5, 7).requires_grad_()), ValueError, "target requires a gradient"),
+    (lambda: functional.cross_entropy(X(5, 7), TARGETS[:4]), ValueError, r"^target has shape \(4,\), expected c.*\(5"),
+    (
+        lambda: functional.linear_cross_entropy(X(5, 6), X(7, 6), TARGETS, linear_bias=X(7)),  # pyright: ignore
+        ValueError,
+        "linear_bias is given, expected None",
+    ),
+    (lambda: functional.linear_cross_entropy(X(5, 6), X(7, 6), X(5, 7)), TypeError, "expected classes"),
+    (lambda: functional.flash_attn_func(X(2, 5, 6), X(2, 5, 6), X(2, 5, 6)), ValueError, "q has shape.*4 axes$"),
+    (
+        lambda: functional.linear_cross_entropy(X(2, 3, 6), X(7, 6), IDS.T),
+        ValueError,
+        r"^target has shape \(3, 2\), expected classes \(2, 3\)$",
+    ),
+    (
+        lambda: functional.linear_cross_entropy(X(2, 3, 6), X(7, 6), IDS.reshape(6, 1)),
+        ValueError,
+        r"^target has shape \(6, 1\), expected classes \(2, 3\)$",
+    ),
+    (lambda: flashed(dropout_p=1.0), ValueError, "rate is 1.0"),
+    (lambda: flashed(window_size=3), TypeError, r"window_size is 3, expected two integers \(left, right\)"),
+    (lambda: flashed(window_size=(1, 2.5)), TypeError, r"window_size is \(1, 2.5\), expected two integers"),
+    (lambda: functional.layer_norm([1.0], (1,)), TypeError, "expected a torch.Tensor, got list"),  # pyright: ignore
+    (lambda: functional.cross_entropy(X(5, 7), X(5)), ValueError, r"target has shape \(5,\), expected prob.*\(5"),
+    (
+        lambda: flashed(return_attn_probs=True),
+        ValueError,
+        "^return_attn_probs is True, expected False: these kernels never make the weights$",
+    ),
+    (
+        lambda: flashed(alibi_slopes=X(4).requires_grad_()),
+        ValueError,
+        "^alibi_slopes requires a gradient, and attention has none for it: pass it with .detach",
+    ),
+    (
+        lambda: flashed(torch.float64, alibi_slopes=X(4).double()),
+        TypeError,
+        "^alibi_slopes is torch.float64, expected torch.float32$",
+    ),
+    (
+        lambda: flashed(alibi_slopes=X(5)),
+        ValueError,
+        r"^alibi_slopes has shape \(5,\), expected \(4,\) or \(2, 4\)$",
+    ),
+    (
+        lambda: flashed(alibi_slopes=torch.ones(4, device="meta")),
+        ValueError,
+        "^q is on .* and alibi_slopes on meta, expected one device$",
+    ),
+    (
+        lambda: functional.scaled_dot_product_attention(X(2, 4, 5, 6), X(2, 2, 5, 6), X(2, 2, 5, 6)),
+        ValueError,
+        "key has 2 heads and query 4: to group them, set enable_gqa",
+    ),
+    (lambda: functional.scaled_dot_product_attention(X(6), X(5, 6), X(5, 6)), ValueError, "query has .* 2 axes or m"),
+    (
+        lambda: functional.scaled_dot_product_attention(X(2, 4, 5, 6), X(3, 4, 5, 6), X(3, 4, 5, 6)),
+        ValueError,
+        r"^the shapes are query \(2, 4, 5, 6\), key \(3, 4, 5, 6\), value .* expected batches that are equal or 1$",
+    ),
+    (
+        lambda: functional.scaled_dot_product_attention(*[X(2, 4, 5, 6)] * 3, softcap=30.0),  # pyright: ignore
+        TypeError,
+        "^scaled_dot_product_attention has no argument 'softcap': it takes query, key",
+    ),
+    (
+        lambda: functional.linear_cross_entropy(X(5, 6), X(7, 6), TARGETS, softcap=30.0),  # pyright: ignore
+        TypeError,
+        "^linear_cross_entropy has no argument 'softcap': it takes input, linear_weight",
+    ),
+    (
+        lambda: functional.scaled_dot_product_attention(*[X(2, 4, 5, 6)] * 3, attn_mask=SEEN, is_causal=True),
+        ValueError,
+        "attn_mask is given beside is_causal",
+    ),
+    *[
+        (
+            lambda mask=mask: functional.scaled_dot_product_attention(*[X(2, 4, 5, 6)] * 3, attn_mask=mask),
+            error,
+            f"^{re.escape(message)}$",
+        )
+        for mask, error, message in (
+            (
+                REAL[..., :4],
+                ValueError,
+                "attn_mask has shape (2, 1, 1, 4), expected one that broadcasts to (2, 4, 5, 5)",
+            ),
+            (X(3, 5), ValueError, "attn_mask has shape (3, 5), expected one that broadcasts to (2, 4, 5, 5)"),
+            (
+                X(1, 2, 1, 5, 5),
+                ValueError,
+                "attn_mask has shape (1, 2, 1, 5, 5), expected one that broadcasts to (2, 4, 5, 5)",
+            ),
+            (
+                X(5, 5).half(),
+                TypeError,
+                "attn_mask is torch.float16, expected torch.bool, torch.float32 or query's torch.float32",
+            ),
+            (
+                torch.ones(5, 5, device="meta"),
+                ValueError,
+                f"query is on {X().device} and attn_mask on meta, expected one device",
+            ),
+        )
+    ],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "error", "message"), REFUSED)
 def test_what_is_not_supported_is_refused(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.slow
+def test_importing_the_functions_does_not_import_the_compiler():
+    """That takes a second."""
+    run = "import sys, kernels.functional; sys.exit('torch._dynamo' in sys.modules)"
+    subprocess.run([sys.executable, "-c", run], check=True)
+
+
+# --- What the host does ----------------------------------------------------------------------------------------
+
+
+def python_calls(function: Callable[[], object]) -> int:
+    """The calls of Python functions when it runs for the second time."""
+    function()
+    calls = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+class Bare(torch.autograd.Function):
+    """A pair with the least around it: its cache is an attribute, and nothing is checked."""
+
+    @staticmethod
+    def forward(ctx: Any, name: str, options: dict[str, Any], *tensors: Tensor) -> Tensor:
+        out, cache = getattr(kernels, f"{name}_forward")(*tensors, **options)
+        ctx.backward = partial(getattr(kernels, f"{name}_backward"), cache=cache)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, received: Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        gradients = ctx.backward(received)
+        return None, None, *(gradients if isinstance(gradients, tuple) else (gradients,))
+
+
+class Seen(TorchDispatchMode):
+    """The names of the operators that PyTorch calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
+        self.names.append(func.name())
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_mode_sees_an_operator_and_nothing_of_what_is_in_it():
+    """Selective checkpointing and counters of FLOPs go by it; a tensor without numbers has its shape by it."""
+    x = torch.ones(3, 5, device=DEVICE, requires_grad=True)
+    with Seen() as seen:
+        functional.gelu(x).backward(torch.ones_like(x))
+    ours = [name for name in seen.names if "minitransformer" in name]
+    assert ours == ["minitransformer::gelu", "minitransformer::gelu_backward"]
+    with FakeTensorMode() as mode:
+        assert functional.gelu(mode.from_tensor(x)).shape == (3, 5)
+
+
+HOST: dict[str, tuple[Callable[..., Tensor], str, dict[str, Any], tuple[tuple[int, ...], ...]]] = {
+    "layer_norm": (lambda x, w: functional.layer_norm(x, (6,), w, w), "layernorm", {}, ((5, 6), (6,))),
+    "gelu": (functional.gelu, "gelu", {}, ((5, 6),)),
+    "softmax": (functional.softmax, "softmax", {}, ((5, 6),)),
+    "cross_entropy": (
+        lambda x: functional.cross_entropy(x, TARGETS), "cross_entropy", {"targets": TARGETS, "ignore_index": -100},
+        ((5, 7),),
+    ),
+    "sdpa": (
+        lambda *qkv: functional.scaled_dot_product_attention(*qkv, is_causal=True), "attention", {"causal": True},
+        ((1, 2, 5, 6),) * 3,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.skipif(not runs_in_triton("softmax", X(1)), reason="without Triton there is no kernel's host to count")
+@pytest.mark.parametrize("name", HOST)
+def test_a_function_costs_the_host_at_most_twice_its_pair(monkeypatch, name):
+    """Forward and backward, in Python calls; an operator of torch.library alone has 250."""
+    if DEVICE == "cpu":  # what the interpreter does is no host's work
+        monkeypatch.setattr("triton.runtime.interpreter.GridExecutor.__call__", lambda *_, **__: None)
+    function, pair, options, shapes = HOST[name]
+    leaves = [torch.ones(shape, device=DEVICE, requires_grad=True) for shape in shapes]
+    given = [*leaves, leaves[-1]] if name == "layer_norm" else leaves
+    received = torch.ones_like(function(*leaves))
+    ours, least = (
+        python_calls(lambda run=run: torch.autograd.backward(run(), received))
+        for run in (lambda: function(*leaves), lambda: Bare.apply(pair, options, *given))
+    )
+    assert ours <= 2 * least, f"{ours} calls beside {least}"
+
+
+# --- Without a GPU ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def plain_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No GPU, and nobody asks for the interpreter: `torch.nn.functional` itself runs where it means the same."""
+    if DEVICE != "cpu":
+        pytest.skip("there is a GPU, and the cases are on it")
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+
+
+@pytest.mark.usefixtures("plain_cpu")
+@every_case
+def test_without_a_gpu_the_numbers_are_those_of_the_namesake(case):
+    """In each dtype; in half precision with the errors that `test_half_precision_is_as_exact_as_pytorchs` allows."""
+    test_the_numbers_are_those_of_the_namesake(case)
+    test_half_precision_is_as_exact_as_pytorchs(case)
+    inputs = drawn(case, torch.float64)
+    torch.testing.assert_close(*(gradients(f, inputs, torch.ones_like(f(*inputs))) for f in (case.ours, case.theirs)))
+
+
+WITHOUT_A_GPU: dict[str, tuple[Callable[[Any, Tensor], Tensor], tuple[int, ...]]] = {
+    "layer_norm": (lambda f, x: f.layer_norm(x, (6,), x[0], x[1]), (5, 6)),
+    "rms_norm": (lambda f, x: f.rms_norm(x, (6,), x[0]), (5, 6)),
+    "gelu": (lambda f, x: f.gelu(x), (5, 6)),
+    "silu": (lambda f, x: f.silu(x), (5, 6)),
+    "softmax": (lambda f, x: f.softmax(x, -1), (5, 6)),
+    "embedding": (lambda f, x: f.embedding(IDS, x, 3), (7, 6)),
+    "cross_entropy": (lambda f, x: f.cross_entropy(x, TARGETS), (5, 7)),
+    "linear_cross_entropy": (lambda f, x: f.linear_cross_entropy(x, x[:3], TARGETS.clamp(max=2)), (5, 7)),
+    "sdpa": (lambda f, x: f.scaled_dot_product_attention(x, x, x, is_causal=True), (1, 2, 5, 6)),
+    "swiglu": (lambda f, x: functional.swiglu(x, x) if f is functional else F.silu(x) * x, (5, 6)),
+    "add_layer_norm": (
+        lambda f, x: functional.add_layer_norm(x, x, x[0]) if f is functional else F.layer_norm(x + x, (6,), x[0]),
+        (5, 6),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.usefixtures("plain_cpu")
+@pytest.mark.parametrize("name", WITHOUT_A_GPU)
+def test_without_a_gpu_a_function_costs_the_host_at_most_twice_its_namesake(name):
+    """In Python calls, forward and backward; and the bits are the namesake's."""
+    function, shape = WITHOUT_A_GPU[name]
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    y = function(functional, x)
+    received = torch.ones_like(y)
+    assert torch.equal(y, function(F, x))
+    ours, theirs = (
+        python_calls(lambda f=f: torch.autograd.backward(function(f, x), received)) for f in (functional, F)
+    )
+    assert ours <= 2 * theirs, f"{ours} calls beside {theirs}"
+
+
+@pytest.mark.usefixtures("plain_cpu")
+@pytest.mark.parametrize("compiled", [False, True])
+def test_without_a_gpu_what_differs_from_the_namesake_differs_still(compiled):
+    """The same as the kernels: no NaN where nothing counts or nothing is seen, float32 losses, our masks of dropout."""
+    torch.compiler.reset()
+    wrap = partial(torch.compile, fullgraph=True, backend="eager") if compiled else lambda function: function
+    none = torch.full((3,), -100)
+
+    def losses(x: Tensor) -> Tensor:
+        return functional.cross_entropy(x, none) + functional.linear_cross_entropy(x, x, none)
+
+    loss, dx = gradients(wrap(losses), [torch.randn(3, 7).half()], None)
+    assert (loss.item(), loss.dtype, dx.count_nonzero().item()) == (0, torch.float32, 0)
+    dead = torch.tensor([[1.0, 2.0], [-torch.inf, -torch.inf]])
+    y, dx = gradients(wrap(functional.softmax), [dead], torch.ones(2, 2))
+    assert_same_bits(y[1], torch.zeros(2))
+    assert not dx[1].any()
+    unseen = torch.tensor([[True, True], [False, False]])
+    q = torch.randn(1, 2, 2, 6)
+    for mask in (unseen, torch.zeros(2, 2).masked_fill(~unseen, -torch.inf)):
+        out, dq = gradients(
+            wrap(lambda q, mask=mask: functional.scaled_dot_product_attention(q, q, q, mask)), [q], torch.ones_like(q)
+        )
+        assert not out[:, :, 1].any()
+        assert dq.isfinite().all()
+    few = wrap(lambda q: functional.flash_attn_func(q, q[:, :1], q[:, :1], causal=True))(q.transpose(1, 2))
+    assert not few[:, 0].any()
+
+    def masks() -> list[Tensor]:
+        torch.manual_seed(3)
+        return [functional.dropout(torch.ones(4, 8)), functional.scaled_dot_product_attention(q, q, q, dropout_p=0.5)]
+
+    found = masks()
+    with pytest.MonkeyPatch.context() as checked:
+        checked.setenv("TRITON_INTERPRET", "1")
+        torch.testing.assert_close(found, masks())
+
+
+@pytest.mark.usefixtures("plain_cpu")
+@pytest.mark.parametrize(("call", "error", "message"), REFUSED)
+def test_without_a_gpu_the_same_is_refused(call, error, message):
+    test_what_is_not_supported_is_refused(call, error, message)
+
+
+OF_ANY_LENGTH = "scaled_dot_product_attention, causal", "flash_attn_func", "cross_entropy"
+"""The cases that a quick test compiles without a GPU too: what they ask of lengths is theirs alone there."""
+
+
+@pytest.mark.usefixtures("plain_cpu")
+@pytest.mark.parametrize(
+    "name",
+    [name if name in OF_ANY_LENGTH else pytest.param(name, marks=pytest.mark.slow) for name in of_length(3)],
+)
+def test_without_a_gpu_of_twelve_lengths_two_are_compiled(name):
+    test_of_twelve_lengths_two_are_compiled(name)
+
+
+@pytest.mark.usefixtures("plain_cpu")
+def test_without_a_gpu_ids_out_of_range_are_named():
+    for call in (
+        lambda: functional.embedding(IDS + 1, X(7, 6)[:6]),
+        lambda: functional.cross_entropy(X(5, 7), TARGETS + 4),
+        lambda: functional.linear_cross_entropy(X(5, 6), X(7, 6), TARGETS + 4),
+    ):
+        with pytest.raises(ValueError, match=r"holds (7|10|-96), expected ids from 0 to"):
+            call()
+
+
+@pytest.mark.usefixtures("plain_cpu")
+def test_without_a_gpu_everything_is_compiled_in_one_graph():
+    test_compiled_in_one_graph(dynamic=False, autocast=True)
+
+
+# --- A GPU whose tensor cores Triton does not use ----------------------------------------------------------------
+
+
+@pytest.fixture
+def turing() -> Iterator[None]:
+    """Tensors are on a T4, or so the kernels are told."""
+    pytest.importorskip("triton")
+    from kernels.tuning import Capability, pretending
+
+    attention._warn_once.cache_clear()
+    with pretending(Capability("cuda", 75, 64 * 1024)):
+        yield
+
+
+@pytest.mark.usefixtures("turing")
+@pytest.mark.parametrize("compiled", [False, True])
+def test_on_a_t4_attention_is_pytorchs_and_says_so_once(compiled):
+    torch.compiler.reset()
+    x = torch.randn(1, 2, 5, 6, device=DEVICE)
+    function = torch.compile(attend, fullgraph=True, backend="eager") if compiled else attend
+    with pytest.warns(
+        UserWarning, match=r"no tensor cores on this GPU \(compute capability 7.5\): attention runs in P"
+    ):
+        y = function(x)
+    with Seen() as seen, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert torch.equal(attend(x), y)
+    assert not any("minitransformer" in name for name in seen.names)
+    assert torch.equal(y, F.scaled_dot_product_attention(x, x, x, is_causal=True))
+
+
+def attend(x: Tensor) -> Tensor:
+    return functional.scaled_dot_product_attention(x, x, x, is_causal=True)
+
+
+@pytest.mark.usefixtures("turing")
+@pytest.mark.filterwarnings("ignore:Triton uses no tensor cores")
+@pytest.mark.parametrize("name", [name for name in CASES if name.startswith(("sdpa", "flash_attn_func"))])
+def test_on_a_t4_the_numbers_are_those_of_the_namesake(name):
+    case = CASES[name]
+    inputs = drawn(case)
+    received = torch.ones_like(case.theirs(*inputs))
+    found, wanted = (gradients(function, inputs, received) for function in (case.ours, case.theirs))
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.usefixtures("turing")
+def test_on_a_t4_what_pytorchs_attention_lacks_runs_in_the_kernel_and_says_so():
+    q = torch.randn(1, 5, 2, 6, device=DEVICE)
+    with pytest.warns(UserWarning, match="softcap or ALiBi's slopes, which PyTorch's does not have"), Seen() as seen:
+        functional.flash_attn_func(q, q, q, softcap=2.0)
+    assert "minitransformer::attention" in seen.names
+
+
+@pytest.mark.usefixtures("turing")
+@pytest.mark.filterwarnings("ignore:Triton uses no tensor cores")
+def test_on_a_t4_a_query_with_nothing_to_attend_to_gets_zeros_and_dropout_drops():
+    q = torch.randn(1, 2, 2, 6, device=DEVICE)
+    unseen = torch.tensor([[True, True], [False, False]], device=DEVICE)
+    for mask in (unseen, torch.zeros(2, 2, device=DEVICE).masked_fill(~unseen, -torch.inf)):
+        out, dq = gradients(
+            lambda q, mask=mask: functional.scaled_dot_product_attention(q, q, q, mask), [q], torch.ones_like(q)
+        )
+        assert not out[:, :, 1].any()
+        assert dq.isfinite().all()
+    assert not torch.equal(functional.scaled_dot_product_attention(q, q, q, dropout_p=0.9), attend(q))

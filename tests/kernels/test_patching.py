@@ -18,11 +18,21 @@ from transformers import (
     BertForMaskedLM,
     BertForSequenceClassification,
     BertLMHeadModel,
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    GemmaConfig,
+    GemmaForCausalLM,
     GPT2Config,
     GPT2LMHeadModel,
     LlamaConfig,
     LlamaForCausalLM,
     LlamaModel,
+    MistralConfig,
+    MistralForCausalLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
     StaticCache,
     T5Config,
     T5ForConditionalGeneration,
@@ -55,6 +65,24 @@ MODELS: dict[str, tuple[Callable[[], Any], list[str]]] = {
         ["5 × LlamaRMSNorm →", "2 × LlamaMLP → geglu", "2 × LlamaAttention →"],
     ),
     "Llama with relu": (lambda: LlamaForCausalLM(LlamaConfig(**LLAMA, hidden_act="relu")), ["1 × LlamaAttention →"]),
+    "Mistral": (
+        lambda: MistralForCausalLM(MistralConfig(**LLAMA, sliding_window=3)),
+        ["3 × MistralRMSNorm → rms_norm", "1 × MistralMLP → swiglu", "1 × MistralAttention →", "1 × causal loss →"],
+    ),
+    "Qwen2": (
+        lambda: Qwen2ForCausalLM(
+            Qwen2Config(**TWO_LAYERS, use_sliding_window=True, sliding_window=3, max_window_layers=1)
+        ),
+        ["5 × Qwen2RMSNorm → rms_norm", "2 × Qwen2MLP → swiglu", "2 × Qwen2Attention →", "1 × causal loss →"],
+    ),
+    "Qwen3": (
+        lambda: Qwen3ForCausalLM(Qwen3Config(**LLAMA, head_dim=6)),
+        ["5 × Qwen3RMSNorm → rms_norm", "1 × Qwen3MLP → swiglu", "1 × Qwen3Attention →", "1 × causal loss →"],
+    ),
+    "Gemma": (
+        lambda: GemmaForCausalLM(GemmaConfig(**LLAMA, head_dim=6)),
+        ["3 × GemmaRMSNorm → rms_norm", "1 × GemmaMLP → geglu", "1 × GemmaAttention →", "1 × causal loss →"],
+    ),
     "GPT-2": (
         lambda: GPT2LMHeadModel(GPT2Config(**GPT2)),
         ["3 × LayerNorm → layer_norm", "1 × NewGELUActivation → gelu", "1 × GPT2Attention →", "1 × causal loss →"],
@@ -169,6 +197,7 @@ CACHES = [{}, {"cache_implementation": "static"}, {"use_cache": False}]
         pytest.param("Llama", CACHES, id="Llama"),
         pytest.param("GPT-2", CACHES[:1], id="GPT-2"),
         pytest.param("GPT-2", CACHES, id="GPT-2, all", marks=pytest.mark.slow),
+        pytest.param("Mistral", CACHES, id="Mistral, whose window is shorter", marks=pytest.mark.slow),
     ],
 )
 def test_generation_says_the_same_with_every_cache(name, caches):
@@ -233,6 +262,16 @@ def test_dropout_in_attention_follows_the_generator():
         assert losses[0]["loss"] != losses[2]["loss"]
         model.eval()
         assert_alike(results(model, RIGHT), results(model, RIGHT), 0)
+
+
+def test_gemmas_norm_in_half_precision_adds_its_weight_to_one_in_float32():
+    """Rounded to bfloat16, 1 + weight would lose the weight's last bits."""
+    model = made("Gemma").bfloat16()
+    expected = results(model, RIGHT)
+    with kernels.patch(model):
+        found = model.model.norm(model.model.embed_tokens(IDS))
+        assert_alike(results(model, RIGHT), expected, 5e-2)
+    torch.testing.assert_close(found, model.model.norm(model.model.embed_tokens(IDS)), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("wide", ["the last norm", "all but the norms"])
@@ -356,10 +395,18 @@ def test_weights_that_no_kernel_makes_are_refused(name):
         model(IDS)
 
 
+def test_an_attention_with_a_softcap_is_refused():
+    """A Gemma 2 is not patched, but may be told to use our attention by its name."""
+    model = on_device(Gemma2ForCausalLM(Gemma2Config(**LLAMA, head_dim=6)))
+    model.set_attn_implementation(NAME)
+    with pytest.raises(ValueError, match=r"^attention is called with softcap, which it does not have"):
+        model(IDS)
+
+
 def test_what_is_not_known_is_refused_by_name():
     t5 = T5ForConditionalGeneration(T5Config(d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2, vocab_size=9))
     with pytest.raises(
-        ValueError, match=r"a T5ForConditionalGeneration \(t5\), which is not known; known are: bert, gpt2, ll"
+        ValueError, match=r"a T5ForConditionalGeneration \(t5\), which is not known; known are: bert, gemma, g"
     ):
         kernels.patch(t5)
     for what in (nn.Linear(2, 2), "bert-base", None):

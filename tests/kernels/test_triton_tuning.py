@@ -140,6 +140,12 @@ def test_another_process_remembers_the_choice(measured, tmp_path):
     assert [json.loads(path.read_text())["tile"] for path in tmp_path.iterdir()] == [list(FAST)]
 
 
+def test_where_tuning_is_off_the_default_is_taken_whatever_another_process_has_chosen(measured, monkeypatch):
+    assert tuner()([SLOW, FAST], ("key",), lambda tile: None) == FAST
+    monkeypatch.setattr(tuning, "may_tune", lambda: False)
+    assert tuner()([SLOW, FAST], ("key",), lambda tile: None) == SLOW
+
+
 @pytest.mark.parametrize("changed", ["source", "key", "candidates"])
 def test_what_was_measured_for_another_case_does_not_count(measured, changed):
     tuner()([SLOW, FAST], ("key",), lambda tile: None)

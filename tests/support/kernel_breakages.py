@@ -280,6 +280,8 @@ gradients that share memory with each other | owned: x.contiguous() if alone →
 the gradients of a sum are one tensor | operator: gradient.clone() if again else gradient → gradient
 saved tensors looked at twice under checkpointing | operator: iter(saved_tensors → iter(ctx.saved_tensors
 outputs that PyTorch takes for views, and does not let be changed | operator: layout(out).detach() → layout(out)
+every call pays for an operator of torch.library | is_seen: torch._C._len_torch_dispatch_stack() → True
+a mode sees no operator | is_seen: torch._C._len_torch_dispatch_stack() → False
 a derivative in forward mode lost | operator: unpack_dual(value).tangent is not None → False
 each call of dropout with the same key | draw_key: torch.randint(-(2**31), 2**31, (2,) → torch.zeros((2,)
 a dropout that drops nothing returns its own input | draw_key: Dropout(dropout_p, key=0).threshold > 0 → dropout_p
@@ -292,17 +294,20 @@ each call of dropout with the same key | draw_key: torch.randint(-(2**31), 2**31
 half precision's own eps, a thousand times PyTorch's | rms_norm: torch.promote_types(x.dtype, torch.float32) → x.dtype
 the softmax's backward from x instead of y | _softmax: lambda y, x: (y,) → lambda y, x: (x,)
 Add & Norm of functional's: dropout's mask forgotten in the backward | _add_norm_kept: options["dropout"] → None
+without a GPU a softmax of −inf alone is NaN | softmax: not y.detach().sum().isnan() → True
 rope keeps what it turned | _rope: RECEIVED → x
 what dropout made is kept, and must not be changed | _dropout: RECEIVED → y
 rope's heads do not merge as a view | _rope: _rope_kept}, layout=heads_merge, → _rope_kept},
 Add & Norm of rows in another order | _summands: x.shape != sublayer_out.shape → False
 Add & Norm of two types | _summands: x, sublayer_out = promoted(x, sublayer_out) → pass
-a normalisation over nothing | _flat: 0 in shape → False
+a norm that is compiled again for every length | _norm_kept: math.prod(x.shape[:-1]) → x.shape[:-1].numel()
+a normalisation over nothing | _norm_shape: 0 in shape → False
 [functional/attention.py: kernels/test_functional]
 PyTorch's causal mask aligned at the last key | scaled_dot_product_attention: is_causal and Tq != Tk → False
 ALiBi's slopes forgotten without the kernels | _call: options["slopes"] = slopes → pass
-a mask of another shape than the scores | _masks: mask.ndim > 4 or → any([]) and
+a mask of another shape than the scores | _check_broadcasts: mask.ndim > len(whole) or → any([]) and
 a mask in another type than the query | _masks: mask.to(query.dtype) → mask
+a T4 runs attention's slow kernels | _lacks_tensor_cores: int(gpu.arch) < 80 → int(gpu.arch) < 75
 flash-attention's window of −1 is a window of 0 | flash_attn_func: None if side < 0 else side → max(side, 0)
 [eager/scores.py: kernels/test_functional]
 PyTorch's scores in half precision overflow | _exact: x if x.is_cuda else widened(x) → x
@@ -310,8 +315,9 @@ PyTorch's scores in half precision overflow | _exact: x if x.is_cuda else widene
 ALiBi rounded to half precision | attention_from: alibi_bias(slopes, query.shape[2], key.shape[2]) →
         alibi_bias(slopes, query.shape[2], key.shape[2]).to(query.dtype)
 [functional/losses.py: kernels/test_functional]
-a sum of losses times ignored targets too | _reduced: (target.long() != ignore_index).sum() → target.numel()
-the class that is −100 in 8 bits is not counted | _reduced: target.long() → target
+a sum of losses times ignored targets too | _count: (target.long() != ignore_index).sum() → target.numel()
+the class that is −100 in 8 bits is not counted | _count: target.long() → target
+without a GPU a loss of no target is NaN | _torchs: .clamp(min=1) → .clamp(min=0)
 classes in another order than the rows | linear_cross_entropy: target.shape != input.shape[:-1] → False
 [patching.py: kernels/test_patching]
 packed sequences see each other | _mask: (bidirectional or mask_function is causal_mask_function) → True
@@ -321,8 +327,9 @@ labels not shifted | _causal_loss: [..., 1:] → [..., :-1]
 the model's own attention is not given back | Patch.set: partial(setattr, owner, name, own[name]) → partial(bool)
 a patch reaches every model that shares the config | _patch_attention: copy(config) → config
 a model taken for patched because its config is
-    patch: getattr(vars(module).get("forward"), "func", None) in (_layer_norm, _rms_norm) →
+    patch: getattr(vars(module).get("forward"), "func", None) in norms →
         model.config._attn_implementation == NAME
+Gemma's norm without the 1 | _rms_norm_about_one: 1 + module.weight.float() → module.weight.float()
 a norm's type from what it reads alone | _rms_norm: x.dtype != module.weight.dtype → False
 a pickled model's attention is not known where it is loaded
     if find_spec: find_spec("transformers") is not None → False
