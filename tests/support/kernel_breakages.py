@@ -287,7 +287,7 @@ each call of dropout with the same key | draw_key: torch.randint(-(2**31), 2**31
 a dropout that drops nothing returns its own input | draw_key: Dropout(dropout_p, key=0).threshold > 0 → dropout_p
 of two types the first one's | promoted: torch.promote_types(x.dtype, y.dtype) → x.dtype
 autocast inside a pair, whose products in float32 become narrow
-    without_autocast: torch.autocast(kind, enabled=False) if _autocasts(kind) else nullcontext() → nullcontext()
+    without_autocast: torch.autocast(kind, enabled=False) if _autocasts(kind) else UNCHANGED → UNCHANGED
 autocast's type forgotten | _cast: tensor.to(dtype) → tensor
 each call of dropout with the same key | draw_key: torch.randint(-(2**31), 2**31, (2,) → torch.zeros((2,)
 [functional/rows.py: kernels/test_functional]
@@ -334,7 +334,7 @@ a norm's type from what it reads alone | _rms_norm: x.dtype != module.weight.dty
 a pickled model's attention is not known where it is loaded
     if find_spec: find_spec("transformers") is not None → False
 a forward that cannot be pickled
-    _patch_modules: partial(_rms_norm, module) → lambda x, module=module: _rms_norm(module, x)
+    _patch_modules: partial(norm, module) → lambda x, module=module: norm(module, x)
 [_checks.py: kernels/test_ids]
 300 beside ids in 8 bits is 44 | check_ids: ids.to(torch.int64) → ids
 [eager/embedding.py: kernels/test_ids]
