@@ -9,6 +9,7 @@ and D = 128 (tests count them: `test_triton_attention.py`). `test_compilation.py
                 times as many, or 6 · T² with a mask, which takes a pass of its own
     online      `attention_online`: one block of keys at a time; the softmax is corrected when a larger score comes. No
                 array is Tq × Tk, so memory grows as T, but in plain operations each block's scores still move
+    minimal     `minimal.attention_minimal`: the same in one kernel of 25 lines, causal or not, to be read first
     forward     the same, with a block of queries, its scores and its output in registers throughout. Only keys and
                 values are read, once for each block of queries: T/128 · 2 · T · D. The softmax is in base 2, with
                 log2(e) folded into the scale: a fused multiply-add and an exp2 for each score. Blocks of keys that

@@ -335,6 +335,11 @@ a pickled model's attention is not known where it is loaded
     if find_spec: find_spec("transformers") is not None → False
 a forward that cannot be pickled
     _patch_modules: partial(norm, module) → lambda x, module=module: norm(module, x)
+[attention/minimal.py: kernels/test_minimal_attention]
+keys after a query seen | minimal_kernel: keys[None, :] <= queries[:, None] → keys[None, :] <= queries[:, None] + 1
+keys beyond the last one seen | minimal_kernel: seen = (keys < T)[None, :] & → seen = (keys < T + 1)[None, :] &
+a sum that a larger score does not shrink | minimal_kernel: l * rescale → l
+an output that a larger score does not shrink | minimal_kernel: acc * rescale[:, None] → acc
 [_checks.py: kernels/test_ids]
 300 beside ids in 8 bits is 44 | check_ids: ids.to(torch.int64) → ids
 [eager/embedding.py: kernels/test_ids]

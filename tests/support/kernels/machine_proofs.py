@@ -121,12 +121,28 @@ def hoppers() -> list[str]:
     return found
 
 
+def minimal() -> list[float]:
+    """The worst errors of the minimal attention in float16 and bfloat16, causal, its last block not whole."""
+    from kernels.attention.minimal import attention_minimal
+
+    errors = []
+    for dtype in (torch.float16, torch.bfloat16):
+        inputs = [torch.randn(1, 2, 37, 16, generator=torch.Generator().manual_seed(n)).to(dtype) for n in range(3)]
+        with emulating():
+            out = attention_minimal(*inputs, causal=True, block=16)
+        query, key, value = (x.double() for x in inputs)
+        expected = torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        errors.append(float((out.double() - expected).abs().max()))
+    return errors
+
+
 WHAT: dict[str, Callable[..., Any]] = {
     "sample": sample,
     "hoppers": hoppers,
     "stale": stale,
     "orders": orders,
     "barriers": barriers,
+    "minimal": minimal,
 }
 
 if __name__ == "__main__":
