@@ -169,7 +169,8 @@ def test_a_number_of_passes_that_changes_no_number_is_read(tmp_path: Path) -> No
 
 
 def test_an_unknown_key_that_asks_for_nothing_is_read(tmp_path: Path) -> None:
-    load(saved(random_model("llama", 0), tmp_path, sliding_window=None, a_new_one={}, author="somebody"))
+    folder = saved(random_model("llama", 0), tmp_path, sliding_window=None, a_new_one={}, author="somebody")
+    assert load(folder)[0].config.kind == "gpt"
 
 
 def test_positions_that_are_not_the_papers_are_refused(tmp_path: Path) -> None:
