@@ -65,8 +65,12 @@ def test_a_copy_can_be_trained_for_itself(config):
     """Copied array by array, a layer's weights would no longer be those that the optimiser moves."""
     model = moved(config)
     expected = whole_gradient(model)
+    model.parameters.grad[...] = 7.0
     twin = copy.deepcopy(model)
     np.testing.assert_array_equal(twin.parameters.data, model.parameters.data)
+    np.testing.assert_array_equal(twin.parameters.grad, model.parameters.grad)
+    model.parameters.zero_grad()
+    twin.parameters.zero_grad()
     assert not np.shares_memory(twin.parameters.data, model.parameters.data)
     np.testing.assert_array_equal(whole_gradient(twin), expected)
     twin.parameters.data += 0.1
