@@ -60,7 +60,7 @@ def test_training_leaves_checkpoints_a_log_a_picture_and_its_data_as_options_say
 
 
 def test_every_hyper_parameter_is_an_option() -> None:
-    marks = {"vocab_size", "pad_id", "bos_id", "eos_id", "mask_id"}
+    marks = {"vocab_size", "pad_id", "bos_id", "eos_id", "other_eos_ids", "mask_id"}
     other = {"rotary", "sparse", "head", *kinds.OF_THE_DATA}  # trees of their own; the objective's; the data's
     every = {field.name for kind in kinds.KINDS.values() for field in fields(cast(Any, kind.config))}
     assert train.MODEL_OPTIONS.keys() == every - marks - other
