@@ -67,46 +67,26 @@ def supervise(
     waiting, running = deque(jobs), list[_Child]()
     try:
         while running or (waiting and monotonic() < deadline):
-            with _undisturbed():
-                while waiting and len(running) < at_once and monotonic() < deadline:
-                    running.append(_Child(waiting.popleft(), before, context))
+            while waiting and len(running) < at_once and monotonic() < deadline:
+                running.append(_Child(waiting.popleft(), before, context))
             until = min(deadline, *(child.heard + patience for child in running))
             ready = wait([part for child in running for part in child.parts], max(until - monotonic(), 0.0))
-            with _undisturbed():
-                for child in list(running):
-                    if any(part in ready for part in child.parts):
-                        message = child.message()
-                    elif monotonic() >= min(deadline, child.heard + patience):
-                        message = Ended(NO_TIME if monotonic() >= deadline else f"not a word for {patience:.0f} s")
-                    else:
-                        continue
-                    if isinstance(message, Ended):
-                        running.remove(child)
-                        child.stop(LEAVE if message.reason is None else 0.0)
-                    hear(child.job, message)
-                    del child  # its connections' finalisers run now
+            for child in list(running):
+                if any(part in ready for part in child.parts):
+                    message = child.message()
+                elif monotonic() >= min(deadline, child.heard + patience):
+                    message = Ended(NO_TIME if monotonic() >= deadline else f"not a word for {patience:.0f} s")
+                else:
+                    continue
+                if isinstance(message, Ended):
+                    running.remove(child)
+                    child.stop(LEAVE if message.reason is None else 0.0)
+                hear(child.job, message)
     finally:
         for child in running:
             child.stop()
     for job in waiting:
         hear(job, Ended(NO_TIME))
-
-
-@contextlib.contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Put off the signals that end the run: an exception that one raises in an object's finaliser would be lost."""
-    came = list[int]()
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    handlers = {number: handler for number, handler in handlers.items() if callable(handler)}
-    for number in handlers:
-        signal.signal(number, lambda number, _: came.append(number))
-    try:
-        yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-    for number in came:
-        signal.raise_signal(number)
 
 
 class _Child:

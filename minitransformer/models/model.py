@@ -6,19 +6,18 @@ from typing import Any, Generic, Self, TypeVar
 from ..layers import FlatParameters, Layer
 from ..ops import Array, Ops, numpy_ops
 from .config import ModelConfig, TextConfig, most_tokens
+from .copies import Copies
 
 ConfigT = TypeVar("ConfigT", bound=ModelConfig)
 
 
-class Model(Layer, ABC, Generic[ConfigT]):
+class Model(Copies, Layer, ABC, Generic[ConfigT]):
     """Layers over token ids `(B, T)`, padded on the right with `config.pad_id`.
 
     `ops` and `dtype` choose the backend, `seed` the initial weights. All weights are one flat array,
     `parameters.data`, and every backward adds into `parameters.grad`; a tied weight is one parameter. `origin`: what
     the folder of a loaded model held beside its weights, which `pretrained.save` writes back.
     """
-
-    origin: Any = None
 
     def __init__(self, config: ConfigT, ops: Ops = numpy_ops, dtype: Any = "float32", seed: int = 0) -> None:
         self._assemble(config, ops, _dtype_name(dtype))
@@ -56,33 +55,6 @@ class Model(Layer, ABC, Generic[ConfigT]):
         `ops` is the replica's table, if it should be another on the same backend, such as one that a probe watches.
         """
         return type(self).__new__(type(self))._assemble(self.config, ops or self.ops, self.dtype, self.parameters)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """A model with weights and gradients of its own; copied one by one, they would lose their flat arrays."""
-        twin = self._with_weights(self.config, self.ops, self.dtype, self.parameters.data)
-        twin.parameters.grad[...] = self.parameters.grad
-        twin.origin = self.origin
-        return twin
-
-    def __copy__(self) -> Self:
-        """A second name for the same layers and weights."""
-        twin = object.__new__(type(self))
-        vars(twin).update(vars(self))
-        return twin
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """A pickled model has its weights, and gradients of 0. Raises `TypeError` for a backend other than NumPy."""
-        if self.ops.has_threads:  # PyTorch's: its tables are made for a device
-            raise TypeError("a model on PyTorch's ops can't be pickled: save a checkpoint, and open it over there")
-        return self._with_weights, (self.config, self.ops, self.dtype, self.parameters.data), {"origin": self.origin}
-
-    @classmethod
-    def _with_weights(cls, config: ConfigT, ops: Ops, dtype: str, data: Array) -> Self:
-        """A model with a copy of these weights."""
-        model = cls.blank(config, ops, dtype)
-        model.parameters.data[...] = data
-        model.parameters.refresh()
-        return model
 
     @property
     def dropout_sites(self) -> list[int]:

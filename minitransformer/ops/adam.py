@@ -2,7 +2,6 @@
 
 import math
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
@@ -78,15 +77,13 @@ def global_norm(grad: Array) -> float:
 
     Source: Pascanu, Mikolov, Bengio 2013, §3.2.
     """
-    flat = grad.reshape(-1)
-    squares = _squares(flat, grad.dtype)
-    if not SMALL < squares < math.inf:  # 1e20² is infinite in float32, and 1e-30² is 0
-        squares = _squares(flat, np.float64)
-    return math.sqrt(squares)
-
-
-def _squares(flat: Array, dtype: Any) -> float:
-    """`Σ flat²`, the sum of each block in this type."""
+    flat, squares = grad.reshape(-1), 0.0
     with np.errstate(over="ignore", under="ignore"):
-        blocks = (flat[start : start + BLOCK].astype(dtype, copy=False) for start in range(0, flat.size, BLOCK))
-        return sum(float(block @ block) for block in blocks)
+        for dtype in (grad.dtype, np.float64):
+            squares = 0.0
+            for start in range(0, flat.size, BLOCK):
+                block = flat[start : start + BLOCK].astype(dtype, copy=False)
+                squares += float(block @ block)
+            if SMALL < squares < math.inf:  # 1e20² is infinite in float32, and 1e-30² is 0
+                break
+    return math.sqrt(squares)

@@ -115,7 +115,9 @@ def test_a_run_that_is_ended_leaves_what_it_found_and_no_processes(tmp_path, num
     pids = tmp_path / "pids"
     pids.mkdir()
     program = (
-        "import sys, functools, pathlib\nfrom support.kernels import bench_faults\n"
+        "import signal, sys, functools, pathlib\n"
+        "for number in (signal.SIGTERM, signal.SIGHUP): signal.signal(number, signal.SIG_DFL)\n"  # nohup ignores it
+        "from support.kernels import bench_faults\n"
         "from kernels.bench.__main__ import main\n"
         "if __name__ == '__main__': sys.exit(main(['--smoke', '--only', 'rows', '--out', sys.argv[1]], "
         "functools.partial(bench_faults.hangs_visibly, pathlib.Path(sys.argv[2]))))"

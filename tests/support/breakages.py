@@ -238,10 +238,11 @@ one dropout site for layers of one kind | Layer.name_layers: site_of(name) → s
 [layers/parameter.py: layers/test_context]
 a site that is another one in every process
     site_of: int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest()) → hash(name) % 2**64
-[models/model.py: models/test_replicas]
-a copy of a model without its weights | Model._with_weights: model.parameters.data[...] = data → pass
+[models/copies.py: models/test_replicas]
+a copy of a model without its weights | Copies._with_weights: model.parameters.data[...] = data → pass
 a copy of a model without its gradients
-    Model.__deepcopy__: twin.parameters.grad[...] = self.parameters.grad → pass
+    Copies.__deepcopy__: twin.parameters.grad[...] = self.parameters.grad → pass
+[models/model.py: models/test_replicas]
 a replica with weights of its own | Model.replica: dtype, self.parameters → dtype
 [training/step.py: test_training]
 shards weighted by their sentences, however many words each has
