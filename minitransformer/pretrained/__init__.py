@@ -96,17 +96,14 @@ def load(folder_or_name: str | Path, ops: Ops = numpy_ops, dtype: str = "float32
     generation = read_json(folder / GENERATION) if (folder / GENERATION).is_file() else {}
     tensors = _canonical(architecture, find_tensors(folder))
     types = {name: tensor.type for name, tensor in tensors.items()}
+    tensors = _without_copies(folder, architecture, tensors, values.get("tie_word_embeddings", architecture.tied))
+    marks = {name: generation[name] for name in MARKS if generation.get(name) is not None}
+    shapes = {name: tensor.shape for name, tensor in tensors.items()}
     try:
-        options = architecture.keys.checked(values)
-        marks = {name: generation[name] for name in MARKS if generation.get(name) is not None}
-        tensors = _without_copies(folder, architecture, tensors, options.get("tie_word_embeddings", architecture.tied))
-        shapes = {name: tensor.shape for name, tensor in tensors.items()}
-        config = architecture.from_config({**options, **marks}, shapes)
-        _check_constants(folder, architecture, config, tensors)
-    except Contradiction:
-        raise
+        config = architecture.from_config({**architecture.keys.checked(values), **marks}, shapes)
     except (TypeError, ValueError, ArithmeticError, LookupError) as error:
         raise PretrainedError(f"{folder / CONFIG}: {error}") from None
+    _check_constant(folder, architecture, config, tensors)
     if config.num_layers_in_all > len(tensors):
         layers = config.num_layers_in_all
         raise PretrainedError(f"{folder} holds {len(tensors):,} tensors, but its configuration has {layers:,} layers")
@@ -132,17 +129,13 @@ def _check_head(folder: Path, architecture: Architecture, classes: Any) -> None:
         )
 
 
-class Contradiction(PretrainedError):
-    """Tensors that contradict each other, or what a model computes by itself."""
-
-
-def _check_constants(folder: Path, architecture: Architecture, config: Any, tensors: Mapping[str, Tensor]) -> None:
-    """Raises Contradiction for a tensor that a model computes by itself, with other numbers than its own."""
+def _check_constant(folder: Path, architecture: Architecture, config: Any, tensors: Mapping[str, Tensor]) -> None:
+    """Raises PretrainedError for an array that a model computes by itself, with other numbers than its own."""
     pattern, computed = architecture.constant
     for name in sorted(each for each in tensors if re.fullmatch(pattern, each)):
         its_own = tensors[name].shape == (config.max_length, config.d_model)
         if its_own and not np.allclose(tensors[name].read(), computed(config), atol=5e-3):  # it may be bfloat16
-            raise Contradiction(f"{folder}: {name} is not what such a model computes")
+            raise PretrainedError(f"{folder}: {name} is not what such a model computes")
 
 
 def _without_copies(
@@ -163,7 +156,7 @@ def _without_copies(
             elif kept[original].equals(kept[name]):
                 del kept[name]
             elif not may_differ:
-                raise Contradiction(f"{folder}: {name} and {original} differ, but they are one array in such a model")
+                raise PretrainedError(f"{folder}: {name} and {original} differ, but they are one array in such a model")
     return kept
 
 
@@ -242,7 +235,7 @@ def save(model: Model, folder: str | Path, tokenizer: Any = None) -> None:
     origin, dtype = model.origin, model.dtype
     generation = {name: values[name] for name in (*MARKS, "pad_token_id", "forced_eos_token_id") if name in values}
     generation = generation if values.get("is_encoder_decoder") else {}
-    if isinstance(origin, Origin) and origin.config == model.config:
+    if origin is not None and origin.config == model.config:
         values = {**origin.values, "architectures": values["architectures"]}
         older = values.pop("torch_dtype", None)
         if (half := narrowed(tensors, origin.types)) is not None:

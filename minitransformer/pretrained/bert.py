@@ -44,7 +44,6 @@ KEYS = Keys(
     supported={
         "is_decoder": False,
         "is_encoder_decoder": False,
-        "add_cross_attention": False,
         "position_embedding_type": "absolute",
         "tie_word_embeddings": True,
     },

@@ -42,7 +42,6 @@ KEYS = Keys(
     supported={
         "scale_attn_weights": True,
         "scale_attn_by_inverse_layer_idx": False,
-        "add_cross_attention": False,
         "is_encoder_decoder": False,
         "is_causal": True,
     },

@@ -46,6 +46,7 @@ SUPPORTED: Mapping[str, Any] = {
     "quantization": None,
     "pruned_heads": {},
     "tie_encoder_decoder": False,
+    "add_cross_attention": False,
     "cross_attention_hidden_size": None,
 }
 """The one value that is supported, in any kind of model."""

@@ -53,7 +53,6 @@ KEYS = Keys(
     supported={
         "is_causal": True,
         "is_encoder_decoder": False,
-        "add_cross_attention": False,
         "rope_interleaved": False,
     },
     idle=words("pretraining_tp is_decoder max_sequence_length is_llama_config"),

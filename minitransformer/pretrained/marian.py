@@ -65,8 +65,7 @@ KEYS = Keys(
         "is_causal": True,
     },
     idle=words(
-        "activation_dropout encoder_layerdrop decoder_layerdrop init_std add_bias_logits extra_pos_embeddings "
-        "add_cross_attention save_step"
+        "activation_dropout encoder_layerdrop decoder_layerdrop init_std add_bias_logits extra_pos_embeddings save_step"
     ),
     aliases={
         "num_attention_heads": "encoder_attention_heads",

@@ -51,7 +51,7 @@ KEYS = Keys(
         option_names(OPTIONS),
     ),
     supported={"is_encoder_decoder": True, "is_decoder": False, "is_causal": True},
-    idle=words("initializer_factor add_cross_attention"),
+    idle=words("initializer_factor"),
     aliases={
         "hidden_size": "d_model",
         "num_attention_heads": "num_heads",

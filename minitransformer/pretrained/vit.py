@@ -38,7 +38,7 @@ OPTIONS = {
 KEYS = Keys(
     obeyed=words("image_size patch_size id2label num_labels head_dim", option_names(OPTIONS)),
     supported={"qkv_bias": True, "is_encoder_decoder": False},
-    idle=words("encoder_stride pooler_output_size pooler_act is_decoder add_cross_attention is_causal vocab_size"),
+    idle=words("encoder_stride pooler_output_size pooler_act is_decoder is_causal vocab_size"),
 )
 
 

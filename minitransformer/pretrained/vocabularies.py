@@ -21,11 +21,11 @@ from tokenizers.models import BPE, Unigram, WordPiece
 
 from .files import PretrainedError
 from .pipeline import LONGEST_PIECE, MOST_GROWTH, charsmap_growth, check_pipeline
+from .tokenizers import SPACE
 
 MARKS = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 """The special tokens that have a name; ones that are not in the vocabulary get the next ids in this order."""
 
-SPACE = "▁"
 UNIGRAM, BYTE_PAIRS = 1, 2
 """The kinds of sentencepiece's models."""
 
