@@ -44,13 +44,14 @@ def minimal_kernel(
     tl.store(out + own, (acc / l[:, None]).to(query_block.dtype), (queries < T)[:, None])
 
 
-def attention_minimal(query: Tensor, key: Tensor, value: Tensor, causal: bool = False, block: int = 64) -> Tensor:
+def attention_minimal(query: Tensor, key: Tensor, value: Tensor, causal: bool = False, block: int = 0) -> Tensor:
     """`softmax(query keyᵀ / √D) value`, all `(B, H, T, D)`; D is 16, 32, 64 or 128. Raises `ValueError` for others."""
     if not query.shape == key.shape == value.shape or query.ndim != 4 or query.shape[3] not in (16, 32, 64, 128):
         shapes = ", ".join(str(tuple(each.shape)) for each in (query, key, value))
         raise ValueError(f"query, key and value are {shapes}, expected three times (B, H, T, D), D 16, 32, 64 or 128")
     query, key, value = (each.contiguous() for each in (query, key, value))
     out, (batch, heads, length, width) = torch.empty_like(query), query.shape
+    block = block or (32 if query.dtype == torch.float32 else 64)  # queries, and keys; sums of float32 want registers
     grid = triton.cdiv(length, block), batch * heads
     scale = math.log2(math.e) / math.sqrt(width)  # e^x = 2^(x log2 e)
     if out.numel():

@@ -16,6 +16,7 @@ from minitransformer.ops import Dropout, Pattern
 from minitransformer.ops.gated import ACTIVATIONS
 
 from .._checks import EXACT
+from ..attention.minimal import attention_minimal
 from ..linear_attention import WIDE_HEADS_MEMORY
 from ..tuning import Tile, capability
 from .cases import SMOOTHED, draw, shapes
@@ -163,6 +164,7 @@ def _attention(dtype: torch.dtype, half: torch.dtype, every_tile: bool) -> Itera
         tensors = [torch.zeros(x.shape, dtype=dtype) for x in arrays.values()]
         given = {} if bias is None else {"bias": torch.zeros(bias, dtype=dtype)}
         yield f"attention with {name}", partial(_both, "attention", *tensors, **given, **options)
+    yield "minimal attention", partial(attention_minimal, *torch.zeros(3, 1, 2, TIME, 64, dtype=dtype), causal=True)
 
 
 def _with_tile(number: int, call: Callable[[], Any]) -> None:

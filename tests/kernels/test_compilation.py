@@ -21,11 +21,13 @@ ONCE = "a few bytes, saved once a program outside its loop"
 AGAIN = "a few bytes, loaded again in the loop"
 RADEON = "256 registers a thread, and no smaller tile: WMMA wants 16 rows for each operand (float32 has none of it)"
 T4 = "no tensor cores: of heads wider than 128, 16 rows and all that meets them are more than 64 KiB and the registers"
+TO_READ = "the minimal attention is for reading: its blocks are as large for every GPU"
 
 SPILLS = {
     ("cuda:75", "attention_forward_kernel"): (16, T4),
     ("cuda:75", "attention_dquery_kernel"): (344, T4),
     ("cuda:75", "attention_dkey_dvalue_kernel"): (912, T4),
+    ("cuda:75", "minimal_kernel"): (3968, TO_READ),
     ("cuda:86", "attention_dquery_kernel"): (8, ONCE),
     ("cuda:89", "attention_dquery_kernel"): (8, ONCE),
     ("cuda:90", "norm_forward_kernel"): (8, AGAIN),
@@ -42,6 +44,7 @@ SPILLS = {
     ("hip:gfx1100", "attention_forward_kernel"): (344, RADEON),
     ("hip:gfx1100", "attention_dquery_kernel"): (611, RADEON),
     ("hip:gfx1100", "attention_dkey_dvalue_kernel"): (552, RADEON),
+    ("hip:gfx1100", "minimal_kernel"): (303, TO_READ),
     ("hip:gfx1100", "linear_attention_forward_kernel"): (15, RADEON),
     ("hip:gfx1100", "linear_attention_dkey_dvalue_kernel"): (81, RADEON),
 }
