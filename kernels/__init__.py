@@ -49,11 +49,11 @@ if TYPE_CHECKING:
         silu_forward,
     )
     from .embedding import embedding_backward, embedding_forward
-    from .layernorm import add_layernorm_backward, add_layernorm_forward, layernorm_backward, layernorm_forward
     from .linear_attention import linear_attention_backward, linear_attention_forward
     from .linear_cross_entropy import linear_cross_entropy_backward, linear_cross_entropy_forward
+    from .norms.layernorm import add_layernorm_backward, add_layernorm_forward, layernorm_backward, layernorm_forward
+    from .norms.rmsnorm import add_rmsnorm_backward, add_rmsnorm_forward, rmsnorm_backward, rmsnorm_forward
     from .patching import patch
-    from .rmsnorm import add_rmsnorm_backward, add_rmsnorm_forward, rmsnorm_backward, rmsnorm_forward
     from .rope import rope_backward, rope_forward
     from .softmax import softmax_backward, softmax_forward
     from .tables import add_layernorm_from, attention_from, torch_ops, triton_ops
@@ -65,10 +65,10 @@ KERNELS = {
     ),
     "linear_attention": ("linear_attention", "in chunks, both ways; grouped heads, padding; time that grows as T"),
     "softmax": ("softmax", "one pass where a row fits, online beyond"),
-    "layernorm": ("layernorm", "one pass; sums for gamma and beta without atomics"),
-    "add_layernorm": ("layernorm", "residual, dropout and norm in one kernel"),
-    "rmsnorm": ("rmsnorm", "one pass; sums for gamma without atomics"),
-    "add_rmsnorm": ("rmsnorm", "residual, dropout and norm in one kernel"),
+    "layernorm": ("norms.layernorm", "one pass; sums for gamma and beta without atomics"),
+    "add_layernorm": ("norms.layernorm", "residual, dropout and norm in one kernel"),
+    "rmsnorm": ("norms.rmsnorm", "one pass; sums for gamma without atomics"),
+    "add_rmsnorm": ("norms.rmsnorm", "residual, dropout and norm in one kernel"),
     "cross_entropy": (
         "cross_entropy",
         "ids or probabilities as targets, label smoothing, ignored targets; three passes over the logits",

@@ -26,7 +26,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ._checks import check_shadow, kernel
+from .checks import check_shadow, kernel
 from .launch import on
 from .scalars import number, number_arguments
 

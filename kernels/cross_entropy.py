@@ -25,10 +25,10 @@ import triton.language as tl
 from torch import Tensor
 
 from . import soft_cross_entropy as soft
-from ._checks import check_loss_options, kernel
-from ._logits import group_of, in_groups, load_logits, multiple, row_arguments
-from ._rows import exp, is_token
+from .checks import check_loss_options, kernel
 from .launch import on_quietly, rows_of
+from .logits import group_of, in_groups, load_logits, multiple, row_arguments
+from .rows import exp, is_token
 from .scalars import number, number_arguments
 
 MEAN_BLOCK = 4096

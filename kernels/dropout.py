@@ -14,7 +14,7 @@ from torch import Tensor
 
 from minitransformer.ops import Dropout
 
-from ._checks import check_gradient, kernel
+from .checks import check_gradient, kernel
 from .hashing import UNSPECIALIZED, is_active, kept, row_arguments, row_hashes
 from .launch import blocks_of_rows, on, rows_of
 

@@ -30,10 +30,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ._checks import check_gradient, kernel
-from ._rows import exp
+from .checks import check_gradient, kernel
 from .eager.arrays import side_by_side
 from .launch import blocks_of_rows, on_quietly, rows_of
+from .rows import exp
 
 ELEMENTS = 2048
 """Elements that a program works on: 16 for each of 128 threads."""

@@ -31,9 +31,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ._checks import check_gradient, check_out, kernel
-from ._rows import is_token
+from .checks import check_gradient, check_out, kernel
 from .launch import blocks_of_rows, on, row_block, row_warps, rows_of
+from .rows import is_token
 
 ELEMENTS = 4096
 """Elements that a program works on at a time: a few rows, or a block of one."""

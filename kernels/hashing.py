@@ -16,7 +16,7 @@ from torch import Tensor
 
 from minitransformer.ops import Dropout
 
-from ._checks import check_key, check_rows_numbered
+from .checks import check_key, check_rows_numbered
 
 UNSPECIALIZED = ["key_low", "key_high", "sentence", "position", "threshold", "scale"]
 """Arguments that change from step to step: Triton must not compile another kernel if one is 1 or a multiple of 16."""

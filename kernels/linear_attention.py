@@ -21,12 +21,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ._checks import check_gradient, kernel
-from ._rows import rounded_product
 from .attention import tiles
 from .attention.blocks import Heads, load_numbers, load_rows, store_rows
+from .checks import check_gradient, kernel
 from .eager import linear_attention as eager
 from .launch import on, row_block
+from .rows import rounded_product
 from .tuning import KIBIBYTE, capability
 
 CHUNKS = {"tf32": 32, "ieee": 16}

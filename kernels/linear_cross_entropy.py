@@ -27,8 +27,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ._checks import check_loss_options, check_out, kernel
-from ._logits import group_of, load_logits, multiple, row_arguments
+from .checks import check_loss_options, check_out, kernel
 from .cross_entropy import (
     CHANGING,
     PER_ROW,
@@ -42,6 +41,7 @@ from .cross_entropy import (
 )
 from .eager.linear import add_product
 from .launch import blocks_of_rows, on_quietly
+from .logits import group_of, load_logits, multiple, row_arguments
 from .scalars import number, number_arguments
 
 CHUNK_LOGITS, CHUNK_ROWS = 1 << 28, 2000

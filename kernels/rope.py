@@ -20,9 +20,9 @@ from torch import Tensor
 
 from minitransformer.ops.rope import check_angles, pairs_of
 
-from ._checks import check_gradient, kernel
-from ._rows import TILE
+from .checks import check_gradient, kernel
 from .launch import on, row_block, row_warps
+from .rows import TILE
 
 WIDEST = TILE // 2
 """The most pairs, or channels that stay, of a block; wider heads are taken block by block."""

@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ._checks import check_device
+from .checks import check_device
 
 
 @triton.jit

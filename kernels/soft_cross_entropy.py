@@ -18,10 +18,10 @@ from torch import Tensor
 
 from minitransformer.ops.cross_entropy import check_all_count
 
-from ._checks import check_loss_options
-from ._logits import group_of, in_groups, load_logits, multiple, row_arguments
-from ._rows import exp
+from .checks import check_loss_options
 from .launch import on_quietly, rows_of
+from .logits import group_of, in_groups, load_logits, multiple, row_arguments
+from .rows import exp
 from .scalars import number, number_arguments
 
 CHANGING = ["num_rows"]

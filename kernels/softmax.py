@@ -24,9 +24,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ._checks import check_gradient, kernel
-from ._rows import exp, load_tile, own_tiles, programs_at_once, row_tile, store_tile
+from .checks import check_gradient, kernel
 from .launch import on_quietly, row_warps, rows_of
+from .rows import exp, load_tile, own_tiles, programs_at_once, row_tile, store_tile
 from .tuning import capability
 
 LOWEST = tl.constexpr(torch.finfo(torch.float32).min)

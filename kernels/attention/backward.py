@@ -13,7 +13,7 @@ need no atomics, and a second run gives the same bits. Source: Dao et al. 2022, 
 import triton
 import triton.language as tl
 
-from .._logits import multiple
+from ..logits import multiple
 from .blocks import (
     LOG2_E,
     UNSPECIALIZED,

@@ -9,7 +9,7 @@ queries or keys has fewer blocks, and then each program has more to add up.
 import triton
 import triton.language as tl
 
-from .._logits import multiple
+from ..logits import multiple
 from .blocks import LOG2_E, UNSPECIALIZED, key_head, load_rows, real_keys, sees
 from .dropping import hash_pairs, kept_weights
 from .scores import distance, load_bias, load_slope, tanh

@@ -6,7 +6,7 @@ Source: Dao et al. 2022, algorithm 1; Dao 2023, §3.1. The online softmax is Mil
 import triton
 import triton.language as tl
 
-from .._logits import multiple
+from ..logits import multiple
 from .blocks import (
     LOG2_E,
     UNSPECIALIZED,

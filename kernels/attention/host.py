@@ -13,11 +13,11 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from minitransformer.ops import Dropout, Pattern
 from minitransformer.ops.pattern import Window, pattern_of
 
-from .._checks import check_gradient, check_slopes, kernel
-from .._rows import programs_at_once
+from ..checks import check_gradient, check_slopes, kernel
 from ..eager.arrays import side_by_side
 from ..hashing import is_active, key_arguments
 from ..launch import on
+from ..rows import programs_at_once
 from ..tuning import Tile, Tuner, capability
 from . import tiles
 from .backward import attention_dkey_dvalue_kernel, attention_dquery_kernel

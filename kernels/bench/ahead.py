@@ -22,7 +22,8 @@ import kernels
 from minitransformer.models import Transformer
 from minitransformer.ops import Ops
 
-from .. import KERNELS, _rows
+from .. import KERNELS
+from .. import rows as of_rows
 from ..eager.arrays import plumbing
 from ..tuning import Tuner, capability
 from . import attention, rows, swap
@@ -132,7 +133,7 @@ def compiling(machine: Shapes, claims: Path) -> Iterator[list[str]]:
         return candidates[0]
 
     with (
-        patch.object(_rows, "PROCESSORS_INTERPRETED", machine.processors),
+        patch.object(of_rows, "PROCESSORS_INTERPRETED", machine.processors),
         patch.object(Tuner, "__call__", every_tile),
         knobs.runtime.scope(),
         pretending(machine.target, machine.shared_memory, machine.warp_size),

@@ -25,7 +25,7 @@ import minitransformer.ops as reference
 from minitransformer.gradcheck import error
 from minitransformer.ops.attention import sum_to
 
-from .._checks import EXACT
+from ..checks import EXACT
 from ..eager.attention import alibi_bias
 from . import peers
 from .cases import Case, cases

@@ -15,8 +15,8 @@ from torch import Tensor
 from minitransformer.ops import Dropout, Pattern
 from minitransformer.ops.gated import ACTIVATIONS
 
-from .._checks import EXACT
 from ..attention.minimal import attention_minimal
+from ..checks import EXACT
 from ..linear_attention import WIDE_HEADS_MEMORY
 from ..tuning import Tile, capability
 from .cases import SMOOTHED, draw, shapes

@@ -1,8 +1,8 @@
 """A hash of what an op runs: its host wrappers, its kernels, and everything of this project that these call.
 
 Code is parsed, not imported: from a wrapper's name every function, class and constant of `kernels` and of
-`minitransformer` that it mentions is followed, through imports too. Comments, docstrings and layout don't count; any
-other change of any of them gives another hash, and whatever was verified with the old one is verified no more.
+`minitransformer` that it mentions is followed, through imports too. Comments, docstrings, layout and the file don't
+count; any other change gives another hash, and whatever was verified with the old one is verified no more.
 """
 
 import ast
@@ -29,8 +29,8 @@ def fingerprint(module: str, *names: str) -> str:
     """The hash of these names of a module of `kernels`, such as "attention.host", and of all that they reach."""
     code = reached(module, *names)
     digest = hashlib.sha256()
-    for place in sorted(code, key=str):
-        digest.update(f"{place} {code[place]}\n".encode())
+    for line in sorted(f"{place.name} {source}\n" for place, source in code.items()):
+        digest.update(line.encode())
     return digest.hexdigest()
 
 

@@ -20,9 +20,9 @@ from ..cross_entropy import cross_entropy_naive
 from ..dropout import dropout_naive
 from ..elementwise import gated_naive
 from ..embedding import embedding_backward_naive
-from ..layernorm import add_layernorm_unfused, layernorm_naive, layernorm_sweeps
 from ..linear_cross_entropy import linear_cross_entropy_naive
-from ..rmsnorm import add_rmsnorm_unfused, rmsnorm_naive
+from ..norms.layernorm import add_layernorm_unfused, layernorm_naive, layernorm_sweeps
+from ..norms.rmsnorm import add_rmsnorm_unfused, rmsnorm_naive
 from ..softmax import softmax_naive, softmax_online
 from . import peers
 from .cases import SMOOTHED, is_elementwise, shapes

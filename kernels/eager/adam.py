@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from .._checks import check_adam, check_shadow, declared, refuses_autograd
+from ..checks import check_adam, check_shadow, declared, refuses_autograd
 
 
 @refuses_autograd

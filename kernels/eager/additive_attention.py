@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from .._checks import check_gradient, declared
+from ..checks import check_gradient, declared
 from .softmax import softmax_backward, softmax_forward, widened
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from minitransformer.ops import Dropout, Pair, Pattern
 from minitransformer.ops.pattern import Window, pattern_of
 
-from .._checks import check_gradient, check_mask, check_slopes, declared
+from ..checks import check_gradient, check_mask, check_slopes, declared
 from .dropout import dropout_backward, dropout_forward
 from .scores import fold, scores_backward, scores_forward
 from .softmax import softmax_backward, softmax_forward

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from minitransformer.ops.conv1d import check_convolution
 
-from .._checks import check_gradient, declared
+from ..checks import check_gradient, declared
 from .linear import linear_backward, linear_forward
 from .softmax import widened
 

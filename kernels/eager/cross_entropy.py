@@ -7,7 +7,7 @@ from torch import Tensor
 
 from minitransformer.ops.cross_entropy import check_all_count
 
-from .._checks import check_loss_options, check_out, declared
+from ..checks import check_loss_options, check_out, declared
 from .linear import add_product
 from .softmax import log_softmax, widened
 

@@ -10,7 +10,7 @@ from minitransformer.ops import Dropout
 from minitransformer.ops.dropout import GOLDEN
 from minitransformer.ops.pattern import Places
 
-from .._checks import check_gradient, check_key, check_rows_numbered, declared
+from ..checks import check_gradient, check_key, check_rows_numbered, declared
 
 LOW_32 = 0xFFFFFFFF
 """PyTorch has no arithmetic on uint32: numbers below 2³² are kept in int64, and cut to 32 bits after each product."""

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from minitransformer.ops.gelu import CUBIC, SLOPE
 
-from .._checks import check_gradient, declared
+from ..checks import check_gradient, declared
 from .softmax import widened
 
 

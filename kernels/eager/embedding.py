@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from .._checks import check_gradient, check_out, declared
+from ..checks import check_gradient, check_out, declared
 from .softmax import widened
 
 

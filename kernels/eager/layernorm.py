@@ -4,7 +4,7 @@ from torch import Tensor
 
 from minitransformer.ops import Dropout, Pair
 
-from .._checks import check_gradient, declared
+from ..checks import check_gradient, declared
 from .dropout import dropout_backward, dropout_forward
 from .softmax import widened
 

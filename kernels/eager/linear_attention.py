@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .._checks import check_gradient, declared
+from ..checks import check_gradient, declared
 from .scores import fold
 
 CHUNK = 64

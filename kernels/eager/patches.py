@@ -4,7 +4,7 @@ from torch import Tensor
 
 from minitransformer.ops.patches import check_sides
 
-from .._checks import check_gradient, declared
+from ..checks import check_gradient, declared
 
 
 @declared

@@ -4,7 +4,7 @@ from torch import Tensor
 
 from minitransformer.ops.rope import check_angles, pairs_of
 
-from .._checks import check_gradient, declared
+from ..checks import check_gradient, declared
 
 
 @declared

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from .._checks import check_gradient, declared
+from ..checks import check_gradient, declared
 
 
 @declared

@@ -12,7 +12,7 @@ from torch import Tensor
 from minitransformer.ops import Dropout
 from minitransformer.ops.pattern import Piece, Places
 
-from .._checks import check_gradient
+from ..checks import check_gradient
 from .dropout import drop_piece, dropout_backward
 from .scores import fold, scores_backward, scores_forward
 from .softmax import widened

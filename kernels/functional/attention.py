@@ -11,7 +11,7 @@ from torch import Tensor
 
 from minitransformer.ops.pattern import pattern_of
 
-from .._checks import check_device, check_slopes
+from ..checks import check_device, check_slopes
 from ..eager.attention import attention_mask
 from .operators import (
     Kept,

@@ -24,8 +24,8 @@ import kernels
 from minitransformer.ops import Dropout, Pair
 
 from .. import eager
-from .._checks import FLOAT_DTYPES
 from ..availability import interpreting
+from ..checks import FLOAT_DTYPES
 
 P = ParamSpec("P")
 R = TypeVar("R")

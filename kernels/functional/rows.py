@@ -30,7 +30,7 @@ def _like_first(x: Tensor, *_: object) -> Tensor:
 def _norm_kept(centred: bool) -> Kept:
     """Keeps 1/σ of each row, and LayerNorm's mean before it."""
     from ..launch import rows_of
-    from ..norms import NO_DROPOUT, Normalised
+    from ..norms.whole import NO_DROPOUT, Normalised
 
     def tensors(cache: Normalised) -> list[Tensor]:
         return [cache.rstd] if cache.mean is None else [cache.mean, cache.rstd]
@@ -54,7 +54,7 @@ def _add_norm_kept(name: str, centred: bool) -> Kept:
     import kernels
 
     from ..launch import rows_of
-    from ..norms import Normalised, dropping_of, fits
+    from ..norms.whole import Normalised, dropping_of, fits
 
     norm = _norm_kept(centred)
 

@@ -10,7 +10,8 @@ import triton
 
 from minitransformer.models import Transformer
 
-from .. import KERNELS, _rows
+from .. import KERNELS
+from .. import rows as of_rows
 from ..bench import attention, predictions, rows, swap
 from ..bench.ahead import Shapes
 from ..bench.ledger import OURS, current, number, task_of
@@ -54,7 +55,7 @@ def predict(folder: Path) -> Iterator[Path]:
 
 def launched() -> Iterator[tuple[Task, list[Launch]]]:
     """Every task of ours that the bench times, and what one call of it launches; of the steps the last rung."""
-    with patch.object(_rows, "PROCESSORS_INTERPRETED", HOPPER.processors), watched(TARGET) as launches:
+    with patch.object(of_rows, "PROCESSORS_INTERPRETED", HOPPER.processors), watched(TARGET) as launches:
         for section in (attention, rows):
             for task in section.tasks(HOPPER):
                 task.contestants[OURS](Watching(HOPPER, {}, launches))

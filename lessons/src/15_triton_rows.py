@@ -9,7 +9,7 @@
 # | you know | [softmax](01_softmax.ipynb), [layer norm](07_sublayers.ipynb), [memory traffic](14_numpy_speed.ipynb) |
 # | runs in | at most 60 s on 2 cores; Linux with PyTorch and Triton; a GPU if you like |
 # | in the paper | between §3, "softmax" and "LayerNorm", and §5.2, "8 NVIDIA P100 GPUs" |
-# | in the package | [`kernels/softmax`](../kernels/softmax.py), [`kernels/layernorm`](../kernels/layernorm.py) |
+# | in the package | [`softmax`](../kernels/softmax.py), [`norms/layernorm`](../kernels/norms/layernorm.py) |
 #
 # A **kernel** is a function that runs on a GPU. Without a GPU, the kernels of this lesson run in Triton's
 # **interpreter**: it takes the programs of a kernel one after the other and computes each in NumPy. The results are
@@ -720,7 +720,7 @@ def layernorm_backward_operations(dy, x, gamma, mean, rstd):
 
 
 def count_passes():
-    from kernels.layernorm import layernorm_naive, layernorm_sweeps
+    from kernels.norms.layernorm import layernorm_naive, layernorm_sweeps
     from kernels.softmax import softmax_naive, softmax_online
 
     x, other, y, dy = (tensor(rng.standard_normal((ROWS, WIDTH))) for _ in range(4))

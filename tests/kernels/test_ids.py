@@ -8,7 +8,7 @@ from support.kernels.prove_kernel import DEVICE
 from support.kernels.tables import TOLERANCES, WITHOUT_TRITON, every_checking_table, every_table, table
 from torch import Tensor
 
-from kernels import _checks
+from kernels import checks
 from minitransformer import ops as reference
 from minitransformer.gradcheck import error
 
@@ -21,7 +21,7 @@ NONE = [-1, V, V + 1, -100, -(2**31) - 1, 2**32, -(2**62), 2**62]
 @pytest.fixture
 def unseen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody looks at ids, as if they were in a GPU's memory."""
-    monkeypatch.setattr(_checks, "check_ids", lambda *_, **__: None)
+    monkeypatch.setattr(checks, "check_ids", lambda *_, **__: None)
 
 
 def guarded(rows: int, width: int, guard: float) -> tuple[Tensor, Tensor]:

@@ -248,7 +248,7 @@ def test_a_key_mask_in_a_pattern_is_checked_as_one_beside_it():
 
 @WITHOUT_TRITON
 def test_the_unfused_rung_broadcasts_nothing():
-    from kernels.layernorm import add_layernorm_unfused
+    from kernels.norms.layernorm import add_layernorm_unfused
 
     with pytest.raises(ValueError, match=r"sublayer_out has shape \(1, 4\), expected \(3, 4\)"):
         add_layernorm_unfused(ONES, ONES[:1], ONES[0], ONES[0])

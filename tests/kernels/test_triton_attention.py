@@ -24,7 +24,6 @@ from support.kernels.prove_kernel import (
 from support.kernels.traffic import Traffic, counted_loads
 
 import kernels
-from kernels import _rows
 from kernels.attention import attention_naive, attention_online, host, tiles
 from kernels.eager.arrays import concatenate
 from kernels.tuning import Tile
@@ -241,7 +240,7 @@ def test_keys_that_programs_share(monkeypatch, parts, tq):
 
 
 def test_programs_share_keys_where_processors_would_idle(monkeypatch):
-    monkeypatch.setattr(_rows, "PROCESSORS_INTERPRETED", 132)
+    monkeypatch.setattr(kernels.rows, "PROCESSORS_INTERPRETED", 132)
     like = torch.empty(0)
     shares = {(32, 64): 4, (32, 7): 1, (1, 4096): 32, (67, 999): 1, (500, 999): 1, (44, 12): 3}
     assert {sizes: host.parts_of(*sizes, like) for sizes in shares} == shares

@@ -10,7 +10,7 @@ from torch import Tensor
 
 import kernels
 from kernels.bench.cases import SMOOTHED, draw
-from kernels.norms import ONE_BLOCK
+from kernels.norms.whole import ONE_BLOCK
 from kernels.softmax import ONE_PASS, ONE_PASS_BACKWARD
 from minitransformer import ops
 from minitransformer.ops import Dropout

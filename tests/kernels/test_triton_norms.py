@@ -20,11 +20,10 @@ from support.kernels.traffic import Traffic
 from torch import Tensor
 
 import kernels
-from kernels import _rows
-from kernels._rows import summed_partials
-from kernels.layernorm import add_layernorm_unfused, layernorm_naive, layernorm_sweeps
-from kernels.norms import ONE_BLOCK
-from kernels.rmsnorm import add_rmsnorm_unfused, rmsnorm_naive
+from kernels.norms.layernorm import add_layernorm_unfused, layernorm_naive, layernorm_sweeps
+from kernels.norms.rmsnorm import add_rmsnorm_unfused, rmsnorm_naive
+from kernels.norms.whole import ONE_BLOCK
+from kernels.rows import summed_partials
 from minitransformer import ops
 from minitransformer.ops import Dropout, dropout_mask
 
@@ -51,7 +50,7 @@ def arrays(norm: str, shape: tuple[int, ...], seed: int, *names: str) -> dict[st
 def test_programs_with_several_tiles_each(dtype, norm, rows, monkeypatch):
     """The last tile is not full. As if on one processor, a program has up to three tiles of 32 rows in the backward,
     and in the forward, of 16 rows and for 1200, up to five."""
-    monkeypatch.setattr(_rows, "PROCESSORS_INTERPRETED", 1)
+    monkeypatch.setattr(kernels.rows, "PROCESSORS_INTERPRETED", 1)
     inputs = arrays(norm, (rows[0] * MANY, rows[1], 33), 0, "sublayer_out")
     prove_kernel(f"add_{norm}", inputs, dtype, dropout=Dropout(0.2, key=7, sentence=2, position=3))
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from support.kernels.prove_kernel import DEVICE, DTYPES, check, few, prove_kernel, seeds, to_numpy
 
 import kernels
-from kernels import _rows
+from kernels import rows
 from kernels.softmax import ONE_PASS, ONE_PASS_BACKWARD, SEVERAL, softmax_naive, softmax_online
 from minitransformer import ops
 
@@ -39,7 +39,7 @@ def test_long_rows(n, dtype):
 @pytest.mark.parametrize("n", [SEVERAL + 1, ONE_PASS])
 def test_a_program_takes_many_rows(n, dtype, monkeypatch):
     """The first takes three of five, the second two. Each has other maxima, and a sum of its own."""
-    monkeypatch.setattr(_rows, "PROCESSORS_INTERPRETED", 2)
+    monkeypatch.setattr(rows, "PROCESSORS_INTERPRETED", 2)
     x = np.random.default_rng(n).standard_normal((5, n)) * [[1], [2], [4], [3], [0]]
     prove_kernel("softmax", {"x": x}, dtype)
 

@@ -123,7 +123,7 @@ softmax: a row of all −inf begins at −inf | softmax_online_kernel: LOWEST �
 softmax: the tiles that are loaded ahead are all the program's first | softmax_forward_kernel: first + further → first
 softmax's backward over sweeps keeps the last block's sum alone
     softmax_backward_sweeps_kernel: along += dy → along = dy
-[norms.py: kernels/test_triton_norms]
+[norms/whole.py: kernels/test_triton_norms]
 a mean that is not exact where a row is constant
     norm_forward_kernel: quotient(tl.sum(x, axis=1), width, share) → tl.sum(x, axis=1) * share
 dropout's mask forgotten in the backward of Add & Norm
@@ -137,20 +137,20 @@ RMSNorm: what lies along a row is not subtracted from its gradient
     norm_backward_kernel: dnormed - normed * along_normed[:, None] → dnormed
 RMSNorm: eps outside the root | norm_forward_kernel: tl.rsqrt(tl.sum(rounded_product(x, x), axis=1) * share + eps) →
         1 / (tl.sqrt(tl.sum(rounded_product(x, x), axis=1) * share) + eps)
-[rmsnorm.py: kernels/test_triton_norms]
+[norms/rmsnorm.py: kernels/test_triton_norms]
 RMSNorm with LayerNorm's mean | rmsnorm_forward: centred=False → centred=True
-[norms.py: kernels/test_triton_machine_code]
+[norms/whole.py: kernels/test_triton_machine_code]
 LayerNorm: a product less its own mean, one of them not rounded
     norm_backward_kernel: rounded_product(dy, gamma[None, :]) → dy * gamma[None, :]
-[norms_wide.py: kernels/test_triton_norms]
+[norms/wide.py: kernels/test_triton_norms]
 the variance of wide rows without that between blocks
     wide_forward_kernel: squares += beyond * beyond * share * start → pass
 RMSNorm of wide rows: dgamma of a program's last tile alone | wide_partials_kernel: dgamma += dy → dgamma = dy
-[_rows.py: kernels/test_triton_softmax]
+[rows.py: kernels/test_triton_softmax]
 2^x for e^x | exp: x * 1.4426950408889634 → x
 a product with log₂e of a few digits, which is wrong for small weights | exp: 1.4426950408889634 → 1.44269
 a loop over a program's tiles that ends where the program after it begins | own_tiles: num_rows - first → ROWS
-[_rows.py: kernels/test_triton_norms]
+[rows.py: kernels/test_triton_norms]
 the partial sums of one block of programs alone | sum_partials_kernel: total += → total =
 [cross_entropy.py: kernels/test_triton_losses]
 the running sum of exponentials is not rescaled as the maximum grows | row_losses: total * exp(maximum - higher) → total
@@ -273,7 +273,7 @@ PyTorch's gradients of equal ids added up in half precision | embedding_backward
 [graph.py: kernels/test_graph]
 a replay that repeats the first step's dropout | _Graph.__call__: keys.copy_ → keys.clone().copy_
 a replay that repeats the first step's number | _Graph.__call__: dropout.step → 1
-[_checks.py: kernels/test_autograd]
+[checks.py: kernels/test_autograd]
 a tensor that autograd follows is taken all the same | check_no_gradients: torch.is_grad_enabled() → False
 [functional/operators.py: kernels/test_functional]
 gradients that share memory with each other | owned: x.contiguous() if alone → x.contiguous() if True
@@ -340,7 +340,7 @@ keys after a query seen | minimal_kernel: keys[None, :] <= queries[:, None] → 
 keys beyond the last one seen | minimal_kernel: seen = (keys < T)[None, :] & → seen = (keys < T + 1)[None, :] &
 a sum that a larger score does not shrink | minimal_kernel: l * rescale → l
 an output that a larger score does not shrink | minimal_kernel: acc * rescale[:, None] → acc
-[_checks.py: kernels/test_ids]
+[checks.py: kernels/test_ids]
 300 beside ids in 8 bits is 44 | check_ids: ids.to(torch.int64) → ids
 [eager/embedding.py: kernels/test_ids]
 −1 is PyTorch's last row | embedding_forward: y.masked_fill_(~known[..., None], torch.nan) → y

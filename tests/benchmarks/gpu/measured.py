@@ -127,7 +127,7 @@ HOISTING = {f"HOISTED {value}": Variant("", (scheduled(HOISTED=value),)) for val
 
 ALONE = {
     "erf": Variant("slower: 606 instructions, not 340", (("elementwise.normal_below", to(formulas.normal_below)),)),
-    "exp": Variant("slower: 286 instructions, not 238, of 4,096 columns", (("_rows.exp", to(formulas.exp)),)),
+    "exp": Variant("slower: 286 instructions, not 238, of 4,096 columns", (("rows.exp", to(formulas.exp)),)),
 }
 
 ONE = to(lambda *arguments, **options: 1)
@@ -143,7 +143,8 @@ OF_ROWS = {
     },
     ("cross_entropy", BOTH): {"exp": ALONE["exp"]},
     ("layernorm", FORWARD): {
-        f"{4096 // tile} warps a row": Variant("slower", (("norms.FORWARD_TILE", to(tile)),)) for tile in (512, 2048)
+        f"{4096 // tile} warps a row": Variant("slower", (("norms.whole.FORWARD_TILE", to(tile)),))
+        for tile in (512, 2048)
     },
     ("linear_cross_entropy", BOTH): {
         f"2^{power} logits": Variant(

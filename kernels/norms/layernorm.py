@@ -6,7 +6,7 @@ Memory limits their speed. Passes over an array `(N, C)`:
               and the sum with 1/std, gamma and beta: 7 reads and 5 writes, 12 passes
     sweeps    `layernorm_sweeps`, for rows of any width: a first sweep for mean and variance together, a second for y:
               2 reads, 1 write, 3 passes
-    one pass  a row of up to `norms.ONE_BLOCK` channels stays in registers, in which the mean, then the centred squares
+    one pass  a row of up to `whole.ONE_BLOCK` channels stays in registers, in which the mean, then the centred squares
               and then y are computed: 1 read, 1 write, which is the least. All is float32, and the variance is that of
               the centred values, because mean(x²) − mean(x)² loses digits when the mean is large
 
@@ -25,11 +25,11 @@ from torch import Tensor
 
 from minitransformer.ops import Dropout
 
-from ._checks import check_place, kernel
-from .dropout import dropout_backward, dropout_forward
-from .launch import rows_of
-from .norms import NO_DROPOUT, Normalised, dropping_of, fits, norm_backward, norm_forward
-from .norms_wide import wide_forward
+from ..checks import check_place, kernel
+from ..dropout import dropout_backward, dropout_forward
+from ..launch import rows_of
+from .whole import NO_DROPOUT, Normalised, dropping_of, fits, norm_backward, norm_forward
+from .wide import wide_forward
 
 
 @kernel

@@ -11,8 +11,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ._rows import load_tile, programs_at_once, store_partials, summed_partials
-from .launch import on, row_warps
+from ..launch import on, row_warps
+from ..rows import load_tile, programs_at_once, store_partials, summed_partials
 
 SWEEP = 8192
 """Channels of a block of a row, 16 for each of 512 threads."""

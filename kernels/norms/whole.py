@@ -27,8 +27,10 @@ from torch import Tensor
 
 from minitransformer.ops import Dropout
 
-from ._checks import check_gradient
-from ._rows import (
+from ..checks import check_gradient
+from ..hashing import UNSPECIALIZED, is_active, kept, row_arguments, row_hashes
+from ..launch import on, rows_of
+from ..rows import (
     AT_ONCE,
     load_tile,
     own_tiles,
@@ -39,9 +41,7 @@ from ._rows import (
     store_tile,
     summed_partials,
 )
-from .hashing import UNSPECIALIZED, is_active, kept, row_arguments, row_hashes
-from .launch import on, rows_of
-from .norms_wide import wide_backward, wide_forward
+from .wide import wide_backward, wide_forward
 
 ONE_BLOCK = 8192
 """The most channels of a row that stays in registers: 16 for each of 512 threads; the backward keeps five such rows."""

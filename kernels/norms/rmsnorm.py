@@ -4,7 +4,7 @@ Memory limits their speed. Passes over an array `(N, C)`:
 
     naive     `rmsnorm_naive`: the formula in PyTorch's operations. Square, mean, and the products with 1/rms and gamma:
               4 reads and 3 writes, 7 passes
-    one pass  LayerNorm's kernel (`norms`) without a mean and without beta: 1 read, 1 write, which is the least, and one
+    one pass  LayerNorm's kernel (`whole`) without a mean and without beta: 1 read, 1 write, which is the least, and one
               sum over a row instead of two
 
     fused     Add & Norm reads x and sublayer_out and writes y: 3 passes instead of 7 in three kernels, as LayerNorm's
@@ -17,9 +17,9 @@ from torch import Tensor
 
 from minitransformer.ops import Dropout
 
-from ._checks import check_place, kernel
-from .dropout import dropout_backward, dropout_forward
-from .norms import NO_DROPOUT, Normalised, dropping_of, fits, norm_backward, norm_forward
+from ..checks import check_place, kernel
+from ..dropout import dropout_backward, dropout_forward
+from .whole import NO_DROPOUT, Normalised, dropping_of, fits, norm_backward, norm_forward
 
 
 @kernel
@@ -43,7 +43,7 @@ def rmsnorm_backward(dy: Tensor, cache: Normalised) -> tuple[Tensor, Tensor]:
 def add_rmsnorm_forward(
     x: Tensor, sublayer_out: Tensor, gamma: Tensor, eps: float = 1e-6, dropout: Dropout | None = None
 ) -> tuple[Tensor, tuple]:
-    """`RMSNorm(x + Dropout(sublayer_out))`, in one kernel up to `norms.ONE_BLOCK` channels.
+    """`RMSNorm(x + Dropout(sublayer_out))`, in one kernel up to `whole.ONE_BLOCK` channels.
 
     x and sublayer_out `(..., C)`, with at most four axes if something is dropped; gamma and errors are as in
     `rmsnorm_forward`. Source: Vaswani 2017, §3.1 and §5.4; Zhang & Sennrich 2019.
