@@ -215,6 +215,14 @@ def check_loss_options(label_smoothing: float, ignore_index: int | None) -> int 
     return check_ignore_index(ignore_index)
 
 
+def check_z_loss(z_loss: float, targets: Tensor) -> float:
+    """Returns it. Raises `ValueError` below 0, and beside probabilities."""
+    check_number("z_loss", z_loss, at_least=0.0)
+    if z_loss and targets.is_floating_point():
+        raise ValueError(f"z_loss is {z_loss} beside probabilities, expected 0: only the loss of classes has one")
+    return float(z_loss)
+
+
 def check_shadow(shadow: Tensor | None, data: Tensor) -> None:
     """Checks the copy that Adam keeps of the flat `data` in another dtype."""
     if shadow is not None:

@@ -25,7 +25,7 @@ import triton.language as tl
 from torch import Tensor
 
 from . import soft_cross_entropy as soft
-from .checks import check_loss_options, kernel
+from .checks import check_loss_options, check_z_loss, kernel
 from .launch import on_quietly, rows_of
 from .logits import group_of, in_groups, load_logits, multiple, row_arguments
 from .rows import exp, is_token
@@ -57,7 +57,7 @@ def token_of(target, V):
 
 @triton.jit
 def row_losses(
-    row_ptr, token, counted, V, label_smoothing,
+    row_ptr, token, counted, V, label_smoothing, z_loss,
     SMOOTHING: tl.constexpr, PADDING: tl.constexpr, ALIGNED: tl.constexpr, GROUP: tl.constexpr, ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -65,6 +65,7 @@ def row_losses(
 
     `loss = log Σ exp(z) − Σ_v q_v z_v`. Since q sums to 1, `z − z_target` may replace z in both terms: it is small even
     for large logits, so no digits are lost. Loss and maximum are NaN if the target is outside the vocabulary.
+    A z_loss adds `z_loss · (log Σ exp z)²`.
     GROUP logits of a block, which one thread has, share a running maximum and its sum: see `in_groups`.
     """
     K: tl.constexpr = BLOCK // GROUP if GROUP > 0 else BLOCK // -GROUP
@@ -97,24 +98,34 @@ def row_losses(
     loss = tl.fma(label_smoothing - 1.0, target_logit - origin, tl.log(total) + (highest - origin))
     if SMOOTHING:
         loss -= label_smoothing * tl.sum(above_origin, axis=1) / V
+    if z_loss is not None:
+        log_sum = tl.log(total) + highest
+        loss = tl.fma(z_loss * log_sum, log_sum, loss)
     return tl.where(counted, loss, 0.0), highest, total
 
 
 @triton.jit
-def logit_gradients(z, highest, total, column, token, V, label_smoothing):
-    """`softmax(z) − q` of a block `(R, C)` of logits, for a loss that is a sum; `q = (1 − ε)·onehot + ε/V`."""
+def logit_gradients(z, highest, total, column, token, V, label_smoothing, z_loss):
+    """`softmax(z) − q` of a block `(R, C)` of logits, for a loss that is a sum; `q = (1 − ε)·onehot + ε/V`.
+
+    With a z_loss softmax is multiplied by `1 + 2 z_loss log Σ exp z`, since it is the gradient of `log Σ exp z`.
+    """
     share = -1.0 / V
     minus_q = tl.where(
         column[None, :] == token[:, None],
         tl.fma(label_smoothing, share, label_smoothing - 1.0),
         label_smoothing * share,
     )
-    return tl.fma(exp(z - highest[:, None]), (1.0 / total)[:, None], minus_q)
+    weight = 1.0 / total
+    if z_loss is not None:
+        weight *= 1.0 + 2.0 * z_loss * (tl.log(total) + highest)
+    return tl.fma(exp(z - highest[:, None]), weight[:, None], minus_q)
 
 
 @triton.jit(do_not_specialize=CHANGING, do_not_specialize_on_alignment=PER_ROW)
 def cross_entropy_forward_kernel(
-    logits_ptr, targets_ptr, losses_ptr, highest_ptr, total_ptr, num_rows, V, stride, label_smoothing, ignore_index,
+    logits_ptr, targets_ptr, losses_ptr, highest_ptr, total_ptr, num_rows, V, stride, label_smoothing, z_loss,
+    ignore_index,
     SMOOTHING: tl.constexpr, PADDING: tl.constexpr, ALIGNED: tl.constexpr, GROUP: tl.constexpr, ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -123,8 +134,9 @@ def cross_entropy_forward_kernel(
     target, counted = load_targets(targets_ptr, row, num_rows, ignore_index)
     row_ptr = logits_ptr + row.to(tl.int64) * multiple(stride, ALIGNED)
     loss, highest, total = row_losses(
-        row_ptr, token_of(target, V), counted, V, label_smoothing, SMOOTHING, PADDING, ALIGNED, GROUP, ROWS, BLOCK
-    )
+        row_ptr, token_of(target, V), counted, V, label_smoothing, z_loss,
+        SMOOTHING, PADDING, ALIGNED, GROUP, ROWS, BLOCK,
+    )  # fmt: skip
     tl.store(losses_ptr + row, loss, row < num_rows)
     if highest_ptr is not None:
         tl.store(highest_ptr + row, highest, row < num_rows)
@@ -149,7 +161,7 @@ def mean_kernel(losses_ptr, targets_ptr, mean_ptr, num_rows, ignore_index, BLOCK
 @triton.jit(do_not_specialize=CHANGING, do_not_specialize_on_alignment=PER_ROW)
 def cross_entropy_backward_kernel(
     dlogits_ptr, logits_ptr, targets_ptr, highest_ptr, total_ptr, mean_ptr, dloss, dloss_ptr,
-    num_rows, V, stride, label_smoothing, ignore_index,
+    num_rows, V, stride, label_smoothing, z_loss, ignore_index,
     ALIGNED: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Writes `dlogits = dloss / count · (softmax(z) − q)` for a block of rows and columns."""
@@ -160,7 +172,7 @@ def cross_entropy_backward_kernel(
     total = tl.load(total_ptr + row, row < num_rows, other=1.0)
     row_ptr = logits_ptr + row.to(tl.int64) * multiple(stride, ALIGNED)
     z = load_logits(row_ptr, column, counted, V, 0, ALIGNED)
-    dlogits = logit_gradients(z, highest, total, column, token_of(target, V), V, label_smoothing)
+    dlogits = logit_gradients(z, highest, total, column, token_of(target, V), V, label_smoothing, z_loss)
     factor = number(dloss, dloss_ptr, tl.float32) / tl.load(mean_ptr + 1)
     dlogits = tl.where(counted[:, None], dlogits * factor, 0.0)
     V = multiple(V, ALIGNED)
@@ -170,17 +182,23 @@ def cross_entropy_backward_kernel(
 
 @kernel
 def cross_entropy_forward(
-    logits: Tensor, targets: Tensor, label_smoothing: float = 0.0, ignore_index: int | None = None
+    logits: Tensor,
+    targets: Tensor,
+    label_smoothing: float = 0.0,
+    ignore_index: int | None = None,
+    z_loss: float = 0.0,
 ) -> tuple[Tensor, tuple]:
     """`−Σ_v q_v log softmax(logits)_v`, averaged over the targets that count, with `q = (1 − ε)·onehot + ε/V`.
 
     logits `(..., V)`, targets `(...)`, integers in [0, V) or equal to `ignore_index`, which do not count → a float32
-    scalar, 0 if no target counts. The backward reads the logits again. Targets may be probabilities
-    `(..., V)`: `soft_cross_entropy` has kernels for them. Raises `TypeError` for float64, and `ValueError` for a target
-    out of range in host memory. Targets in a GPU's memory are not checked: one that is out of range makes the loss and
-    its row of the gradient NaN.
-    Source: Szegedy et al. 2016, §7; Vaswani 2017, §5.4 (ε = 0.1).
+    scalar, 0 if no target counts. The backward reads the logits again. A z_loss above 0 adds
+    `z_loss · (log Σ_v exp logits_v)²` to the loss of each target, which keeps logits near 0, where half precision has
+    its digits. Targets may be probabilities `(..., V)`: `soft_cross_entropy` has kernels for them, without a z_loss.
+    Raises `TypeError` for float64, and `ValueError` for a target out of range in host memory. Targets in a GPU's memory
+    are not checked: one that is out of range makes the loss and its row of the gradient NaN.
+    Source: Szegedy et al. 2016, §7; Vaswani 2017, §5.4 (ε = 0.1); Chowdhery et al. 2022, §5 (z_loss = 1e-4).
     """
+    z_loss = check_z_loss(z_loss, targets)
     if targets.is_floating_point():
         return soft.soft_cross_entropy_forward(logits, targets, label_smoothing, ignore_index)
     ignore_index = check_loss_options(label_smoothing, ignore_index)
@@ -191,10 +209,11 @@ def cross_entropy_forward(
         with on_quietly(rows):
             cross_entropy_forward_kernel[(triton.cdiv(len(rows), arguments["ROWS"]),)](
                 rows, losses_ptr=losses, highest_ptr=highest, total_ptr=total,
-                SMOOTHING=bool(label_smoothing), PADDING=0, GROUP=group_of(rows, arguments), **arguments,
+                z_loss=z_loss or None, SMOOTHING=bool(label_smoothing), PADDING=0, GROUP=group_of(rows, arguments),
+                **arguments,
             )  # fmt: skip
     mean = mean_loss(losses, ids, ignore_index)
-    return mean[0], (rows, ids, highest, total, mean, logits.shape, label_smoothing, ignore_index)
+    return mean[0], (rows, ids, highest, total, mean, logits.shape, label_smoothing, ignore_index, z_loss)
 
 
 @kernel
@@ -202,7 +221,7 @@ def cross_entropy_backward(dloss: Tensor | float, cache: tuple) -> Tensor:
     """`dlogits = dloss · (softmax(logits) − q) / N` for N targets that count; zero where a target is ignored."""
     if isinstance(cache, soft.TowardsProbabilities):
         return soft.soft_cross_entropy_backward(dloss, cache)
-    rows, ids, highest, total, mean, shape, label_smoothing, ignore_index = cache
+    rows, ids, highest, total, mean, shape, label_smoothing, ignore_index, z_loss = cache
     scale = number_arguments("dloss", dloss, float, rows)
     dlogits = torch.empty(shape, dtype=rows.dtype, device=rows.device)
     if len(rows):
@@ -210,8 +229,9 @@ def cross_entropy_backward(dloss: Tensor | float, cache: tuple) -> Tensor:
         grid = (triton.cdiv(len(rows), arguments["ROWS"]), triton.cdiv(rows.shape[1], arguments["BLOCK"]))
         with on_quietly(rows):
             cross_entropy_backward_kernel[grid](
-                dlogits, rows, highest_ptr=highest, total_ptr=total, mean_ptr=mean, **scale, **arguments
-            )
+                dlogits, rows, highest_ptr=highest, total_ptr=total, mean_ptr=mean, z_loss=z_loss or None,
+                **scale, **arguments,
+            )  # fmt: skip
     return dlogits
 
 

@@ -27,7 +27,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from .checks import check_loss_options, check_out, kernel
+from .checks import check_loss_options, check_out, check_z_loss, kernel
 from .cross_entropy import (
     CHANGING,
     PER_ROW,
@@ -54,7 +54,7 @@ ELEMENTS = 2048
 
 @triton.jit(do_not_specialize=CHANGING, do_not_specialize_on_alignment=PER_ROW)
 def logits_to_gradients_kernel(
-    logits_ptr, targets_ptr, losses_ptr, num_rows, V, stride, label_smoothing, ignore_index,
+    logits_ptr, targets_ptr, losses_ptr, num_rows, V, stride, label_smoothing, z_loss, ignore_index,
     SMOOTHING: tl.constexpr, PADDING: tl.constexpr, ALIGNED: tl.constexpr, GROUP: tl.constexpr, ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -64,7 +64,7 @@ def logits_to_gradients_kernel(
     token = token_of(target, V)
     row_ptr = logits_ptr + row.to(tl.int64) * multiple(stride, ALIGNED)
     loss, highest, total = row_losses(
-        row_ptr, token, counted, V, label_smoothing, SMOOTHING, PADDING, ALIGNED, GROUP, ROWS, BLOCK
+        row_ptr, token, counted, V, label_smoothing, z_loss, SMOOTHING, PADDING, ALIGNED, GROUP, ROWS, BLOCK
     )
     tl.store(losses_ptr + row, loss, row < num_rows)
     tl.debug_barrier()  # every thread must read the target's logit before another overwrites it
@@ -73,7 +73,7 @@ def logits_to_gradients_kernel(
     for done in range(0, width, BLOCK):  # backwards: the cache still holds the end of a row
         column = last - done + tl.arange(0, BLOCK)
         z = load_logits(row_ptr, column, counted, V, PADDING, ALIGNED)
-        dlogits = logit_gradients(z, highest, total, column, token, V, label_smoothing)
+        dlogits = logit_gradients(z, highest, total, column, token, V, label_smoothing, z_loss)
         dlogits = tl.where(counted[:, None], dlogits, 0.0).to(logits_ptr.dtype.element_ty)
         mask = (row < num_rows)[:, None] & (column < width)[None, :]  # the padding too, for stores of whole 16 bytes
         tl.store(row_ptr[:, None] + column[None, :], dlogits, mask)
@@ -104,21 +104,22 @@ def linear_cross_entropy_forward(
     label_smoothing: float = 0.0,
     ignore_index: int | None = None,
     with_grad: bool = True,
+    z_loss: float = 0.0,
 ) -> tuple[Tensor, tuple | None]:
     """`cross_entropy(x @ tableᵀ, targets)`, and unless `with_grad=False` its gradient for `dloss = 1`.
 
     x `(N, C)`, table `(V, C)`, targets `(N,)` → a float32 scalar. Rows whose target is ignored are computed too, and
     then set to zero: to leave them out, the host would have to wait for their number.
-    Raises `TypeError` for float64. Source: Vaswani 2017, §3.4 and §5.4.
+    z_loss is `cross_entropy`'s. Raises `TypeError` for float64. Source: Vaswani 2017, §3.4 and §5.4.
     """
-    ignore_index = check_loss_options(label_smoothing, ignore_index)
+    ignore_index, z_loss = check_loss_options(label_smoothing, ignore_index), check_z_loss(z_loss, targets)
     ids = targets.contiguous()
     losses = torch.empty(len(x), dtype=torch.float32, device=x.device)
     dx = torch.empty(x.shape, dtype=x.dtype, device=x.device) if with_grad else None
     dtable = torch.zeros(table.shape, dtype=torch.float32, device=x.device) if with_grad else None
     for chunk, logits in _chunks(x, table):
         torch.mm(x[chunk], table.T, out=logits)  # (n, V)
-        _losses(logits, ids[chunk], losses[chunk], label_smoothing, ignore_index, with_grad)
+        _losses(logits, ids[chunk], losses[chunk], label_smoothing, ignore_index, with_grad, z_loss)
         if dx is not None and dtable is not None:
             torch.mm(logits, table, out=dx[chunk])  # logits = x @ tableᵀ, now dlogits
             add_product(dtable, logits.T, x[chunk])
@@ -175,11 +176,17 @@ def _losses(
     label_smoothing: float,
     ignore_index: int | None,
     with_grad: bool,
+    z_loss: float,
 ) -> None:
     """Computes the losses of a chunk of logits; with `with_grad` the gradients overwrite the logits."""
     padding = logits.stride(0) - logits.shape[1]
     arguments = row_arguments(logits, ids, label_smoothing, ignore_index, padding)
-    arguments |= {"losses_ptr": losses, "SMOOTHING": bool(label_smoothing), "PADDING": padding}
+    arguments |= {
+        "losses_ptr": losses,
+        "z_loss": z_loss or None,
+        "SMOOTHING": bool(label_smoothing),
+        "PADDING": padding,
+    }
     arguments["GROUP"] = group_of(logits, arguments)
     grid = (triton.cdiv(len(logits), arguments["ROWS"]),)
     with on_quietly(logits):

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from minitransformer.ops.cross_entropy import check_all_count
 
-from ..checks import check_loss_options, check_out, declared
+from ..checks import check_loss_options, check_out, check_z_loss, declared
 from .linear import add_product
 from .softmax import log_softmax, widened
 
@@ -17,28 +17,34 @@ BLOCK_LOGITS = 1 << 24
 
 @declared
 def cross_entropy_forward(
-    logits: Tensor, targets: Tensor, label_smoothing: float = 0.0, ignore_index: int | None = None
+    logits: Tensor,
+    targets: Tensor,
+    label_smoothing: float = 0.0,
+    ignore_index: int | None = None,
+    z_loss: float = 0.0,
 ) -> tuple[Tensor, tuple]:
     """`−Σ_v q_v log softmax(logits)_v`, averaged over the targets that count, `q = (1 − ε)·onehot + ε/V`.
 
     logits `(..., V)`, targets `(...)` or probabilities `(..., V)` → a scalar, float32 if logits are narrower; 0 if no
-    target counts.
+    target counts. A z_loss adds `z_loss · (log Σ_v exp logits_v)²` to the loss of each target.
     """
+    z_loss = check_z_loss(z_loss, targets)
     if targets.is_floating_point():
         return towards_probabilities(logits, targets, label_smoothing, ignore_index)
     ids, counted = _targets(targets, logits.shape[-1], label_smoothing, ignore_index)  # (N,)
     rows = logits.reshape(-1, logits.shape[-1])  # (N, V)
-    loss, log_probs = _losses(rows, ids, counted, label_smoothing)
+    loss, log_probs, log_sum = _losses(rows, ids, counted, label_smoothing, z_loss)
     count = counted.sum().clamp(min=1).to(loss.dtype)  # a number divided by an integer tensor would be float32
-    return loss / count, (log_probs, ids, counted, count, logits.shape, logits.dtype, label_smoothing)
+    shape = logits.shape
+    return loss / count, (log_probs, ids, counted, count, shape, logits.dtype, label_smoothing, z_loss, log_sum)
 
 
 def cross_entropy_backward(dloss: Tensor | float, cache: tuple) -> Tensor:
     """`dlogits = dloss · (softmax(logits) − q) / N` for N targets that count; zero where a target is ignored."""
     if isinstance(cache, TowardsProbabilities):
         return (cache.dlogits * dloss).to(cache.dtype)
-    log_probs, ids, counted, count, shape, dtype, label_smoothing = cache
-    drows = _dlogits(log_probs, ids, counted, label_smoothing)
+    log_probs, ids, counted, count, shape, dtype, label_smoothing, z_loss, log_sum = cache
+    drows = _dlogits(log_probs, ids, counted, label_smoothing, z_loss, log_sum)
     drows *= dloss / count
     return drows.reshape(shape).to(dtype)
 
@@ -72,9 +78,11 @@ def linear_cross_entropy_forward(
     label_smoothing: float = 0.0,
     ignore_index: int | None = None,
     with_grad: bool = True,
+    z_loss: float = 0.0,
 ) -> tuple[Tensor, tuple | None]:
     """`cross_entropy(x @ tableᵀ, targets)`, a block of rows at a time; x `(N, C)`, table `(V, C)`, targets `(N,)`."""
     ids, counted = _targets(targets, len(table), label_smoothing, ignore_index)
+    z_loss = check_z_loss(z_loss, targets)
     wide = torch.float64 if x.dtype == torch.float64 else torch.float32
     count = counted.sum().clamp(min=1).to(wide)
     loss = torch.zeros((), dtype=wide, device=x.device)
@@ -83,11 +91,12 @@ def linear_cross_entropy_forward(
     step = max(1, BLOCK_LOGITS // len(table))
     for start in range(0, len(x), step):
         block = slice(start, start + step)
-        block_loss, log_probs = _losses(x[block] @ table.mT, ids[block], counted[block], label_smoothing)
+        part = ids[block], counted[block], label_smoothing, z_loss
+        block_loss, log_probs, log_sum = _losses(x[block] @ table.mT, *part)
         loss += block_loss
         if dx is not None and dtable is not None:
             with torch.no_grad():  # these gradients are ours; if autograd follows the loss, it computes its own
-                dlogits = _dlogits(log_probs, ids[block], counted[block], label_smoothing).to(x.dtype)
+                dlogits = _dlogits(log_probs, *part, log_sum).to(x.dtype)
                 dx[block] = dlogits @ table  # logits = x @ tableᵀ
                 add_product(dtable, dlogits.mT, x[block])
     return loss / count, None if dx is None else (dx, dtable, count, table.dtype)
@@ -107,20 +116,30 @@ def linear_cross_entropy_backward(
     return dx, check_out("out", out, dtable.shape, dtype, dtable.device).add_(dtable)
 
 
-def _losses(logits: Tensor, ids: Tensor, counted: Tensor, label_smoothing: float) -> tuple[Tensor, Tensor]:
-    """The sum of the losses of logits `(N, V)`, and their log-probabilities."""
+def _losses(
+    logits: Tensor, ids: Tensor, counted: Tensor, label_smoothing: float, z_loss: float
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """The sum of the losses of logits `(N, V)`, their log-probabilities, and for a z_loss `log Σ exp` of each row."""
     log_probs = log_softmax(logits)
     losses = -(1 - label_smoothing) * log_probs.gather(1, ids.clamp(min=0)[:, None])[:, 0]
     if label_smoothing:  # 0 times the −inf of a token that is ruled out would be NaN
         losses -= label_smoothing * log_probs.mean(-1)
+    log_sum = widened(logits).logsumexp(-1) if z_loss else None
+    if log_sum is not None:
+        losses = losses + z_loss * log_sum**2
     losses = losses.masked_fill(ids < 0, torch.nan)
-    return torch.where(counted, losses, 0).sum(), log_probs
+    return torch.where(counted, losses, 0).sum(), log_probs, log_sum
 
 
-def _dlogits(log_probs: Tensor, ids: Tensor, counted: Tensor, label_smoothing: float) -> Tensor:
-    """`softmax − q`, zeros in rows that do not count."""
+def _dlogits(
+    log_probs: Tensor, ids: Tensor, counted: Tensor, label_smoothing: float, z_loss: float, log_sum: Tensor | None
+) -> Tensor:
+    """`softmax − q`, with softmax times `1 + 2 z_loss log_sum`; zeros in rows that do not count."""
     share = torch.full_like(log_probs[:, :1], label_smoothing / log_probs.shape[1])
-    drows = log_probs.exp() - share.masked_fill_(ids[:, None] < 0, torch.nan)
+    drows = log_probs.exp()
+    if log_sum is not None:
+        drows *= (1 + 2 * z_loss * log_sum)[:, None]
+    drows -= share.masked_fill_(ids[:, None] < 0, torch.nan)
     drows.scatter_add_(1, ids.clamp(min=0)[:, None], torch.full_like(share, label_smoothing - 1))
     return drows.masked_fill_(~counted[:, None], 0)
 

@@ -33,14 +33,19 @@ def _cross_entropy_kept() -> Kept:
         return [logits.new_empty(shape, dtype=torch.float32) for shape in ((rows,), (rows,), (2,))]
 
     def cache(
-        kept: list[Tensor], logits: Tensor, targets: Tensor, label_smoothing: float, ignore_index: int | None
+        kept: list[Tensor],
+        logits: Tensor,
+        targets: Tensor,
+        label_smoothing: float,
+        ignore_index: int | None,
+        z_loss: float,
     ) -> tuple:
         if targets.is_floating_point():
             highest, ratio = kept
             probabilities = rows_of(targets)
             return TowardsProbabilities(rows_of(logits), probabilities, highest, ratio, label_smoothing, logits.shape)
         ids = targets.reshape(-1).contiguous()
-        return rows_of(logits), ids, *kept, logits.shape, label_smoothing, ignore_index
+        return rows_of(logits), ids, *kept, logits.shape, label_smoothing, ignore_index, z_loss
 
     return Kept(tensors, like, cache)
 
@@ -52,7 +57,7 @@ def _linear_cross_entropy_kept(triton: bool) -> Kept:
         return [] if cache is None else list(cache[:3])
 
     def like(x: Tensor, table: Tensor, *options: object) -> list[Tensor]:
-        if not options[-1]:
+        if not options[-2]:  # with_grad
             return []
         wide = torch.float64 if x.dtype == torch.float64 else torch.float32
         count = x.new_empty(2 if triton else (), dtype=wide)  # the kernel's follows the mean
@@ -68,17 +73,20 @@ def _each_loss(cross_entropy: Pair) -> Pair:
     """Cross-entropy with a loss for each target: the gradient of the losses' sum, each row times what its loss got."""
 
     def forward(
-        logits: Tensor, targets: Tensor, label_smoothing: float, ignore_index: int | None
+        logits: Tensor, targets: Tensor, label_smoothing: float, ignore_index: int | None, z_loss: float
     ) -> tuple[Tensor, tuple]:
-        _, cache = cross_entropy.forward(logits, targets, label_smoothing, ignore_index)
+        _, cache = cross_entropy.forward(logits, targets, label_smoothing, ignore_index, z_loss)
         rows, ids, highest, total, *_ = cache
         counted = targets.reshape(-1).long() != ignore_index
+        log_sum = cache[-1] if highest.dtype == torch.bool else highest + total.log()
         if highest.dtype == torch.bool:  # PyTorch's arithmetic keeps log-probabilities
             highest, total = torch.zeros_like(rows[:, 0]).masked_fill(ids < 0, torch.nan), torch.ones_like(rows[:, 0])
         chosen = rows.gather(1, ids.long().clamp(0, rows.shape[1] - 1)[:, None])[:, 0]
         losses = (1 - label_smoothing) * (highest - chosen) + total.log()
         if label_smoothing:
             losses += label_smoothing * (highest - rows.mean(1, dtype=highest.dtype))
+        if z_loss:
+            losses += z_loss * log_sum**2
         return losses.masked_fill(~counted, 0).reshape(targets.shape), cache
 
     def backward(dlosses: Tensor, cache: tuple) -> Tensor:
@@ -95,16 +103,16 @@ def _losses_like(logits: Tensor, targets: Tensor, *_: object) -> Tensor:
 
 _cross_entropy = operator(
     "cross_entropy",
-    "Tensor logits, Tensor targets, float label_smoothing, int? ignore_index",
+    "Tensor logits, Tensor targets, float label_smoothing, int? ignore_index, float z_loss",
     ["logits"], _scalar, kept={"triton": _cross_entropy_kept},
 )  # fmt: skip
 _each_cross_entropy = operator(
-    "each_cross_entropy", "Tensor logits, Tensor targets, float label_smoothing, int? ignore_index",
+    "each_cross_entropy", "Tensor logits, Tensor targets, float label_smoothing, int? ignore_index, float z_loss",
     ["logits"], _losses_like, kernel="cross_entropy", pair_of=_each_loss, kept={"triton": _cross_entropy_kept},
 )  # fmt: skip
 _linear_cross_entropy = operator(
     "linear_cross_entropy",
-    "Tensor x, Tensor table, Tensor targets, float label_smoothing, int? ignore_index, bool with_grad",
+    "Tensor x, Tensor table, Tensor targets, float label_smoothing, int? ignore_index, bool with_grad, float z_loss",
     ["x", "table"], _scalar,
     kept={name: partial(_linear_cross_entropy_kept, name == "triton") for name in ("triton", "eager")},
 )  # fmt: skip
@@ -120,14 +128,17 @@ def cross_entropy(
     reduce: None = None,
     reduction: str = "mean",
     label_smoothing: float = 0.0,
+    *,
+    z_loss: float = 0.0,
 ) -> Tensor:
     """`−Σ_v q_v log softmax(input)_v`, averaged over the targets that count, as `F.cross_entropy`, in float32.
 
     input `(C,)`, `(N, C)` or `(N, C, d1, …)`; target the classes `()`, `(N,)` or `(N, d1, …)`, or probabilities in the
     input's shape. `reduction="sum"` adds the losses up; `"none"` gives each, in the shape of classes as targets, and 0
-    where one does not count. The loss is 0 if no target counts.
-    Raises `ValueError` for class weights, for `reduction`'s deprecated forms, for `"none"` beside probabilities, and
-    for probabilities that require a gradient.
+    where one does not count. The loss is 0 if no target counts. A z_loss adds `z_loss · (log Σ_v exp input_v)²` to the
+    loss of each class (PaLM's is 1e-4).
+    Raises `ValueError` for class weights, for `reduction`'s deprecated forms, for `"none"` or a z_loss beside
+    probabilities, and for probabilities that require a gradient.
     """
     _check_options(weight, reduction, ("mean", "sum", "none"))
     for name, value in {"size_average": size_average, "reduce": reduce}.items():
@@ -146,13 +157,13 @@ def cross_entropy(
         target, ignored = target.movedim(axis, -1).to(input.dtype), None
     elif target.shape != logits.shape[:-1]:
         raise ValueError(f"target has shape {tuple(target.shape)}, expected classes {tuple(logits.shape[:-1])}")
-    elif runs_in_torch(input):
+    elif runs_in_torch(input) and not z_loss:
         loss = _torchs(input, target, ignore_index, reduction, label_smoothing)
         if loss is not None:
             return loss
     if reduction == "none":
-        return _each_cross_entropy(logits, target, label_smoothing, ignore_index)
-    return _reduced(_cross_entropy(logits, target, label_smoothing, ignored), target, ignored, reduction)
+        return _each_cross_entropy(logits, target, label_smoothing, ignore_index, z_loss)
+    return _reduced(_cross_entropy(logits, target, label_smoothing, ignored, z_loss), target, ignored, reduction)
 
 
 @named
@@ -167,12 +178,13 @@ def linear_cross_entropy(
     ignore_index: int | None = None,
     label_smoothing: float = 0.0,
     options: None = None,
+    z_loss: float = 0.0,
 ) -> Tensor:
     """`cross_entropy(input @ linear_weightᵀ, target)` without all logits at once, as `F.linear_cross_entropy`.
 
     input `(..., C)`, linear_weight `(V, C)`, target the classes `(...)` → a float32 scalar. Where a gradient is needed,
-    the forward computes it already. An ignore_index of `None` is −100. Raises `ValueError` for what `cross_entropy`
-    refuses, for a bias, and for options, which divide PyTorch's work.
+    the forward computes it already. An ignore_index of `None` is −100, z_loss is `cross_entropy`'s. Raises
+    `ValueError` for what `cross_entropy` refuses, for a bias, and for options, which divide PyTorch's work.
     """
     if reduction == "none":
         raise ValueError(
@@ -190,7 +202,7 @@ def linear_cross_entropy(
     if target.shape != input.shape[:-1]:
         raise ValueError(f"target has shape {tuple(target.shape)}, expected classes {tuple(input.shape[:-1])}")
     x, table = in_autocast_dtype(input, linear_weight)
-    fits = x.dtype == table.dtype and table.ndim == 2 and x.shape[-1] == table.shape[1]
+    fits = x.dtype == table.dtype and table.ndim == 2 and x.shape[-1] == table.shape[1] and not z_loss
     target = target.reshape(-1)
     if fits and target.numel() * len(table) <= BLOCK_LOGITS and runs_in_torch(x):  # one block, as in `kernels.eager`
         logits = F.linear(x.reshape(-1, x.shape[-1]), table)
@@ -198,7 +210,8 @@ def linear_cross_entropy(
         if loss is not None:
             return loss
     with_grad = torch.is_grad_enabled() and (x.requires_grad or table.requires_grad)
-    loss = _linear_cross_entropy(x.reshape(-1, x.shape[-1]), table, target, label_smoothing, ignore_index, with_grad)
+    rows = x.reshape(-1, x.shape[-1])
+    loss = _linear_cross_entropy(rows, table, target, label_smoothing, ignore_index, with_grad, z_loss)
     return _reduced(loss, target, ignore_index, reduction)
 
 

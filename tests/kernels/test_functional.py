@@ -98,15 +98,20 @@ def rope(interleaved: bool) -> Case:
 
 
 def losses(**options: Any) -> tuple[Case, Case]:
+    theirs = dict(options)
+    z_loss, reduction = theirs.pop("z_loss", 0.0), theirs.get("reduction", "mean")
+
+    def torchs(logits: Tensor) -> Tensor:
+        counted, each = TARGETS.ne(-100), F.cross_entropy(logits, TARGETS, **{**theirs, "reduction": "none"})
+        each = each + counted * z_loss * logits.logsumexp(-1) ** 2
+        return {"none": each, "sum": each.sum(), "mean": each.sum() / counted.sum()}[reduction]
+
+    of_logits = torchs if z_loss else lambda logits: F.cross_entropy(logits, TARGETS, **theirs)
     return (
-        Case(
-            lambda x: functional.cross_entropy(x, TARGETS, **options),
-            lambda x: F.cross_entropy(x, TARGETS, **options),
-            ((5, 7),),
-        ),
+        Case(lambda x: functional.cross_entropy(x, TARGETS, **options), of_logits, ((5, 7),)),
         Case(
             lambda x, w: functional.linear_cross_entropy(x, w, TARGETS, **options),
-            lambda x, w: F.cross_entropy(x @ w.T, TARGETS, **options),
+            lambda x, w: of_logits(x @ w.T),
             ((5, 6), (7, 6)),
         ),
     )
@@ -221,6 +226,10 @@ CASES = {
         lambda x: F.cross_entropy(x, TARGETS[:4].abs().reshape(2, 2) % 7, reduction="none"),
         ((2, 7, 2),),
     ),
+    "cross_entropy, z-loss": losses(z_loss=0.1)[0],
+    "cross_entropy, z-loss, sum": losses(z_loss=0.1, reduction="sum", label_smoothing=0.1)[0],
+    "cross_entropy, z-loss, each": losses(z_loss=0.1, reduction="none", label_smoothing=0.1)[0],
+    "linear_cross_entropy, z-loss": losses(z_loss=0.1, label_smoothing=0.1)[1],
     "cross_entropy, another ignored": losses(ignore_index=6, reduction="sum")[0]._replace(
         ours=lambda x: functional.cross_entropy(x, TARGETS.abs() % 7, ignore_index=6, reduction="sum"),
         theirs=lambda x: F.cross_entropy(x, TARGETS.abs() % 7, ignore_index=6, reduction="sum"),
@@ -360,9 +369,9 @@ def operator_inputs(dtype: torch.dtype) -> dict[str, tuple]:
         "silu": (x(3, 5),),
         "gated": (x(3, 5), x(3, 5), "silu"),
         "rope": (x(2, 2, 5, 6), ANGLES.cos().to(dtype), ANGLES.sin().to(dtype), False),
-        "cross_entropy": (x(5, 7), TARGETS, 0.1, -100),
-        "each_cross_entropy": (x(5, 7), TARGETS, 0.1, -100),
-        "linear_cross_entropy": (x(5, 6), x(7, 6), TARGETS, 0.1, -100, True),
+        "cross_entropy": (x(5, 7), TARGETS, 0.1, -100, 0.1),
+        "each_cross_entropy": (x(5, 7), TARGETS, 0.1, -100, 0.1),
+        "linear_cross_entropy": (x(5, 6), x(7, 6), TARGETS, 0.1, -100, True, 0.1),
         "attention": (
             x(2, 2, 3, 6), x(2, 1, 5, 6), x(2, 1, 5, 3), x(2, 3, 5), SLOPES[:, :2] if dtype == torch.float32 else None,
             REAL[:, 0, 0], key, False, None, 1, 0.3, 2.0, 0.4,
@@ -408,8 +417,10 @@ def signature(function: Callable[..., Any]) -> inspect.Signature:
 
 @pytest.mark.parametrize("name", [name for name in functional.__all__ if hasattr(F, name)])
 def test_the_arguments_are_those_of_the_namesake(name):
-    """In their order and with their defaults; but softmax's axis, which PyTorch chooses itself with a warning."""
-    ours, theirs = (signature(getattr(module, name)).parameters for module in (functional, F))
+    """In their order and with their defaults; but softmax's axis, which PyTorch chooses itself with a warning, and the
+    losses' z_loss, which it lacks."""
+    ours, theirs = (dict(signature(getattr(module, name)).parameters) for module in (functional, F))
+    ours.pop("z_loss", None)
     assert list(ours) == list(theirs)
     assert [each.kind for each in ours.values()] == [each.kind for each in theirs.values()]
     defaults = [{n: each.default for n, each in parameters.items()} for parameters in (ours, theirs)]
@@ -866,10 +877,12 @@ REFUSED: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: functional.cross_entropy(X(5, 7), TARGETS, reduce=False), ValueError, "reduce is given"),  # pyright: ignore
     (lambda: functional.cross_entropy(X(5, 7), TARGETS, size_average=True), ValueError, "size_av"),  # pyright: ignore
     (
-        lambda: functional.cross_entropy(X(5, 7), TARGETS, z_loss=1e-4),  # pyright: ignore
+        lambda: functional.cross_entropy(X(5, 7), TARGETS, temperature=2.0),  # pyright: ignore
         TypeError,
-        "^cross_entropy has no argument 'z_loss': it takes input, target, weight",
+        "^cross_entropy has no argument 'temperature': it takes input, target, weight",
     ),
+    (lambda: functional.cross_entropy(X(5, 7), TARGETS, z_loss=-1.0), ValueError, "z_loss is -1.0, expected"),
+    (lambda: functional.cross_entropy(X(5, 7), X(5, 7), z_loss=0.1), ValueError, "z_loss is 0.1 beside probabilities"),
     (
         lambda: functional.linear_cross_entropy(X(5, 6), X(7, 6), TARGETS, options={}),  # pyright: ignore
         ValueError,

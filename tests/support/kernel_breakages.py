@@ -159,6 +159,9 @@ a log-sum-exp that has lost its last digits before the logit is subtracted
 the mean over all targets, ignored ones too | mean_kernel: tl.maximum(tl.sum(count, axis=0), 1) → num_rows
 smoothing without the target's own share
     logit_gradients: tl.fma(label_smoothing, share, label_smoothing - 1.0) → label_smoothing - 1.0
+[cross_entropy.py: kernels/test_functional]
+a z-loss whose gradient forgets the factor 2 | logit_gradients: 2.0 * z_loss → z_loss
+a z-loss of the sum beside the maximum, not of all | row_losses: tl.log(total) + highest → tl.log(total)
 [cross_entropy.py: kernels/test_ids]
 the logit of a target that is no token is read | row_losses: counted & (token >= 0) → counted
 a loss of a target that is no token
@@ -268,6 +271,8 @@ the best tokens: ties by chance | topk: places, n).amin → places, -1).amax
 [eager/cross_entropy.py: kernels/test_conformance]
 PyTorch's gradient in half precision rounded before it meets the received one
     linear_cross_entropy_backward: (widened(dx) * scale).to(dx.dtype) → dx / count * dloss
+[eager/cross_entropy.py: kernels/test_functional]
+PyTorch's z-loss without a gradient | _dlogits: log_sum is not None → False
 [eager/embedding.py: kernels/test_conformance]
 PyTorch's gradients of equal ids added up in half precision | embedding_backward: widened(dy) * scale → dy * scale
 [graph.py: kernels/test_graph]
@@ -318,6 +323,8 @@ ALiBi rounded to half precision | attention_from: alibi_bias(slopes, query.shape
 a sum of losses times ignored targets too | _count: (target.long() != ignore_index).sum() → target.numel()
 the class that is −100 in 8 bits is not counted | _count: target.long() → target
 without a GPU a loss of no target is NaN | _torchs: .clamp(min=1) → .clamp(min=0)
+a z-loss that each loss lacks | _each_loss: losses += z_loss * log_sum**2 → pass
+without a GPU a z-loss is forgotten | cross_entropy: runs_in_torch(input) and not z_loss → runs_in_torch(input)
 classes in another order than the rows | linear_cross_entropy: target.shape != input.shape[:-1] → False
 [patching.py: kernels/test_patching]
 packed sequences see each other | _mask: (bidirectional or mask_function is causal_mask_function) → True
