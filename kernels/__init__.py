@@ -10,13 +10,13 @@ gradients. Autograd does not know of them, so a tensor that requires a gradient 
 `torch.compile` know; `kernels.patch(model)` puts them into a model of Hugging Face's.
 
 The same call gives the same bits every time in one process, because no kernel uses atomics. A large attention's tile is
-chosen by timing, once for each `cuda:N`, and kept in Triton's cache on disk: on another machine or GPU, or with an
-empty cache, another tile may win, which adds in another order, and the last bits may differ. A CUDA graph that is
-captured before the choice takes the default tile. Set `MINITRANSFORMER_TUNE=0` before the first call, and every kernel
-takes its default tile: then the bits are the same in each process, on each GPU of a kind. For calls that differ in the
-layout of rows or in the type of ids, Triton compiles different kernels, whose last bits may differ too. Adam's bits do
-not depend on whether its numbers come from the host or from device memory, and dropout's masks depend only on the key
-and the coordinates.
+chosen by timing and kept in Triton's cache on disk, where all processes find it that use GPUs of that kind, such as the
+ranks of a training: on another machine, or with an empty cache, another tile may win, which adds in another order, and
+the last bits may differ. A CUDA graph that is captured before the choice takes the default tile. Set
+`MINITRANSFORMER_TUNE=0` before the first call, and every kernel takes its default tile: then the bits are the same in
+each process, on each GPU of a kind. For calls that differ in the layout of rows or in the type of ids, Triton compiles
+different kernels, whose last bits may differ too. Adam's bits do not depend on whether its numbers come from the host
+or from device memory, and dropout's masks depend only on the key and the coordinates.
 
 On a GPU, run `PYTHONPATH=. python tests/benchmarks/gpu/lease.py first --out DIR` before anything else: within five
 minutes it says whether attention is right there, and how fast; `second` says it of all other ops.

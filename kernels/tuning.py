@@ -3,12 +3,14 @@
 `triton.autotune` is not used. Its key can hold only arguments of the kernel, not the size class of a problem. It
 computes the key at each launch, which slows small models down. And it can neither announce that it is going to measure
 nor skip small problems and captured graphs. `Tuner` does the rest of its work: it measures each candidate once, and
-remembers the choice in memory and in Triton's cache on disk.
+remembers the choice in memory and in Triton's cache on disk. Processes that share this cache and a kind of GPU share
+the choice: one measures, the others wait for it, so that all ranks of a training compute with the same tiles.
 
 `MINITRANSFORMER_TUNE=0` switches tuning off: then every kernel uses the default tile of its table, whatever another
 process has chosen, and its bits do not depend on a clock.
 """
 
+import fcntl
 import hashlib
 import json
 import math
@@ -119,13 +121,26 @@ class Tuner:
     def _remembered_or_measured(
         self, candidates: Sequence[Tile], key: tuple, launch: Callable[[Tile], None], results: Sequence[Tensor]
     ) -> Tile:
-        """On disk another GPU, Triton, kernel or list of candidates is another choice."""
+        """The choice on disk, for this kind of GPU (not for its number), Triton, kernel and list of candidates."""
+        known = torch.cuda.get_device_name(), *(part for part in key if not isinstance(part, torch.device))
+        choice = (known, triton.__version__, self.kernel.cache_key, candidates)
+        on_disk = get_cache_manager(hashlib.sha256(repr(choice).encode()).hexdigest())
+        file = f"{self.kernel.__name__}.tile.json"
+        # A remote cache has no file to lock: then one lock serves all choices of this machine.
+        with open(getattr(on_disk, "lock_path", os.devnull), "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            path = on_disk.get_file(file)
+            if path is not None:
+                return Tile(*json.loads(Path(path).read_text(encoding="utf-8"))["tile"])
+            found = self._measured(candidates, key, launch, results)
+            on_disk.put(json.dumps(found), file, binary=False)
+        return found["tile"]
+
+    def _measured(
+        self, candidates: Sequence[Tile], key: tuple, launch: Callable[[Tile], None], results: Sequence[Tensor]
+    ) -> dict[str, Any]:
+        """The fastest tile, each one's milliseconds, and those that were left out, with the reason."""
         name = self.kernel.__name__
-        choice = (torch.cuda.get_device_name(), triton.__version__, self.kernel.cache_key, key, candidates)
-        on_disk, file = get_cache_manager(hashlib.sha256(repr(choice).encode()).hexdigest()), f"{name}.tile.json"
-        path = on_disk.get_file(file)
-        if path is not None:
-            return Tile(*json.loads(Path(path).read_text(encoding="utf-8"))["tile"])
         what = ", ".join(str(part).removeprefix("torch.") for part in key)
         seconds = math.ceil(len(candidates) * SECONDS_TO_COMPILE)
         said = f"kernels: tuning {name} ({what}) over {len(candidates)} tiles: about {seconds} s, once"
@@ -147,8 +162,7 @@ class Tuner:
                 print(f"kernels: {name} without {tile}: {reason.splitlines()[0]}", file=sys.stderr, flush=True)
         chosen = min(candidates, key=milliseconds.__getitem__)
         times = [[*tile, time] for tile, time in milliseconds.items()]
-        on_disk.put(json.dumps({"tile": chosen, "milliseconds": times, "left out": left_out}), file, binary=False)
-        return chosen
+        return {"tile": chosen, "milliseconds": times, "left out": left_out}
 
 
 def agree(found: Tensor, expected: Tensor) -> bool:

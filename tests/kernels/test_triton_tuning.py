@@ -38,6 +38,7 @@ def measured(monkeypatch, tmp_path) -> list[Tile]:
         return SimpleNamespace(
             get_file=lambda name: str(path) if path.exists() else None,
             put=lambda text, name, binary: path.write_text(text),
+            lock_path=tmp_path.with_suffix(".lock"),
         )
 
     monkeypatch.setattr(tuning, "measure", measure)
@@ -138,6 +139,24 @@ def test_another_process_remembers_the_choice(measured, tmp_path):
     assert tuner()(candidates, ("key",), launch) == FAST
     assert not measured
     assert [json.loads(path.read_text())["tile"] for path in tmp_path.iterdir()] == [list(FAST)]
+
+
+def test_ranks_on_gpus_of_a_kind_share_one_choice(measured, monkeypatch, tmp_path):
+    """The second waits while the first measures, and takes what it has found, on whatever GPU."""
+    first, second = (("key", torch.device("cuda", number)) for number in range(2))
+
+    def others_wait(tile):
+        with open(lock, "w") as file, pytest.raises(BlockingIOError):
+            flock(file, tuning.fcntl.LOCK_SH | tuning.fcntl.LOCK_NB)
+
+    def waited(file, how):
+        monkeypatch.setattr(tuning.fcntl, "flock", flock)
+        assert tuner()([SLOW, FAST], first, others_wait) == FAST
+
+    flock, lock = tuning.fcntl.flock, tmp_path.with_suffix(".lock")
+    monkeypatch.setattr(tuning.fcntl, "flock", waited)
+    monkeypatch.setattr(tuning, "measure", lambda launch, tile: launch(tile) or {FAST: 1.0, SLOW: 2.0}[tile])
+    assert tuner()([SLOW, FAST], second, lambda tile: pytest.fail("measured again")) == FAST
 
 
 def test_where_tuning_is_off_the_default_is_taken_whatever_another_process_has_chosen(measured, monkeypatch):

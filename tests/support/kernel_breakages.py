@@ -342,6 +342,10 @@ a pickled model's attention is not known where it is loaded
     if find_spec: find_spec("transformers") is not None → False
 a forward that cannot be pickled
     _patch_modules: partial(norm, module) → lambda x, module=module: norm(module, x)
+[tuning.py: kernels/test_triton_tuning]
+a rank that does not wait for another's choice | Tuner._remembered_or_measured: fcntl.LOCK_EX → fcntl.LOCK_SH
+a choice for each GPU by its number
+    Tuner._remembered_or_measured: if not isinstance(part, torch.device) → if True
 [attention/minimal.py: kernels/test_minimal_attention]
 keys after a query seen | minimal_kernel: keys[None, :] <= queries[:, None] → keys[None, :] <= queries[:, None] + 1
 keys beyond the last one seen | minimal_kernel: seen = (keys < T)[None, :] & → seen = (keys < T + 1)[None, :] &
