@@ -65,7 +65,7 @@ def main() -> None:
             plain = ratio(function, shape, "cpu")
         with ExitStack() as stack:
             if not gpu:
-                stack.enter_context(mock.patch("triton.runtime.interpreter.GridExecutor.__call__", nothing))
+                stack.enter_context(mock.patch("triton.runtime.interpreter.InterpretedFunction.run", nothing))
             kernels = ratio(function, shape, "cuda" if gpu else "cpu")
         print(f"{name:40}  {plain:13.1f}  {kernels:17.1f}")
 
