@@ -20,12 +20,12 @@ from .layers import (
     PLAIN,
     AdditiveAttention,
     AttendingConvolution,
-    Attention,
     AttentionConfig,
     BiasConfig,
     Block,
     BlockConfig,
     Context,
+    CrossAttention,
     DropoutStream,
     FeedForward,
     FeedForwardConfig,
@@ -33,6 +33,7 @@ from .layers import (
     GatedConvolution,
     LearnedPositions,
     Linear,
+    LinearSelfAttention,
     Norm,
     NormConfig,
     PatchEmbedding,
@@ -41,6 +42,7 @@ from .layers import (
     ResidualConvolution,
     Rotary,
     RotaryConfig,
+    SelfAttention,
     SparseConfig,
     StepAttention,
     TokenEmbedding,
@@ -237,21 +239,21 @@ def layer_cases(ops: Ops, rng: np.random.Generator) -> Iterator[Case]:
     yield case("PatchEmbedding", patches, {"images": rng.standard_normal((2, 2, 2, 4))})
 
     heads = AttentionConfig(num_heads=2, d_k=3, d_v=2)
-    yield case("Attention", Attention(ops, 4, heads), longer, masked)
-    yield case("Attention, causal", Attention(ops, 4, replace(heads, num_heads=1), causal=True), inputs, PLAIN)
-    yield case("Attention, window", Attention(ops, 4, replace(heads, window=1)), inputs, PLAIN)
-    attention = Attention(ops, 4, replace(heads, dropout=0.3), cross=True)
+    yield case("Attention", SelfAttention(ops, 4, heads), longer, masked)
+    yield case("Attention, causal", SelfAttention(ops, 4, replace(heads, num_heads=1), causal=True), inputs, PLAIN)
+    yield case("Attention, window", SelfAttention(ops, 4, replace(heads, window=1)), inputs, PLAIN)
+    attention = CrossAttention(ops, 4, replace(heads, dropout=0.3))
     yield case("Attention, to the memory, dropout", attention, inputs | memory, dropping)
     shared = AttentionConfig(num_heads=4, d_k=2, d_v=2, num_kv_heads=2, bias=False)
-    yield case("Attention, grouped heads", Attention(ops, 4, shared), longer, masked)
+    yield case("Attention, grouped heads", SelfAttention(ops, 4, shared), longer, masked)
     rotary = Rotary(ops, RotaryConfig(), shared.d_k, 4, "float64")
-    yield case("Attention, rotary positions", Attention(ops, 4, shared, causal=True, rotary=rotary), inputs, PLAIN)
+    yield case("Attention, rotary positions", SelfAttention(ops, 4, shared, causal=True, rotary=rotary), inputs, PLAIN)
     relative = RelativeBias(ops, BiasConfig(buckets=4, max_distance=3), heads.num_heads, causal=False, dtype="float64")
-    yield case("Attention, relative bias", Attention(ops, 4, heads, relative=relative), longer, masked)
+    yield case("Attention, relative bias", SelfAttention(ops, 4, heads, relative=relative), longer, masked)
     sparse = replace(heads, window=0, sparse=SparseConfig(global_tokens=1))
-    yield case("Attention, sparse", Attention(ops, 4, sparse), longer, masked)
+    yield case("Attention, sparse", SelfAttention(ops, 4, sparse), longer, masked)
     linear = replace(shared, kind="linear")
-    yield case("Attention, linear, causal", Attention(ops, 4, linear, causal=True), longer, masked)
+    yield case("Attention, linear, causal", LinearSelfAttention(ops, 4, linear, causal=True), longer, masked)
     for label, norm in (
         ("post-norm", NormConfig()),
         ("pre-norm", NormConfig(first=True)),

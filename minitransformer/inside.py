@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from .layers import Attention, Stack
+from .layers import CrossAttention, LinearSelfAttention, SelfAttention, Stack
 from .ops import Array
 from .probe import Call, probe
 
@@ -23,7 +23,8 @@ def attention_maps(model: Any, *inputs: Any, **options: Any) -> dict[str, np.nda
             kept = {name: value for name, value in call.options.items() if name != "dropout"}
             seen.append(model.ops.to_numpy(model.ops.attention_weights(query, key, bias, **kept)))
 
-    names = [name for name, layer in model.named_layers() if isinstance(layer, Attention) and not layer.linear]
+    softmax = (each for each in model.named_layers() if not isinstance(each[1], LinearSelfAttention))
+    names = [name for name, layer in softmax if isinstance(layer, SelfAttention | CrossAttention)]
     if not names:
         raise ValueError(f"a {model.config.kind} model has no attention maps: it has no softmax attention")
     model.replica(probe(model.ops, note)).forward(*inputs, **options)

@@ -9,7 +9,7 @@
 # | you know | lesson [04](04_attention.ipynb): attention, its backward, masks |
 # | runs in | at most 20 s on 2 cores; no GPU, no PyTorch, no network |
 # | in the paper | §3.2.2, figure 2 (right); table 3, rows (A) |
-# | in the package | [`Attention`, `split_heads`, `merge_heads`](../minitransformer/layers/attention.py) |
+# | in the package | [`SelfAttention`, `split_heads`, `merge_heads`](../minitransformer/layers/attention.py) |
 #
 # Attention gives each query one set of weights, and so one mean of the values. In "the old dog sleeps", *dog* may want
 # its article, its adjective and its verb. One set of weights can divide itself among the three. But then their values
@@ -25,7 +25,7 @@ import numpy as np
 from course import start
 from course.lesson_05 import pictures as draw
 from minitransformer.gradcheck import check_gradients, error
-from minitransformer.layers import Attention, AttentionConfig
+from minitransformer.layers import AttentionConfig, SelfAttention
 from minitransformer.layers.parameter import FlatParameters
 from minitransformer.ops import attention_backward, attention_forward, attention_weights, numpy_ops  # noqa: F401
 from minitransformer.threads import Threads
@@ -216,7 +216,7 @@ looped = np.stack([multi_head_loops(sentence, *blocks, w_out) for sentence in x]
 batched = self_attention(x, w_qkv, w_out, num_heads=4)
 print(f"batch against loop    {error(batched, looped):.1e}")
 
-layer = Attention(numpy_ops, d_model=8, config=AttentionConfig(num_heads=4, d_k=2, d_v=2))
+layer = SelfAttention(numpy_ops, d_model=8, config=AttentionConfig(num_heads=4, d_k=2, d_v=2))
 FlatParameters(dict(layer.named_parameters()), numpy_ops, "float64")  # gives the layer's parameters their place: zeros
 layer.query_key_value.weight.data[...], layer.output.weight.data[...] = w_qkv, w_out
 packaged, cache = layer.forward(x)
@@ -264,7 +264,7 @@ checked = check_gradients(
 )
 dout = rng.standard_normal(x.shape)
 mine = self_attention_backward(dout, *arrays.values(), num_heads=4)
-theirs = layer.backward(dout, cache)[0], layer.query_key_value.weight.grad, layer.output.weight.grad
+theirs = layer.backward(dout, cache), layer.query_key_value.weight.grad, layer.output.weight.grad
 for name, ours, other in zip(arrays, mine, theirs, strict=True):
     print(f"d{name:<6} central differences {checked[name]:.1e}   the package's layer {error(ours, other):.1e}")
 

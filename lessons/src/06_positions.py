@@ -22,7 +22,7 @@ import numpy as np
 from course import start
 from course.lesson_06 import pictures as draw
 from minitransformer.gradcheck import check_gradients, error
-from minitransformer.layers import Attention, AttentionConfig, LearnedPositions, SinusoidalPositions
+from minitransformer.layers import AttentionConfig, LearnedPositions, SelfAttention, SinusoidalPositions
 from minitransformer.layers.parameter import FlatParameters
 from minitransformer.ops import attention_weights, numpy_ops
 
@@ -38,7 +38,7 @@ rng = np.random.default_rng(0)
 # %%
 C = 32
 words = {word: rng.standard_normal(C) for word in ("the", "dog", "bites", "man")}
-layer = Attention(numpy_ops, d_model=C, config=AttentionConfig(num_heads=4, d_k=8, d_v=8))
+layer = SelfAttention(numpy_ops, d_model=C, config=AttentionConfig(num_heads=4, d_k=8, d_v=8))
 FlatParameters(dict(layer.named_parameters()), numpy_ops, "float64").initialize(seed=0)
 
 

@@ -80,10 +80,12 @@ class Batch:
         boundaries = np.arange(1, n) * tokens.sum() / n
         cuts = np.searchsorted(end - tokens / 2, boundaries)  # a row belongs to the part that holds its middle
         edges = np.unique([0, *cuts, len(tokens)]).tolist()
-        return [
-            Batch(*(_trimmed(ids[start:stop]) for ids in self.inputs), first=self.first + start)
-            for start, stop in pairwise(edges)
-        ]
+        parts = []
+        for start, stop in pairwise(edges):
+            rows = slice(start, stop)
+            source, target_in, target_out = self.source[rows], self.target_in[rows], self.target_out[rows]
+            parts.append(Batch(_trimmed(source), _trimmed(target_in), _trimmed(target_out), self.first + start))
+        return parts
 
 
 def _trimmed(ids: NDArray[np.int64]) -> NDArray[np.int64]:

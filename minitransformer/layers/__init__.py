@@ -1,7 +1,7 @@
 """Layers own parameters and compute with ops: `forward(...) -> (out, cache)`, `backward(dout, cache) -> dx, …`."""
 
 from .additive_attention import AdditiveAttention
-from .attention import Attention, AttentionConfig
+from .attention import Attention, AttentionConfig, CrossAttention, SelfAttention
 from .block import Block, BlockConfig
 from .cache import Cache
 from .cells import LSTMCell, State, TanhCell
@@ -10,6 +10,7 @@ from .convolution import AttendingConvolution, GatedConvolution, ResidualConvolu
 from .embedding import InputEmbedding, PatchEmbedding, TokenEmbedding
 from .feed_forward import FeedForward, FeedForwardConfig
 from .linear import InitConfig, Linear
+from .linear_attention import LinearSelfAttention
 from .norm import Norm, NormConfig, ResidualNorm
 from .parameter import FlatParameters, Layer, Parameter
 from .positions import BiasConfig, LearnedPositions, RelativeBias, Rotary, RotaryConfig, SinusoidalPositions
@@ -28,6 +29,7 @@ __all__ = [
     "BlockConfig",
     "Cache",
     "Context",
+    "CrossAttention",
     "DropoutStream",
     "FeedForward",
     "FeedForwardConfig",
@@ -39,6 +41,7 @@ __all__ = [
     "Layer",
     "LearnedPositions",
     "Linear",
+    "LinearSelfAttention",
     "Norm",
     "NormConfig",
     "Parameter",
@@ -50,6 +53,7 @@ __all__ = [
     "ResidualNorm",
     "Rotary",
     "RotaryConfig",
+    "SelfAttention",
     "SinusoidalPositions",
     "SparseConfig",
     "Stack",

@@ -13,7 +13,7 @@ from .context import PLAIN, Context
 from .linear import XAVIER, InitConfig, Linear
 from .parameter import Layer
 from .positions import BiasConfig, RelativeBias, Rotary, RotaryConfig
-from .sparse import SparseConfig, bias_of
+from .sparse import SparseConfig
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,20 @@ class AttentionConfig(Config):
         """The number of heads of keys and values."""
         return self.num_kv_heads or self.num_heads
 
+    @property
+    def output_width(self) -> int:
+        """The width of all heads side by side."""
+        return self.num_heads * self.d_v
+
+    @property
+    def query_gain(self) -> float:
+        """How much larger queries start: with any `scale` scores start as large as with 1/√d_k. T5's are smaller."""
+        return 1.0 if self.scale is None else 1 / (self.scale * self.d_k**0.5)
+
     def num_parameters(self, d_model: int) -> int:
         """The number of weights and biases of the four projections, without a bias of the scores."""
         projected = self.num_heads * self.d_k + self.kv_heads * (self.d_k + self.d_v)
-        return (d_model + self.bias) * projected + (self.num_heads * self.d_v + self.bias) * d_model
+        return (d_model + self.bias) * projected + (self.output_width + self.bias) * d_model
 
 
 def split_heads(x: Array, num_heads: int) -> Array:
@@ -76,12 +86,28 @@ def merge_heads(x: Array) -> Array:
 
 
 class Attention(Layer):
-    """Every position of x attends to its own sequence or, with `cross`, to the memory.
+    """The base of multi-head attention: its heads, and the layer `output`, which projects their concatenation, W^O.
 
-    With `causal`, in a decoder, it attends only to positions at or before it. `rotary` and `relative` are the layers
-    that tell where tokens stand; all blocks of a stack share them. `backward` always returns two gradients, dx and
-    dmemory; without `cross` dmemory is `None`.
+    Paper: §3.2.2 has no biases; with them the layers equal torch.nn.MultiheadAttention.
     """
+
+    output: Linear
+
+    def __init__(self, ops: Ops, config: AttentionConfig) -> None:
+        super().__init__(ops)
+        self.num_heads, self.kv_heads, self.rate = config.num_heads, config.kv_heads, config.dropout
+        self.query_width = config.num_heads * config.d_k
+        self.key_width, self.value_width = config.kv_heads * config.d_k, config.kv_heads * config.d_v
+        self.scale, self.softcap = config.scale, config.softcap
+
+
+class SelfAttention(Attention):
+    """Every position of a sequence attends to the sequence; with `causal`, in a decoder, only up to itself.
+
+    `rotary` and `relative` are the layers that tell where tokens stand; all blocks of a stack share them.
+    """
+
+    op = "attention"
 
     def __init__(
         self,
@@ -90,116 +116,102 @@ class Attention(Layer):
         config: AttentionConfig,
         *,
         causal: bool = False,
-        cross: bool = False,
         init: InitConfig = XAVIER,
         rotary: Rotary | None = None,
         relative: RelativeBias | None = None,
     ) -> None:
-        super().__init__(ops)
-        require(
-            not cross or config.kind == "softmax", "linear attention is that of a sequence to itself, not to a memory"
-        )
-        self.cross, self.causal, self.window = cross, causal, None if cross or config.sparse else config.window
-        self.pattern = config.sparse.pattern(config.window) if config.sparse and not cross else None
-        self.num_heads, self.kv_heads, self.rate = config.num_heads, config.kv_heads, config.dropout
-        self.scale, self.softcap, self.linear = config.scale, config.softcap, config.kind == "linear"
+        super().__init__(ops, config)
+        self.causal, self.window = causal, None if config.sparse else config.window
+        self.pattern = config.sparse.pattern(config.window) if config.sparse else None
         self.rotary, self.relative = rotary, relative
-        self.query_width, self.key_width = config.num_heads * config.d_k, config.kv_heads * config.d_k
-        widths = self.key_width, config.kv_heads * config.d_v
-        options = {"gain": init.gain, "std": init.std, "bias": config.bias}
-        # Whatever multiplies the scores, they start as large as with 1/√d_k: T5's queries are smaller instead.
-        query_gain = 1.0 if config.scale is None else 1 / (config.scale * config.d_k**0.5)
-        # Paper: §3.2.2 has no biases here; they are kept so that the layer equals torch.nn.MultiheadAttention.
-        if cross:
-            self.query = Linear(ops, d_model, self.query_width, first_gain=query_gain, **options)
-            self.key_value = Linear(ops, d_model, *widths, **options)
-        else:
-            self.query_key_value = Linear(ops, d_model, self.query_width, *widths, first_gain=query_gain, **options)
-        options["gain"] *= init.residual_gain
-        self.output = Linear(ops, config.num_heads * config.d_v, d_model, **options)
+        widths, options = (self.query_width, self.key_width, self.value_width), {"std": init.std, "bias": config.bias}
+        self.query_key_value = Linear(ops, d_model, *widths, gain=init.gain, first_gain=config.query_gain, **options)
+        self.output = Linear(ops, config.output_width, d_model, gain=init.gain * init.residual_gain, **options)
 
     def forward(self, x: Array, context: Context = PLAIN) -> tuple[Array, tuple]:
-        """x `(B, Tq, C)` → `(B, Tq, C)`.
-
-        With a cache x holds the positions after those in the cache, and its rows are beams, `(B·K, Tq, C)`. Each beam
-        attends to its own past; all beams of a sentence are queries of one attention to the memory, so that the memory
-        is not copied.
-        """
-        past, mask, turn_cache, bias_cache = context.cache, context.mask, None, None
-        if self.cross:
-            key_value_cache = None
-            if past is None or self.name not in past.shared:
-                projected, key_value_cache = self.key_value.forward(context.memory)  # (B, Tk, Hk(D + Dv))
-                key = split_heads(projected[..., : self.key_width], self.kv_heads)
-                value = split_heads(projected[..., self.key_width :], self.kv_heads)
-                if past is not None:
-                    past.shared[self.name] = key, value
-            else:
-                key, value = past.shared[self.name]
-            beams = x.reshape(len(key), context.num_beams * x.shape[1], x.shape[2])  # (B, K·Tq, C)
-            projected, query_cache = self.query.forward(beams)  # (B, K·Tq, H·D)
-            query, project_cache = split_heads(projected, self.num_heads), (query_cache, key_value_cache)
-            mask = context.memory_mask
-        else:
-            projected, project_cache = self.query_key_value.forward(x)  # (B, T, H·D + Hk(D + Dv))
-            turning = self.query_width + self.key_width
-            both = split_heads(projected[..., :turning], self.num_heads + self.kv_heads)  # (B, H + Hk, T, D)
-            if self.rotary is not None:
-                # φ is bent: turned by its place in the batch, a shorter text would get other products.
-                alike = context.padding is None or not self.linear
-                require(alike, "with rotary positions and linear attention, texts of one batch need the same length")
-                both, turn_cache = self.rotary.forward(both, context.position)
-            query, key = both[:, : self.num_heads], both[:, self.num_heads :]
-            value = split_heads(projected[..., turning:], self.kv_heads)
-            if past is not None and not self.linear:
-                key, value = past.extended(self.name, key, value, self.window if self.causal else None)
-            if past is not None and mask is not None:
-                mask = mask[:, mask.shape[1] - key.shape[2] :]
-        bias = None
-        if self.relative is not None:
-            bias, bias_cache = self.relative.forward(query.shape[2], key.shape[2])
-        pattern = self.pattern
-        if pattern is not None and context.padding is not None:
-            hidden = bias_of(self.ops, pattern, query.shape[2], key.shape[2], context.padding, query.dtype)
-            bias, pattern = hidden if bias is None else bias + hidden, None
-        if self.linear and past is not None:
-            before = past.rows.get(self.name, ())
-            mixed, past.rows[self.name] = self.ops.linear_attention_step(query, key, value, *before, key_mask=mask)
-            mix_cache = None
-        elif self.linear:
-            mixed, mix_cache = self.ops.linear_attention.forward(query, key, value, causal=self.causal, key_mask=mask)
-        else:
-            mixed, mix_cache = self.ops.attention.forward(
-                query,
-                key,
-                value,
-                bias,
-                causal=self.causal,
-                window=self.window,
-                pattern=pattern,
-                key_mask=mask,
-                scale=self.scale,
-                softcap=self.softcap,
-                dropout=context.dropout_at(self.site, self.rate),
-            )  # (B, H, Tq, Dv)
+        """x `(B, T, C)` → `(B, T, C)`. With a cache x holds the positions after those in the cache."""
+        projected, project_cache = self.query_key_value.forward(x)  # (B, T, H·D + Hk(D + Dv))
+        turning, turn_cache = self.query_width + self.key_width, None
+        both = split_heads(projected[..., :turning], self.num_heads + self.kv_heads)  # (B, H + Hk, T, D)
+        if self.rotary is not None:
+            both, turn_cache = self.rotary.forward(both, context.position)
+        value = split_heads(projected[..., turning:], self.kv_heads)
+        mixed, mix_cache = self.mix(both[:, : self.num_heads], both[:, self.num_heads :], value, context)
         out, output_cache = self.output.forward(merge_heads(mixed))
-        return out.reshape(x.shape), (project_cache, turn_cache, bias_cache, mix_cache, output_cache)
+        return out, (project_cache, turn_cache, mix_cache, output_cache)
 
-    def backward(self, dout: Array, cache: tuple) -> tuple[Array, Array | None]:
-        """Returns (dx `(B, Tq, C)`, dmemory `(B, Tk, C)` or `None`); adds into the parameters' gradients."""
-        project_cache, turn_cache, bias_cache, mix_cache, output_cache = cache
-        dmixed = split_heads(self.output.backward(dout, output_cache), self.num_heads)  # (B, H, Tq, Dv)
-        pair = self.ops.linear_attention if self.linear else self.ops.attention
-        dquery, dkey, dvalue, *dbias = pair.backward(dmixed, mix_cache)  # (B, H, Tq, D), (B, Hk, Tk, D), …
+    def backward(self, dout: Array, cache: tuple) -> Array:
+        """Return dx `(B, T, C)`; add into the parameters' gradients."""
+        project_cache, turn_cache, (mix_cache, bias_cache), output_cache = cache
+        dmixed = split_heads(self.output.backward(dout, output_cache), self.num_heads)  # (B, H, T, Dv)
+        dquery, dkey, dvalue, *dbias = getattr(self.ops, self.op).backward(dmixed, mix_cache)
         if self.relative is not None:
             self.relative.backward(dbias[0], bias_cache)
-        concatenate = self.ops.concatenate
-        if self.cross:
-            query_cache, key_value_cache = project_cache
-            dx = self.query.backward(merge_heads(dquery), query_cache)
-            return dx, self.key_value.backward(concatenate([merge_heads(dkey), merge_heads(dvalue)]), key_value_cache)
         parts = [dquery, dkey]
         if self.rotary is not None:
-            parts = [self.rotary.backward(concatenate(parts, axis=1), turn_cache)]  # (B, H + Hk, T, D)
-        dprojected = concatenate(list(map(merge_heads, (*parts, dvalue))))
-        return self.query_key_value.backward(dprojected, project_cache), None
+            parts = [self.rotary.backward(self.ops.concatenate(parts, axis=1), turn_cache)]  # (B, H + Hk, T, D)
+        dprojected = self.ops.concatenate(list(map(merge_heads, (*parts, dvalue))))
+        return self.query_key_value.backward(dprojected, project_cache)
+
+    def mix(self, query: Array, key: Array, value: Array, context: Context) -> tuple[Array, tuple]:
+        """Queries `(B, H, Tq, D)`, keys and values `(B, Hk, T, ·)` → the heads `(B, H, Tq, Dv)`."""
+        mask, bias, pattern, bias_cache = context.mask, None, self.pattern, None
+        if context.cache is not None:
+            key, value = context.cache.extended(self.name, key, value, self.window if self.causal else None)
+            mask = mask if mask is None else mask[:, mask.shape[1] - key.shape[2] :]
+        if self.relative is not None:
+            bias, bias_cache = self.relative.forward(query.shape[2], key.shape[2])
+        if pattern is not None and context.padding is not None:  # blocks begin later there: a bias says what is hidden
+            hidden = pattern.bias(self.ops, query.shape[2], key.shape[2], context.padding, query.dtype)
+            bias, pattern = hidden if bias is None else bias + hidden, None
+        options = {"causal": self.causal, "window": self.window, "scale": self.scale, "softcap": self.softcap}
+        dropout = context.dropout_at(self.site, self.rate)
+        mixed, cache = self.ops.attention.forward(
+            query, key, value, bias, pattern=pattern, key_mask=mask, dropout=dropout, **options
+        )
+        return mixed, (cache, bias_cache)
+
+
+class CrossAttention(Attention):
+    """Every position of x attends to the memory. It has no window: positions of two sequences have no distance."""
+
+    def __init__(self, ops: Ops, d_model: int, config: AttentionConfig, *, init: InitConfig = XAVIER) -> None:
+        super().__init__(ops, config)
+        require(config.kind == "softmax", "linear attention is that of a sequence to itself, not to a memory")
+        options = {"std": init.std, "bias": config.bias}
+        self.query = Linear(ops, d_model, self.query_width, gain=init.gain, first_gain=config.query_gain, **options)
+        self.key_value = Linear(ops, d_model, self.key_width, self.value_width, gain=init.gain, **options)
+        self.output = Linear(ops, config.output_width, d_model, gain=init.gain * init.residual_gain, **options)
+
+    def forward(self, x: Array, context: Context = PLAIN) -> tuple[Array, tuple]:
+        """x `(B, Tq, C)` → `(B, Tq, C)`; in a beam search x has K rows for each of the memory's sentences.
+
+        They are all queries of one attention, so that the memory's keys and values, which the cache keeps, are not
+        copied.
+        """
+        cache, key_value_cache = context.cache, None
+        kept = None if cache is None else cache.shared.get(self.name)
+        if kept is None:
+            projected, key_value_cache = self.key_value.forward(context.memory)  # (B, Tk, Hk(D + Dv))
+            key = split_heads(projected[..., : self.key_width], self.kv_heads)
+            kept = key, split_heads(projected[..., self.key_width :], self.kv_heads)
+        if cache is not None:
+            cache.shared[self.name] = kept
+        (key, value), num_beams = kept, 1 if cache is None else cache.num_beams
+        beams = x.reshape(len(key), num_beams * x.shape[1], x.shape[2])  # (B, K·Tq, C)
+        projected, query_cache = self.query.forward(beams)  # (B, K·Tq, H·D)
+        options = {"key_mask": context.memory_mask, "scale": self.scale, "softcap": self.softcap}
+        dropout = context.dropout_at(self.site, self.rate)
+        query = split_heads(projected, self.num_heads)
+        mixed, mix_cache = self.ops.attention.forward(query, key, value, None, dropout=dropout, **options)
+        out, output_cache = self.output.forward(merge_heads(mixed))
+        return out.reshape(x.shape), (query_cache, key_value_cache, mix_cache, output_cache)
+
+    def backward(self, dout: Array, cache: tuple) -> tuple[Array, Array]:
+        """Return dx `(B, Tq, C)` and dmemory `(B, Tk, C)`; add into the parameters' gradients."""
+        query_cache, key_value_cache, mix_cache, output_cache = cache
+        dmixed = split_heads(self.output.backward(dout, output_cache), self.num_heads)
+        dquery, dkey, dvalue = self.ops.attention.backward(dmixed, mix_cache)
+        dx = self.query.backward(merge_heads(dquery), query_cache)
+        dprojected = self.ops.concatenate([merge_heads(dkey), merge_heads(dvalue)])
+        return dx, self.key_value.backward(dprojected, key_value_cache)

@@ -4,10 +4,11 @@ from dataclasses import dataclass
 
 from ..config import Config, flag, rate, whole
 from ..ops import Array, Ops
-from .attention import Attention, AttentionConfig
+from .attention import AttentionConfig, CrossAttention, SelfAttention
 from .context import PLAIN, Context
 from .feed_forward import FeedForward, FeedForwardConfig
 from .linear import XAVIER, InitConfig
+from .linear_attention import LinearSelfAttention
 from .norm import NormConfig, ResidualNorm
 from .parameter import Layer
 from .positions import RelativeBias, Rotary
@@ -50,13 +51,14 @@ class Block(Layer):
     ) -> None:
         super().__init__(ops)
         width, attention, norm = config.d_model, config.attention, config.norm
-        self.self_attention = Attention(
+        kind = LinearSelfAttention if attention.kind == "linear" else SelfAttention
+        self.self_attention = kind(
             ops, width, attention, causal=config.causal, init=config.init, rotary=rotary, relative=relative
         )
         self.self_attention_norm = ResidualNorm(ops, width, norm, config.dropout)
         self.cross = config.cross
         if self.cross:
-            self.cross_attention = Attention(ops, width, attention, cross=True, init=config.init)
+            self.cross_attention = CrossAttention(ops, width, attention, init=config.init)
             self.cross_attention_norm = ResidualNorm(ops, width, norm, config.dropout)
         self.feed_forward = FeedForward(ops, width, config.feed_forward, config.init)
         self.feed_forward_norm = ResidualNorm(ops, width, norm, config.dropout)
@@ -96,5 +98,5 @@ class Block(Layer):
 
         enter_cache, attention_cache, leave_cache = self_caches
         dx, dh = self.self_attention_norm.leave_backward(dx, leave_cache)
-        dh, _ = self.self_attention.backward(dh, attention_cache)
+        dh = self.self_attention.backward(dh, attention_cache)
         return dx + self.self_attention_norm.enter_backward(dh, enter_cache), dmemory

@@ -3,10 +3,7 @@
 from dataclasses import dataclass
 
 from ..config import Config, require, whole
-from ..ops import Array, Ops, Pattern
-
-HIDDEN = 2.0**15
-"""What is subtracted from a hidden score: its exponential is 0, and float16 and bfloat16 have this number exactly."""
+from ..ops import Pattern
 
 
 @dataclass(frozen=True)
@@ -35,14 +32,3 @@ class SparseConfig(Config):
         """These parts and the window as the value that ops take."""
         everywhere = tuple(range(self.global_tokens))
         return Pattern(False, window, self.block, self.summary, self.stride, everywhere)
-
-
-def bias_of(ops: Ops, pattern: Pattern, num_queries: int, num_keys: int, padding: Array, dtype: str) -> Array:
-    """A bias `(B, 1, Tq, Tk)` that hides what the pattern hides in rows with `padding` `(B,)` positions before them.
-
-    An op counts positions from the first column; the blocks and the first tokens of these rows begin later.
-    """
-    before = padding[:, None, None, None]
-    key = ops.asarray(range(num_keys), "int64") - before  # (B, 1, 1, Tk)
-    query = ops.asarray(range(num_keys - num_queries, num_keys), "int64")[:, None] - before  # (B, 1, Tq, 1)
-    return ops.cast(pattern.allows(query, key), dtype) * HIDDEN - HIDDEN

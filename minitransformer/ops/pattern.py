@@ -20,6 +20,9 @@ SMALLEST_BLOCK = 128
 FAR = 2**62
 """A distance without a limit."""
 
+HIDDEN = 2.0**15
+"""What is subtracted from a hidden score: its exponential is 0, and float16 and bfloat16 have this number exactly."""
+
 Window = int | tuple[int | None, int | None] | None
 Places = slice | np.ndarray
 Part = tuple[Callable[[Array, Array], Array], Callable[[int, int], Iterator[tuple[Places, Places]]]]
@@ -142,6 +145,16 @@ class Pattern:
                     mask = mask & self.key_mask[:, None, None, keys]
                 found.append((queries, keys, mask))
         return found
+
+    def bias(self, ops: Any, num_queries: int, num_keys: int, padding: Array, dtype: str) -> Array:
+        """Return `(B, 1, Tq, Tk)`, to be added to scores: it hides the same pairs behind `padding` `(B,)` positions.
+
+        An op counts positions from the first column; in a row with padding before it the pattern begins later.
+        """
+        before = padding[:, None, None, None]
+        key = ops.asarray(range(num_keys), "int64") - before  # (B, 1, 1, Tk)
+        query = ops.asarray(range(num_keys - num_queries, num_keys), "int64")[:, None] - before  # (B, 1, Tq, 1)
+        return ops.cast(self.allows(query, key), dtype) * HIDDEN - HIDDEN
 
     # --- The parts --------------------------------------------------------------------------------------------
 

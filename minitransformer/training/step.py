@@ -7,7 +7,6 @@ a Python thread, unless the backend has threads of its own.
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import accumulate
 from typing import Any, Self
 
 import numpy as np
@@ -102,11 +101,10 @@ class DataParallel:
         targets, and `first` numbers the sentences through the whole step. Of several processes each gets its slice of
         the gradient (see `sharded_adam.py`).
         """
-        num_targets = sum(batch.num_targets for batch in batches)
-        firsts = accumulate((batch.num_sentences for batch in batches), initial=0)
-        split = [
-            replace(batch, first=first).split(self.num_shards) for batch, first in zip(batches, firsts, strict=False)
-        ]
+        num_targets, num_sentences, split = 0, 0, []
+        for batch in batches:
+            split.append(replace(batch, first=num_sentences).split(self.num_shards))
+            num_targets, num_sentences = num_targets + batch.num_targets, num_sentences + batch.num_sentences
         losses = np.zeros((len(batches), self.num_shards))
 
         @without_overflow_warnings  # again, because NumPy keeps this setting for each thread
@@ -139,7 +137,7 @@ class DataParallel:
             sums = [replica.parameters.grad for replica in tree.sums]
             exchange(self.processes, sums, self.num_shards, self.model.parameters.grad)
             losses = self.processes.sum(losses)
-        return sum(sum(row) for row in losses.tolist())
+        return sum(map(sum, losses.tolist()))
 
     def _new_replica(self) -> Model[Any]:
         self._replicas.append(self.model.replica())

@@ -12,7 +12,7 @@ from after.experiments import inside
 from after.experiments.inside import COLOURS, GPT, looking, rising
 from after.task import Texts
 from minitransformer.data.preparation import CorpusChoice, PreparedData, TextChoice, prepare
-from minitransformer.layers import Attention, FeedForward
+from minitransformer.layers import Attention, FeedForward, SelfAttention
 from minitransformer.models import BERTConfig, GPTConfig, TransformerConfig, build_model
 from study.experiment import Context, Findings
 
@@ -42,14 +42,14 @@ def seen(request: pytest.FixtureRequest, data: dict[str, PreparedData]) -> looki
     return looking.subject(model, data[request.param], 12)
 
 
-def _bias(layer: Attention) -> np.ndarray:
+def _bias(layer: SelfAttention) -> np.ndarray:
     assert layer.query_key_value.bias is not None
     return layer.query_key_value.bias.data
 
 
 def test_even_attention_has_the_distance_of_even_attention(seen: looking.Subject) -> None:
     for _, layer in seen.model.named_layers():
-        if isinstance(layer, Attention) and not layer.cross:
+        if isinstance(layer, SelfAttention):
             layer.query_key_value.weight.data[:, : layer.query_width] = 0
             _bias(layer)[: layer.query_width] = 0
     for each in looking.distances(seen).values():
@@ -70,7 +70,7 @@ def test_the_distance_of_even_attention_is_that_of_the_formula(seen: looking.Sub
 def test_a_head_that_is_off_says_nothing(seen: looking.Subject) -> None:
     """All heads of a layer off are the same as the layer's values gone, and everything is as before afterwards."""
     before = seen.model.parameters.data.copy()
-    layer = next(layer for _, layer in seen.model.named_layers() if isinstance(layer, Attention))
+    layer = next(layer for _, layer in seen.model.named_layers() if isinstance(layer, SelfAttention))
     with looking.zeroed(seen.model, *(looking.head_rows(layer, head) for head in range(2))):
         off = seen.loss()
     assert np.all(seen.model.parameters.data == before)

@@ -9,7 +9,16 @@ from support.prove_layer import placed
 from support.spies import Spies
 
 from minitransformer.gradcheck import error
-from minitransformer.layers import Attention, AttentionConfig, BiasConfig, Cache, Context, RelativeBias, SparseConfig
+from minitransformer.layers import (
+    AttentionConfig,
+    BiasConfig,
+    Cache,
+    Context,
+    CrossAttention,
+    RelativeBias,
+    SelfAttention,
+    SparseConfig,
+)
 from minitransformer.ops import numpy_ops
 
 C = 4
@@ -18,7 +27,7 @@ KEY_MASK = np.array([[True, True, False], [False, False, False]])
 
 @pytest.mark.parametrize("window", [None, 2])
 def test_one_position_at_a_time_equals_all_at_once(window):
-    layer = Attention(numpy_ops, C, AttentionConfig(2, 3, 1, window), causal=True)
+    layer = SelfAttention(numpy_ops, C, AttentionConfig(2, 3, 1, window), causal=True)
     placed(layer)
     x, cache = np.random.default_rng(0).standard_normal((2, 5, C)), Cache(numpy_ops, batch=2, num_beams=1)
     steps = []
@@ -31,7 +40,7 @@ def test_one_position_at_a_time_equals_all_at_once(window):
 def test_beams_fold_into_the_queries_of_cross_attention():
     """Each beam gets what it would get alone, and only the first position asks for the memory."""
     spies = Spies()
-    layer = Attention(spies.ops, C, AttentionConfig(2, 3, 1), cross=True)
+    layer = CrossAttention(spies.ops, C, AttentionConfig(2, 3, 1))
     placed(layer)
     rng = np.random.default_rng(0)
     x, memory = rng.standard_normal((3, 2, 4, C)), rng.standard_normal((2, 3, C))  # 3 positions of 2 sentences' 4 beams
@@ -77,14 +86,14 @@ def test_a_sparse_pattern_and_its_gradients_are_those_of_a_mask(name, causal):
     window, sparse, keeps = SPARSE[name]
     results = []
     for config in (AttentionConfig(2, 3, 2, window, sparse=sparse), AttentionConfig(2, 3, 2)):
-        layer = Attention(numpy_ops, C, config, causal=causal)
+        layer = SelfAttention(numpy_ops, C, config, causal=causal)
         parameters = placed(layer)
         layer.relative = None if config.sparse else Behind(keeps)
         rng = np.random.default_rng(0)
         mask = np.array([[True] * 9, [True] * 6 + [False] * 3])
         out, cache = layer.forward(rng.standard_normal((2, 9, C)), Context(mask))
         parameters.zero_grad()
-        dx, _ = layer.backward(rng.standard_normal(out.shape), cache)
+        dx = layer.backward(rng.standard_normal(out.shape), cache)
         results.append((out, dx, parameters.grad))
     for sparse_result, masked in zip(*results, strict=True):
         assert error(sparse_result, masked) <= 1e-12
@@ -93,7 +102,7 @@ def test_a_sparse_pattern_and_its_gradients_are_those_of_a_mask(name, causal):
 @pytest.mark.parametrize("sparse", [None, SparseConfig(global_tokens=2)])
 def test_a_sparse_layer_keeps_what_its_pattern_keeps(sparse):
     """Each position sees 24 of 2,000, and all see the first two: with the pieces' own waste a tenth of all pairs."""
-    layer = Attention(numpy_ops, C, AttentionConfig(1, 3, 1, 24 if sparse else None, sparse=sparse), causal=True)
+    layer = SelfAttention(numpy_ops, C, AttentionConfig(1, 3, 1, 24 if sparse else None, sparse=sparse), causal=True)
     placed(layer)
     x = np.random.default_rng(0).standard_normal((1, 2000, C))
     tracemalloc.start()

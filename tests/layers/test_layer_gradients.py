@@ -17,11 +17,11 @@ from support.prove_layer import prove_layer
 from minitransformer.layers import (
     AdditiveAttention,
     AttendingConvolution,
-    Attention,
     AttentionConfig,
     Block,
     BlockConfig,
     Context,
+    CrossAttention,
     DropoutStream,
     FeedForward,
     FeedForwardConfig,
@@ -35,6 +35,7 @@ from minitransformer.layers import (
     Recurrent,
     RecurrentStack,
     ResidualConvolution,
+    SelfAttention,
     StepAttention,
     TokenEmbedding,
 )
@@ -68,13 +69,13 @@ def layer_cases() -> Iterator[tuple[str, Case]]:
     widths = [(2, 2, 2), (1, 4, 4), (2, 3, 1), (4, 1, 2)]
     for heads, rate, causal, window, mask, text in options(widths, RATES, [False, True], [None, 1], MASKS):
         config, context = AttentionConfig(*heads, window=window, dropout=rate), Context(MASKS[mask], dropout=STREAM)
-        yield f"Attention {text}", (partial(Attention, ops, C, config, causal=causal), x, context)
+        yield f"Attention {text}", (partial(SelfAttention, ops, C, config, causal=causal), x, context)
     for heads, rate, mask, text in options(widths, RATES, MASKS):
         # The mask is the memory's; neither the mask of the sequence nor its window has a say here.
         config, own = AttentionConfig(*heads, window=0, dropout=rate), np.zeros((2, 2), bool)
         context = Context(own, memory_mask=MASKS[mask], dropout=STREAM)
         inputs = {"x": (2, 2, C)} | memory
-        yield f"Attention to the memory {text}", (partial(Attention, ops, C, config, cross=True), inputs, context)
+        yield f"Attention to the memory {text}", (partial(CrossAttention, ops, C, config), inputs, context)
 
     post_norm = BlockConfig(AttentionConfig(num_heads=2, d_k=2, d_v=1), FeedForwardConfig(5), NormConfig(), d_model=C)
     dropping = replace(post_norm, attention=replace(post_norm.attention, dropout=0.4), dropout=0.3)
@@ -231,16 +232,16 @@ def test_recurrent(proof: Proof, stacked, cell, states, mask, rate):
 def test_options_are_the_configurations():
     """PyTorch's twins read them from the layers: a layer that ignored one would agree with its twin."""
     attention = AttentionConfig(2, 3, 1, window=1, dropout=0.5)
-    own = Attention(numpy_ops, C, attention, causal=True)
-    assert (own.num_heads, own.window, own.rate, own.causal, own.cross) == (2, 1, 0.5, True, False)
-    memory = Attention(numpy_ops, C, attention, cross=True)
-    assert (memory.window, memory.rate, memory.causal, memory.cross) == (None, 0.5, False, True)
+    own = SelfAttention(numpy_ops, C, attention, causal=True)
+    assert (own.num_heads, own.window, own.rate, own.causal) == (2, 1, 0.5, True)
+    memory = CrossAttention(numpy_ops, C, attention)
+    assert (memory.num_heads, memory.rate) == (2, 0.5)
     assert Norm(numpy_ops, C, NormConfig(eps=0.1)).eps == 0.1
     config = BlockConfig(
         attention, FeedForwardConfig(5), NormConfig(True, 0.1), C, causal=True, cross=True, dropout=0.3
     )
     block = Block(numpy_ops, config)
-    assert (block.self_attention.causal, block.cross_attention.cross, block.cross) == (True, True, True)
+    assert (block.self_attention.causal, block.cross) == (True, True)
     assert block.self_attention.window == 1
     for norm in (block.self_attention_norm, block.cross_attention_norm, block.feed_forward_norm):
         assert (norm.pre_norm, norm.eps, norm.rate) == (True, 0.1, 0.3)

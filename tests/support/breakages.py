@@ -93,8 +93,8 @@ RMS normalisation with eps beside the root
 T5's bucket of the query's own position that of a later key | bucket_of: distance > 0 → distance >= 0
 [layers/positions.py: pretrained/test_relative_buckets]
 ALiBi's first head without a slope of its own: h from 0 | RelativeBias._lines: 1, self.num_heads + 1 → self.num_heads
-[layers/sparse.py: models/test_family]
-global tokens and blocks of a prompt counted from its padding | bias_of: before = padding → before = 0 * padding
+[ops/pattern.py: models/test_family]
+global tokens and blocks of a prompt counted from its padding | Pattern.bias: before = padding → before = 0 * padding
 [inside.py: pretrained/test_inside]
 attention maps without the bias of the scores | attention_maps: key, bias → key, None
 attention maps in the order in which layers are declared, not computed
@@ -222,13 +222,13 @@ a cache that forgets its past when its room is full
     Cache.extended: keys[:, :, old], room), self._with_room(values[:, :, old] →
         keys[:, :, :0], room), self._with_room(values[:, :, :0]
 [layers/attention.py: models/test_decoding_in_steps]
-one place in the cache for all layers | Attention.forward: [self.name] = key → ["memory"] = key
+one place in the cache for all layers | CrossAttention.forward: [self.name] = kept → ["memory"] = kept
 [layers/attention.py: layers/test_attention_layers]
 the memory's keys and values computed once more at every position
-    Attention.forward: if past is None → if context.memory is not None
+    CrossAttention.forward: if kept is None → if context.memory is not None
 [layers/attention.py: layers/test_layer_gradients]
-an encoder that attends to padding | Attention.forward: context.mask → None
-a memory looked at with the mask of the target | Attention.forward: context.memory_mask → context.mask
+an encoder that attends to padding | SelfAttention.mix: context.mask → None
+a memory looked at with the mask of the target | CrossAttention.forward: context.memory_mask → context.mask
 [layers/context.py: layers/test_context]
 a context that never drops
     Context.dropout_at: None if self.dropout is None or rate == 0 else self.dropout.at(site, rate) → None

@@ -287,7 +287,7 @@ saved tensors looked at twice under checkpointing | operator: iter(saved_tensors
 outputs that PyTorch takes for views, and does not let be changed | operator: layout(out).detach() → layout(out)
 every call pays for an operator of torch.library | is_seen: torch._C._len_torch_dispatch_stack() → True
 a mode sees no operator | is_seen: torch._C._len_torch_dispatch_stack() → False
-a derivative in forward mode lost | operator: unpack_dual(value).tangent is not None → False
+a derivative in forward mode lost | operator: forward_ad.unpack_dual(value).tangent is not None → False
 each call of dropout with the same key | draw_key: torch.randint(-(2**31), 2**31, (2,) → torch.zeros((2,)
 a dropout that drops nothing returns its own input | draw_key: Dropout(dropout_p, key=0).threshold > 0 → dropout_p
 of two types the first one's | promoted: torch.promote_types(x.dtype, y.dtype) → x.dtype

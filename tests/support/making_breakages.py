@@ -72,7 +72,10 @@ class MadeOnPurpose:
 
     def test_breakages_fit_the_code(self, breakage: Breakage) -> None:
         code = (ROOT / breakage.package / breakage.file).read_text(encoding="utf-8")
-        assert broken(code, breakage) != code
+        mistaken = broken(code, breakage)
+        assert mistaken != code
+        if breakage.file.endswith(".py"):
+            ast.parse(mistaken)  # else any test would refuse it
 
     @pytest.mark.slow
     def test_breakage_is_refused(self, breakage: Breakage, workshop: Workshop) -> None:

@@ -63,8 +63,7 @@ def feed_forward(layer: Layer, w: Weights, x: Tensor, context: Context) -> Tenso
 def attention(layer: Any, w: Weights, x: Tensor, context: Context) -> Tensor:
     """The heads one by one, each over its own columns, then side by side."""
     value_width = len(w["output.weight"])
-    options = {"key_mask": context.mask, "causal": layer.causal, "window": layer.window}
-    if layer.cross:
+    if isinstance(layer, layers.CrossAttention):
         options = {"key_mask": context.memory_mask}
         query, memory = (
             part(layer, w, name, given, context=context)
@@ -75,6 +74,7 @@ def attention(layer: Any, w: Weights, x: Tensor, context: Context) -> Tensor:
         projected = part(layer, w, "query_key_value", x, context=context)
         key_width = (projected.shape[-1] - value_width) // 2
         query, key, value = projected.split([key_width, key_width, value_width], dim=-1)
+        options = {"key_mask": context.mask, "causal": layer.causal, "window": layer.window}
     if context.dropout is not None:
         options["dropout"] = context.dropout.at(layer.site, layer.rate)
     heads = (torch.stack(columns.chunk(layer.num_heads, dim=-1), dim=1) for columns in (query, key, value))
@@ -205,7 +205,8 @@ TWINS: dict[type[Layer], Callable[..., Any]] = {
     layers.Linear: linear,
     layers.FeedForward: feed_forward,
     layers.Norm: layernorm,
-    layers.Attention: attention,
+    layers.SelfAttention: attention,
+    layers.CrossAttention: attention,
     layers.Block: block,
     layers.TokenEmbedding: lambda layer, w, ids, _: F.embedding(ids, w["table"]) * w["table"].shape[1] ** 0.5,
     layers.LearnedPositions: lambda layer, w, x, _: x + w["table"][: x.shape[1]],
@@ -290,10 +291,10 @@ def assert_as_configured(model: Any) -> None:
     }
     for name, layer in model.named_layers():
         if isinstance(layer, layers.Attention):
-            options = layer.num_heads, layer.rate, layer.causal, layer.cross
-            in_decoder, cross = name.startswith("decoder"), "cross" in name
-            assert options == (flat.num_heads, flat.attention_dropout, in_decoder and not cross, cross)
-            assert cross or layer.window == flat.window
+            assert (layer.num_heads, layer.rate) == (flat.num_heads, flat.attention_dropout)
+            if not isinstance(layer, layers.CrossAttention):
+                assert isinstance(layer, layers.SelfAttention)
+                assert (layer.causal, layer.window) == (name.startswith("decoder"), flat.window)
             assert layer.output.weight.shape[0] == flat.num_heads * flat.value_width
         if isinstance(layer, layers.Norm):
             assert layer.eps == flat.layernorm_eps

@@ -14,7 +14,7 @@ from matplotlib.ticker import FixedLocator
 
 from minitransformer.allocator import keep_freed_memory
 from minitransformer.costs import FLOAT_BYTES, flops_per_token, inference_bytes
-from minitransformer.layers import Attention, Cache
+from minitransformer.layers import Attention, Cache, LinearSelfAttention
 from minitransformer.models import GPT, GPTConfig
 from minitransformer.models.decoding import Decoding
 from minitransformer.plots.page import BLUE, GREY, INK, ORANGE, VERMILION, Page
@@ -163,7 +163,7 @@ def filled(model: GPT, length: int) -> Decoding:
 
     cache = Cache(model.ops, 1, 1)
     for name, layer in model.named_layers():
-        if isinstance(layer, Attention) and layer.linear:
+        if isinstance(layer, LinearSelfAttention):
             cache.rows[name] = np.abs(draw(1, heads, width, width)), np.abs(draw(1, heads, width))
         elif isinstance(layer, Attention):
             cache.extended(name, draw(1, heads, length, width), draw(1, heads, length, width))

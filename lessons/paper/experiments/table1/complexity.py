@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from minitransformer.layers import Attention, AttentionConfig, FlatParameters, GatedConvolution, Layer, Recurrent
+from minitransformer.layers import AttentionConfig, FlatParameters, GatedConvolution, Layer, Recurrent, SelfAttention
 from minitransformer.ops import Array, Ops, numpy_ops, without_spurious_warnings
 from minitransformer.probe import Call, probe
 from study.trials.counting import counting
@@ -67,7 +67,7 @@ LAYER_TYPES = [
         "O(1)",
         "O(1)",
         "attention",
-        lambda ops, d: Attention(ops, d, AttentionConfig(1, d, d)),
+        lambda ops, d: SelfAttention(ops, d, AttentionConfig(1, d, d)),
         lambda n, d: 4 * n * n * d,
         lambda ops, d: _Attention(ops),
     ),
@@ -95,7 +95,7 @@ LAYER_TYPES = [
         "O(1)",
         "O(n/r)",
         "attention",
-        lambda ops, d: Attention(ops, d, AttentionConfig(1, d, d, window=WINDOW)),
+        lambda ops, d: SelfAttention(ops, d, AttentionConfig(1, d, d, window=WINDOW)),
         lambda n, d: 4 * (n * (2 * WINDOW + 1) - WINDOW * (WINDOW + 1)) * d,
         lambda ops, d: _Attention(ops, WINDOW),
     ),
