@@ -2,9 +2,9 @@
 
 `kernels/results/<gpu>.json` holds, for each op, a hash of its code (`fingerprint`), the errors that were found or why
 its check failed, versions and date; and section by section the times of the op and of its peers in the same run.
-`python -m kernels.bench` on a GPU writes it. `kernels/results/machine.json` says which kernels were executed as machine
-code on a CPU; `python -m kernels.machine` writes it. The hashes are compared with those of the code as it is: that
-needs no GPU, nor PyTorch.
+`tests/benchmarks/gpu/lease.py` on a GPU writes it. `kernels/results/machine.json` says which kernels were executed as
+machine code on a CPU; `python -m kernels.machine` writes it. The hashes are compared with those of the code as it is:
+that needs no GPU, nor PyTorch.
 """
 
 import json
@@ -153,7 +153,7 @@ def report(folder: Path = RESULTS) -> list[str]:
     lines = []
     if not found:
         lines.append(f"not yet verified on a GPU: {', '.join(KERNELS)}")
-        lines.append("to verify them, on a machine with one: make bench")
+        lines.append("to verify them, on a machine with one: python tests/benchmarks/gpu/lease.py")
     for gpu, ledger in found.items():
         lines.append(gpu)
         for op in KERNELS:

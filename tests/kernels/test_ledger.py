@@ -143,6 +143,17 @@ def test_without_any_result(tmp_path):
     assert ledger.report(tmp_path)[0] == f"not yet verified on a GPU: {', '.join(KERNELS)}"
 
 
+def test_our_time_of_an_op_whose_check_failed_is_not_shown():
+    """In the file it is kept."""
+    times = {"ours": {"ms": 1.0}, "PyTorch": {"ms": 2.0}}
+    kept = [{"op": op, "contestants": times} for op in ("relu", "softmax")]
+    ops = {"relu": {"failed": ["float32: off"]}, "softmax": {}}
+    relu, softmax = ledger.entries({"ops": ops, "sections": {"rows": {"entries": kept}}}, "rows")
+    assert relu["contestants"] == times | {"ours": ledger.WRONG}
+    assert softmax == kept[1]
+    assert kept[0]["contestants"] is times
+
+
 def test_the_command_needs_neither_torch_nor_triton():
     program = (
         "import sys; sys.modules['torch'] = sys.modules['triton'] = None; import runpy; "

@@ -34,18 +34,21 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic, strftime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernels import KERNELS
 from kernels.bench import ledger
 from kernels.bench.ledger import DTYPES, LATE, OURS, Entry, task_of
 from kernels.bench.supervisor import FORK, NO_TIME, SPAWN, Ended, Job, nothing, supervise
-from kernels.bench.work import compute, look, machine_of
 from minitransformer.cli.errors import message_of
 from minitransformer.threads import available_cores
+
+if TYPE_CHECKING:
+    from kernels.bench.machine import Machine
 
 COURSE = Path(__file__).resolve().parents[3] / "lessons" / "course"
 LESSONS = {f"lesson {n}": COURSE / f"lesson_{n}" / "solutions.py" for n in (15, 16)}
@@ -84,6 +87,39 @@ Unit = tuple[str, str, int]
 
 
 # --- What a process does ---------------------------------------------------------------------------------------
+
+
+def machine_of(smoke: bool) -> "Machine":
+    """Return what there is to run on. Triton asks whether to interpret when it is first imported: not before this."""
+    import torch
+
+    if smoke and not torch.cuda.is_available():
+        os.environ["TRITON_INTERPRET"] = "1"
+        torch.set_num_threads(1)  # tensors are tiny
+    from kernels.bench.machine import Machine
+
+    return Machine.here(smoke)
+
+
+def look(smoke: bool) -> Iterator[dict[str, Any]]:
+    """Yield what there is to run on, how many processes may check at once and what to compile for; or `refused`."""
+    try:
+        machine = machine_of(smoke)
+    except (ModuleNotFoundError, RuntimeError) as error:
+        yield {"refused": str(error)}
+        return
+    shapes = None
+    if machine.device == "cuda":
+        from kernels.bench.ahead import shapes_of
+
+        shapes = asdict(shapes_of(machine))
+    found = {"device": machine.device, "name": machine.name, "versions": machine.versions()}
+    yield found | {"at_once": machine.processes, "shapes": shapes}
+
+
+def compute(smoke: bool) -> Iterator[bool]:
+    """Yield whether the GPU computes in a process of this kind."""
+    yield machine_of(smoke).works()
 
 
 def work(smoke: bool, name: str, how: dict[str, Any], done: Collection[Unit], lane: int, lanes: int) -> Iterator[Any]:

@@ -142,7 +142,7 @@ def test_what_is_raised_while_listening_ends_the_processes(tmp_path, monkeypatch
 @pytest.mark.parametrize("how", [supervisor.FORK, supervisor.SPAWN])
 def test_none_outlives_a_parent_that_is_killed(tmp_path, how):
     program = (
-        "import sys; from pathlib import Path; import test_bench_supervisor as t; t.bare()\n"
+        "import sys; from pathlib import Path; import test_supervisor as t; t.bare()\n"
         f"if __name__ == '__main__': t.supervise([t.Job(t.stays, (Path(sys.argv[1]),))] * 2, print, {FOREVER} + "
         f"t.time.monotonic(), {FOREVER}, at_once=2, how={how!r})"
     )

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from test_bench_supervisor import HERE
+from test_supervisor import HERE
 
 pytest.importorskip("triton", reason="Triton is not installed: pip install -e '.[kernels]'")
 
@@ -66,7 +66,7 @@ import kernels
 from triton.runtime.jit import JITFunction
 
 names = [module.name for module in pkgutil.walk_packages(kernels.__path__, "kernels.")]
-names = [name for name in names if not name.startswith(("kernels.bench", "kernels.patching", "kernels.predict"))]
+names = [name for name in names if not name.startswith(("kernels.bench", "kernels.patching"))]
 functions = {
     f"{function.module}.{function.__name__}": function
     for name in names for function in vars(importlib.import_module(name)).values() if isinstance(function, JITFunction)
