@@ -1,6 +1,6 @@
-"""`python -m kernels.ledger` lists what was verified, where, and what has changed since: see `kernels.bench.ledger`."""
+"""`python -m kernels.ledger` lists what was verified, where, and what has changed since: see `kernels.proof.ledger`."""
 
-from .bench.ledger import report
+from .proof.ledger import report
 
 if __name__ == "__main__":
     print("\n".join(report()))

@@ -1,6 +1,6 @@
 """Proves every op as machine code, and remembers what was proved.
 
-The cases are those of the interpreter and of the GPU (`kernels.bench.cases`), in float32, float16 and bfloat16, within
+The cases are those of the interpreter and of the GPU (`kernels.proof.cases`), in float32, float16 and bfloat16, within
 the same bounds. `kernels/results/machine.json` keeps for each op and dtype the hash of the instructions that were
 executed. Instructions that have not changed need not be executed again.
 """
@@ -19,10 +19,10 @@ import torch
 from minitransformer.atomic import atomic_write
 
 from .. import KERNELS
-from ..bench import checks
-from ..bench.compilation import pretending
-from ..bench.ledger import DTYPES, MANIFEST, RESULTS, current
-from ..bench.machine import Machine
+from ..proof import checks
+from ..proof.ledger import DTYPES, MANIFEST, RESULTS, current
+from ..proof.machine import Machine
+from ..proof.pretending import pretending
 from .assembly import parse
 from .launch import TARGET, emulating
 

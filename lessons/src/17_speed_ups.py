@@ -39,7 +39,7 @@ from course.lesson_17.roofline import GPUS, WORKS, Gpu, gpu_named
 from course.measuring import blas_threads, race, this_machine
 from course.style import GREY, INK
 from course.tensors import numpy, tensor
-from kernels.bench.ledger import entries, ledgers, report
+from kernels.proof.ledger import entries, ledgers, report
 from minitransformer import Transformer, TransformerConfig, Translator, ops
 from minitransformer.costs import flops_per_token
 from minitransformer.data.batching import collate
@@ -177,7 +177,7 @@ plt.show()
 #
 # ## Every kernel's dot
 #
-# The same counts can be made for the kernels, at the sizes at which [`kernels.bench`](../kernels/bench/rows.py) times
+# The same counts can be made for the kernels, at the sizes at which a [script](../tests/benchmarks/gpu/rows.py) times
 # them, in half precision. One of them you count yourself.
 #
 # ### Exercise 2 ★★☆: flash attention's intensity

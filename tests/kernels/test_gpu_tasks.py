@@ -1,6 +1,8 @@
 """What is timed on a GPU: every contestant computes the same, and how a time is taken."""
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,12 +12,15 @@ from support.kernels.prove_kernel import DEVICE
 
 pytest.importorskip("triton", reason="Triton is not installed: pip install -e '.[kernels]'")
 
-from kernels.bench import attention
-from kernels.bench.ledger import FLEX, FORWARD
-from kernels.bench.machine import REPEAT_MS, WARM_UP_MS, Machine
-from kernels.bench.race import Bench
-from kernels.bench.reference import Reference
-from kernels.bench.swap import SMOOTHING, Setting, Truth
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks" / "gpu"))
+
+import attention
+from reference import Reference
+from swap import SMOOTHING, Setting, Truth
+
+from kernels.proof.ledger import FLEX, FORWARD
+from kernels.proof.machine import REPEAT_MS, WARM_UP_MS, Machine
+from kernels.proof.race import Bench
 from minitransformer.models import Transformer
 
 SMOKE = Machine(DEVICE, smoke=True)

@@ -18,17 +18,20 @@ pytest.importorskip("triton")
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks" / "gpu"))  # the processes of a part look there too
 
+import ahead
+import charts
 import lease
 import measured
+import tables
 from lease import Section, joined
 from support.kernels import lease_faults as faults
 from test_supervisor import gone
 
 from course import on_gpus
 from kernels.attention import tiles
-from kernels.bench import ahead, charts, ledger, report
-from kernels.bench.cases import cases
-from kernels.bench.ledger import LATE
+from kernels.proof import ledger
+from kernels.proof.cases import cases
+from kernels.proof.ledger import LATE
 
 GPU = Path(lease.__file__).parent
 KILLED = "its process was ended by SIGKILL (out of memory?)"
@@ -177,8 +180,8 @@ def test_a_whole_part(tmp_path, part):
     assert written["ops"].keys() == checked
     kept = tmp_path / "kept" / "a-gpu.json"
     ledger.write(kept, written | {"smoke": False})
-    assert "ours |" in " ".join(report.times(kept.parent).values())
-    assert "**interpreter**" in report.section(kept.parent)
+    assert "ours |" in " ".join(tables.times(kept.parent).values())
+    assert "**interpreter**" in tables.section(kept.parent)
     assert charts.draw(kept)
 
 
@@ -383,6 +386,7 @@ def test_what_was_measured_of_the_same_code_is_joined():
 
 
 def test_what_comes_home_is_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(charts, "draw", lambda path: [])
     monkeypatch.setattr(ledger, "RESULTS", tmp_path / "results")
     kept = {"gpu": "a GPU", "smoke": False, "ops": {"relu": {"hash": "0", "date": "then"}}, "failures": []}
     kept["sections"] = {"rows": section_of(entry_of("gelu", ours={"ms": 1.0})), "swap": section_of()}

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from kernels import KERNELS, functions_of
-from kernels.bench import fingerprint, ledger
+from kernels.proof import fingerprint, ledger
 
 ROOT = Path(ledger.__file__).parents[2]
 
@@ -26,7 +26,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
     for package in ("kernels", "minitransformer"):
         ignored = shutil.ignore_patterns("__pycache__", "results")
         shutil.copytree(ROOT / package, tmp_path / package, ignore=ignored)
-    folder = tmp_path / "kernels" / "bench"
+    folder = tmp_path / "kernels" / "proof"
     spec = importlib.util.spec_from_file_location("fingerprint_of_a_copy", folder / "fingerprint.py")
     assert spec is not None
     assert spec.loader is not None

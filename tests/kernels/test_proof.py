@@ -11,10 +11,10 @@ from kernels import KERNELS
 
 pytest.importorskip("triton", reason="Triton is not installed: pip install -e '.[kernels]'")
 
-from kernels.bench import checks
-from kernels.bench.cases import cases
-from kernels.bench.checks import Refused, check
-from kernels.bench.machine import Machine
+from kernels.proof import checks
+from kernels.proof.cases import cases
+from kernels.proof.checks import Refused, check
+from kernels.proof.machine import Machine
 
 SMOKE = Machine(DEVICE, smoke=True)
 

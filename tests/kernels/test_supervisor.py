@@ -1,4 +1,4 @@
-"""The bench's processes: whatever one does, its parent learns of it, the others go on, and none is left behind."""
+"""The lease's processes: whatever one does, its parent learns of it, the others go on, and none is left behind."""
 
 import os
 import signal
@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
-from kernels.bench import supervisor
-from kernels.bench.supervisor import NO_TIME, Ended, Job, supervise
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks" / "gpu"))
+
+import supervisor
+from supervisor import NO_TIME, Ended, Job, supervise
 
 HERE = Path(__file__).parent
 FOREVER = 10_000.0

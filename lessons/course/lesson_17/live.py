@@ -10,8 +10,8 @@ def this_gpu() -> Gpu:
     """Its data sheet; where there is none here, what PyTorch's product of matrices and a copy reach on it."""
     import torch
 
-    from kernels.bench.machine import Machine
-    from kernels.bench.race import Bench
+    from kernels.proof.machine import Machine
+    from kernels.proof.race import Bench
 
     machine = Machine.here(smoke=False)
     if known := gpu_named(machine.name):
@@ -28,8 +28,8 @@ def measured_here(works: Sequence[Work]) -> dict[int, float]:
     """
     import torch
 
-    from kernels.bench.machine import Machine
-    from kernels.bench.race import of_pair
+    from kernels.proof.machine import Machine
+    from kernels.proof.race import of_pair
 
     machine = Machine.here(smoke=False)
     found = {}

@@ -3,7 +3,8 @@
     export PYTHONPATH=.
     python tests/benchmarks/gpu/lease.py first --out DIR      at most 300 s: attention, and what is open
     python tests/benchmarks/gpu/lease.py second --out DIR     at most 240 s: everything else
-    python tests/benchmarks/gpu/lease.py keep DIR/*.json      at home: into kernels/results
+    python tests/benchmarks/gpu/lease.py keep DIR/*.json      at home: into kernels/results, with pictures
+    python tests/benchmarks/gpu/lease.py report               at home: the tables of kernels/README.md
     python tests/benchmarks/gpu/lease.py compile --cache DIR --wheel TREE    at home, before: for TRITON_CACHE_DIR there
 
 first    compile      30 s   what the part launches, on all cores; what lies in TRITON_CACHE_DIR is found there
@@ -40,15 +41,17 @@ from pathlib import Path
 from time import monotonic, strftime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import tables
+from supervisor import FORK, NO_TIME, SPAWN, Ended, Job, nothing, supervise
+
 from kernels import KERNELS
-from kernels.bench import ledger
-from kernels.bench.ledger import DTYPES, LATE, OURS, Entry, task_of
-from kernels.bench.supervisor import FORK, NO_TIME, SPAWN, Ended, Job, nothing, supervise
+from kernels.proof import ledger
+from kernels.proof.ledger import DTYPES, LATE, OURS, Entry, task_of
 from minitransformer.cli.errors import message_of
 from minitransformer.threads import available_cores
 
 if TYPE_CHECKING:
-    from kernels.bench.machine import Machine
+    from kernels.proof.machine import Machine
 
 COURSE = Path(__file__).resolve().parents[3] / "lessons" / "course"
 LESSONS = {f"lesson {n}": COURSE / f"lesson_{n}" / "solutions.py" for n in (15, 16)}
@@ -96,7 +99,7 @@ def machine_of(smoke: bool) -> "Machine":
     if smoke and not torch.cuda.is_available():
         os.environ["TRITON_INTERPRET"] = "1"
         torch.set_num_threads(1)  # tensors are tiny
-    from kernels.bench.machine import Machine
+    from kernels.proof.machine import Machine
 
     return Machine.here(smoke)
 
@@ -110,7 +113,7 @@ def look(smoke: bool) -> Iterator[dict[str, Any]]:
         return
     shapes = None
     if machine.device == "cuda":
-        from kernels.bench.ahead import shapes_of
+        from ahead import shapes_of
 
         shapes = asdict(shapes_of(machine))
     found = {"device": machine.device, "name": machine.name, "versions": machine.versions()}
@@ -174,7 +177,9 @@ def judged(entry: Entry) -> dict[str, Any] | None:
 
 
 def keep(files: Sequence[Path]) -> None:
-    """Add these files' results to the ledgers of their GPUs."""
+    """Add these files' results to the ledgers of their GPUs, and draw their pictures."""
+    import charts  # and so matplotlib, which no process on the GPU needs
+
     for file in files:
         new = ledger.read(file)
         path = ledger.path_of(ledger.RESULTS, new["gpu"])
@@ -183,7 +188,7 @@ def keep(files: Sequence[Path]) -> None:
             entries = list(joined(section, old["sections"].get(name, {})).values())
             old["sections"][name] = section | {"entries": entries}
         ledger.write(path, old | {"ops": old["ops"] | new["ops"], "failures": new["failures"]})
-        print(path)
+        print(*[path, *charts.draw(path)], sep="\n")
 
 
 HOPPER = {"device": "meta", "smoke": False, "target": "cuda:90", "warp_size": 32, "shared_memory": 227 * 1024}
@@ -435,6 +440,7 @@ def main(arguments: Sequence[str] | None = None, before: Callable[[], None] = no
         command.add_argument("--only", nargs="+", choices=sections, default=sections, metavar="SECTION")
         command.add_argument("--smoke", action="store_true", help="rehearse at tiny sizes, without a GPU too")
     commands.add_parser("keep").add_argument("files", nargs="+", type=Path)
+    commands.add_parser("report")
     command = commands.add_parser("compile")
     command.add_argument("--cache", type=Path, required=True, metavar="DIR")
     command.add_argument("--wheel", type=Path, required=True, metavar="TREE", help="the GPU's Triton, unpacked")
@@ -443,6 +449,9 @@ def main(arguments: Sequence[str] | None = None, before: Callable[[], None] = no
         return compile_at_home(chosen.cache, chosen.wheel)
     if chosen.command == "keep":
         keep(chosen.files)
+        return 0
+    if chosen.command == "report":
+        tables.main()
         return 0
     with stopped_after(LIMITS[chosen.command] * (LEISURE if chosen.smoke else 1)):
         try:

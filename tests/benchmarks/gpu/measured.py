@@ -19,22 +19,26 @@ from types import ModuleType
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
+import ahead
+import attention
 import formulas
+import rows
+import swap
 import torch
 import torch.nn.functional as F
 import triton
+from attention import Shape
 from lease import LESSONS, NOT_THERE, SOLUTION, Unit
+from supervisor import reason_of
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 from triton.runtime.cache import triton_key
 
 from kernels import KERNELS
-from kernels.bench import ahead, attention, checks, race, rows, swap
-from kernels.bench.attention import Shape
-from kernels.bench.ledger import BOTH, FLEX, FORWARD, OURS, Entry, task_of
-from kernels.bench.machine import Call, Machine, name_of
-from kernels.bench.race import Bench, Found, Start, Task
-from kernels.bench.supervisor import reason_of
+from kernels.proof import checks, race
+from kernels.proof.ledger import BOTH, FLEX, FORWARD, OURS, Entry, task_of
+from kernels.proof.machine import Call, Machine, name_of
+from kernels.proof.race import Bench, Found, Start, Task
 from kernels.tuning import Tile, agree
 from minitransformer.data.token_dataset import file_sha256
 from minitransformer.gradcheck import error

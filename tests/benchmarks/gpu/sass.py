@@ -9,7 +9,7 @@ Architecture via Microbenchmarking", §2). So a warp's way through the code can 
 
 import re
 import sys
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import ceil
@@ -134,13 +134,13 @@ def product_flops(name: str) -> float:
     return 2 * 16 * 8 * int(shape[3])
 
 
-def busy(code: Sequence[Instruction], trips: Sequence[float]) -> Counter[str]:
+def busy(code: Sequence[Instruction], trips: Sequence[float]) -> dict[str, float]:
     """Cycles for which a warp keeps each pipe busy, and under "issue" its scheduler; trips as in `Warp.run`."""
     counts = [1.0] * len(code)
     for (begin, end), times in zip(loops(code), trips, strict=True):
         for index in range(begin, end + 1):
             counts[index] *= times
-    total: Counter[str] = Counter()
+    total: dict[str, float] = defaultdict(float)
     for each, count in zip(code, counts, strict=True):
         pipe, cycles = pipe_of(each)
         total["issue"] += count
@@ -192,8 +192,8 @@ class Warp:
         """All goes on as it did for so long."""
         self.now += cycles
         self.copied += cycles
-        for times in (self.boards, self.pipes):
-            times.update({name: time + cycles for name, time in times.items()})
+        self.boards = {board: time + cycles for board, time in self.boards.items()}
+        self.pipes = {pipe: time + cycles for pipe, time in self.pipes.items()}
         self.copies = [time + cycles for time in self.copies]
         self.products = [time + cycles for time in self.products]
 

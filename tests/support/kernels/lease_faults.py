@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import measured
+import rows
 import torch
 
 import kernels
-from kernels.bench import checks, rows
-from kernels.bench.ledger import FORWARD
-from kernels.bench.machine import Machine
+from kernels.proof import checks
+from kernels.proof.ledger import FORWARD
+from kernels.proof.machine import Machine
 
 ILLEGAL = "CUDA error: an illegal memory access was encountered"
 FOREVER = 10_000.0

@@ -9,8 +9,8 @@ from unittest.mock import patch
 
 import torch
 
-from kernels.bench import checks, ledger
 from kernels.machine import ORDERS, Emulation, Fault, emulating, proof
+from kernels.proof import checks, ledger
 
 SOME = ("softmax", "layernorm", "cross_entropy", "attention")
 """Ops whose barriers are left out: those that hand numbers from wave to wave."""

@@ -1,6 +1,6 @@
 """What is made of the ledgers, without a GPU or PyTorch: a section of `kernels/README.md`, and the targets met.
 
-`python -m kernels.bench.report` puts the section there, and all times of a GPU into `<gpu>.md`. The targets are
+`lease.py report` puts the section there, and all times of a GPU into `<gpu>.md`. The targets are
 for an H200, where a bf16 product runs at 788 TFLOP/s and a copy at 4.3 TB/s.
 """
 
@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from .. import KERNELS
-from .ledger import (
+from kernels import KERNELS
+from kernels.proof.ledger import (
     BACKWARD,
     BOTH,
     DTYPES,
@@ -29,8 +29,8 @@ from .ledger import (
     timed,
 )
 
-README = Path(__file__).parents[1] / "README.md"
-BEGIN, END = "<!-- kernels: made by python -m kernels.bench.report -->\n", "<!-- end of kernels -->\n"
+README = RESULTS.parent / "README.md"
+BEGIN, END = "<!-- kernels: made by tests/benchmarks/gpu/lease.py report -->\n", "<!-- end of kernels -->\n"
 
 PICTURES = {
     "attention": "Attention's TFLOP/s and memory against the length",
@@ -248,7 +248,3 @@ def targets_met(ledger: Ledger) -> list[str]:
             whose, verdict = ("goal", "met" if met else "not met") if GPU in ledger["gpu"] else (ELSEWHERE, "for scale")
             lines.append(f"{what}: {worst:,.3g} {unit} ({whose}: {limit} {bound:g}, {verdict})")
     return lines
-
-
-if __name__ == "__main__":
-    main()

@@ -15,23 +15,24 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import attention
+import rows
+import swap
 import torch
 from triton import knobs
 
 import kernels
+from kernels import KERNELS
+from kernels import rows as of_rows
+from kernels.eager.arrays import plumbing
+from kernels.proof.checks import cases_in, launched
+from kernels.proof.ledger import OURS
+from kernels.proof.machine import Machine, name_of
+from kernels.proof.pretending import pretending
+from kernels.proof.race import Bench, Found, Start
+from kernels.tuning import Tuner, capability
 from minitransformer.models import Transformer
 from minitransformer.ops import Ops
-
-from .. import KERNELS
-from .. import rows as of_rows
-from ..eager.arrays import plumbing
-from ..tuning import Tuner, capability
-from . import attention, rows, swap
-from .checks import cases_in, launched
-from .compilation import pretending
-from .ledger import OURS
-from .machine import Machine, name_of
-from .race import Bench, Found, Start
 
 
 @dataclass(frozen=True)

@@ -13,22 +13,21 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import kernels
+from kernels.adam import adam_step_naive
+from kernels.cross_entropy import cross_entropy_naive
+from kernels.dropout import dropout_naive
+from kernels.elementwise import gated_naive
+from kernels.embedding import embedding_backward_naive
+from kernels.linear_cross_entropy import linear_cross_entropy_naive
+from kernels.norms.layernorm import add_layernorm_unfused, layernorm_naive, layernorm_sweeps
+from kernels.norms.rmsnorm import add_rmsnorm_unfused, rmsnorm_naive
+from kernels.proof import peers
+from kernels.proof.cases import SMOOTHED, is_elementwise, shapes
+from kernels.proof.ledger import BACKWARD, BOTH, FORWARD, OURS
+from kernels.proof.machine import Call, Machine
+from kernels.proof.race import Prepare, Task, of_autograd, of_function, of_pair, task
+from kernels.softmax import softmax_naive, softmax_online
 from minitransformer.ops import Dropout
-
-from ..adam import adam_step_naive
-from ..cross_entropy import cross_entropy_naive
-from ..dropout import dropout_naive
-from ..elementwise import gated_naive
-from ..embedding import embedding_backward_naive
-from ..linear_cross_entropy import linear_cross_entropy_naive
-from ..norms.layernorm import add_layernorm_unfused, layernorm_naive, layernorm_sweeps
-from ..norms.rmsnorm import add_rmsnorm_unfused, rmsnorm_naive
-from ..softmax import softmax_naive, softmax_online
-from . import peers
-from .cases import SMOOTHED, is_elementwise, shapes
-from .ledger import BACKWARD, BOTH, FORWARD, OURS
-from .machine import Call, Machine
-from .race import Prepare, Task, of_autograd, of_function, of_pair, task
 
 RATE = 0.1
 DROPPING = {"dropout": Dropout(RATE, key=1)}

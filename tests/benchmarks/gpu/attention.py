@@ -17,13 +17,12 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from kernels.attention import attention_naive
+from kernels.eager.attention import alibi_bias, attention_mask
+from kernels.proof.ledger import BOTH, FLEX, FORWARD, OURS
+from kernels.proof.machine import Machine
+from kernels.proof.race import Prepare, Task, of_autograd, of_pair, task
 from minitransformer.ops import Dropout, Pattern
-
-from ..attention import attention_naive
-from ..eager.attention import alibi_bias, attention_mask
-from .ledger import BOTH, FLEX, FORWARD, OURS
-from .machine import Machine
-from .race import Prepare, Task, of_autograd, of_pair, task
 
 BACKENDS = {
     "FlashAttention-2": SDPBackend.FLASH_ATTENTION,
