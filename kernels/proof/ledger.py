@@ -50,17 +50,6 @@ def path_of(folder: Path, gpu: str) -> Path:
     return folder / f"{re.sub('[^a-z0-9]+', '-', gpu.lower()).strip('-')}.json"
 
 
-def opened(path: Path, gpu: str, smoke: bool) -> Ledger:
-    """What the file says, to be added to; or a new one's beginning. Raises `ValueError` for what is no ledger."""
-    if not path.exists():
-        return {"gpu": gpu, "smoke": smoke, "ops": {}, "sections": {}, "failures": []}
-    try:
-        ledger = read(path)
-        return ledger | {"ops": dict(ledger["ops"]), "sections": dict(ledger["sections"]), "failures": []}
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is no ledger ({error!r}): move it away") from None
-
-
 def read(path: Path) -> Ledger:
     """What was written."""
     return json.loads(path.read_text(encoding="utf-8"))

@@ -139,11 +139,6 @@ class Machine:
         return versions
 
 
-def name_of(dtype: torch.dtype) -> str:
-    """ "float32" of `torch.float32`."""
-    return str(dtype).removeprefix("torch.")
-
-
 def _driver() -> str:
     command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:

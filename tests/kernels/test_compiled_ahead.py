@@ -21,7 +21,7 @@ from pathlib import Path
 import torch
 from triton import knobs
 from kernels.attention import host
-import ahead
+import ahead, measured
 from kernels.proof.machine import Machine
 
 class Here(ahead.Shapes):
@@ -33,13 +33,16 @@ knobs.compilation.listener = lambda *, src, cache_hit, **rest: found.append((src
 gpu = json.loads(sys.argv[1])
 sections, claims = sys.argv[2].split(), Path(sys.argv[3])
 claims.mkdir(exist_ok=True)
-ahead.KERNELS = dict.fromkeys(sys.argv[4].split())
+measured.KERNELS = dict.fromkeys(sys.argv[4].split())
 host.TUNED_FROM = 1
 if sys.argv[5] == "ahead":
     machine = ahead.Shapes("meta", True, **gpu)
     print(json.dumps([ahead.compile_ahead(machine, sections, claims), len(list(ahead.launches(machine, sections)))]))
 else:
-    machine = Here("cpu", True, **gpu)
+    machine, checks = Here("cpu", True, **gpu), measured.checks
+    checks.check = lambda op, dtype, device, *chosen: [
+        checks.launched(op, case, dtype, device) for case in checks.chosen(op, dtype, *chosen)
+    ]
     with ahead.compiling(machine, claims):
         knobs.runtime.jit_cache_hook = None
         for launch in ahead.launches(machine, sections):

@@ -338,20 +338,20 @@ def test_what_is_measured_on_a_gpu():
     assert len(check.contestants) == 3 * 4 + 2 * (len(measured.SCHEDULES) + len(measured.HOISTING))
     assert len(listed["attention"]) == 2 * 12
     assert set(measured.REACHING) <= {case.name for case in cases("attention", full=True)}
-    assert list(measured.launches(gpu, ["schedules", "ab", "attention", "checks", "rows"]))
+    assert list(ahead.launches(gpu, ["schedules", "ab", "attention", "checks", "rows"]))
 
 
 def test_a_wheel_for_another_python_has_a_key_of_its_own(tmp_path):
     library, about = (
         tmp_path / "triton" / "_C" / "libtriton.so",
-        tmp_path / f"triton-{measured.triton.__version__}.dist-info",
+        tmp_path / f"triton-{ahead.triton.__version__}.dist-info",
     )
     library.parent.mkdir(parents=True)
     library.write_bytes(b"another library")
     with pytest.raises(ValueError, match="is not Triton"):
-        measured.key_of(tmp_path)
+        ahead.key_of(tmp_path)
     about.mkdir()
-    key, here = measured.key_of(tmp_path), measured.triton_key()
+    key, here = ahead.key_of(tmp_path), ahead.triton_key()
     assert key != here
     assert sha256(b"another library").hexdigest() in key
     assert len(key) == len(here)

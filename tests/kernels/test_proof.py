@@ -14,9 +14,6 @@ pytest.importorskip("triton", reason="Triton is not installed: pip install -e '.
 from kernels.proof import checks
 from kernels.proof.cases import cases
 from kernels.proof.checks import Refused, check
-from kernels.proof.machine import Machine
-
-SMOKE = Machine(DEVICE, smoke=True)
 
 
 def test_every_op_has_cases():
@@ -27,9 +24,9 @@ def test_the_parts_of_a_check_are_all_of_its_cases(monkeypatch):
     seen = []
     monkeypatch.setattr(checks, "findings_of", lambda op, case, *rest: seen.append(case.name) or [])
     for part in range(3):
-        checks.check("attention", torch.float32, SMOKE, part, 3)
+        checks.check("attention", torch.float32, DEVICE, False, part, 3)
     parts, seen[:] = sorted(seen), []
-    checks.check("attention", torch.float32, SMOKE)
+    checks.check("attention", torch.float32, DEVICE)
     assert parts == sorted(seen)
     assert len(seen) > 9
 
@@ -64,5 +61,5 @@ def test_a_wrong_kernel_is_refused(monkeypatch, capsys, forward, backward, says)
     monkeypatch.setattr(kernels, "relu_forward", forward)
     monkeypatch.setattr(kernels, "relu_backward", backward)
     with pytest.raises(Refused, match=rf"^float32, \(3, 5\): {says}"):
-        check("relu", torch.float32, SMOKE)
+        check("relu", torch.float32, DEVICE)
     assert ("Traceback" in capsys.readouterr().err) == ("Error" in says or "shape" in says)

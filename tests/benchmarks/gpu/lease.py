@@ -135,9 +135,9 @@ def work(smoke: bool, name: str, how: dict[str, Any], done: Collection[Unit], la
 
 def compile(shapes: dict[str, Any], names: Sequence[str], claims: Path, wheel: Path | None = None) -> Iterator[int]:
     """Compile what the sections launch and no other process has claimed; yield the number of kernels."""
-    import measured
+    from ahead import Shapes, compile_ahead
 
-    yield measured.compiled(shapes, names, claims, wheel)
+    yield compile_ahead(Shapes(**shapes), names, claims, wheel)
 
 
 # --- What is known ---------------------------------------------------------------------------------------------
@@ -176,6 +176,17 @@ def judged(entry: Entry) -> dict[str, Any] | None:
     return {"errors": errors, **({"failed": failed} if failed else {})}
 
 
+def opened(path: Path, gpu: str, smoke: bool) -> ledger.Ledger:
+    """Return what the file says, to be added to, or a new one. Raises `ValueError` for what is no ledger."""
+    if not path.exists():
+        return {"gpu": gpu, "smoke": smoke, "ops": {}, "sections": {}, "failures": []}
+    try:
+        said = ledger.read(path)
+        return said | {"ops": dict(said["ops"]), "sections": dict(said["sections"]), "failures": []}
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is no ledger ({error!r}): move it away") from None
+
+
 def keep(files: Sequence[Path]) -> None:
     """Add these files' results to the ledgers of their GPUs, and draw their pictures."""
     import charts  # and so matplotlib, which no process on the GPU needs
@@ -183,7 +194,7 @@ def keep(files: Sequence[Path]) -> None:
     for file in files:
         new = ledger.read(file)
         path = ledger.path_of(ledger.RESULTS, new["gpu"])
-        old = ledger.opened(path, new["gpu"], smoke=False)
+        old = opened(path, new["gpu"], smoke=False)
         for name, section in new["sections"].items():
             entries = list(joined(section, old["sections"].get(name, {})).values())
             old["sections"][name] = section | {"entries": entries}
@@ -239,7 +250,7 @@ class Lease:
         self.machine = self._look()
         name = self.machine["name"]
         self.path = ledger.path_of(folder, ("smoke" if smoke else name) + " lease")
-        self.ledger = ledger.opened(self.path, name, smoke)
+        self.ledger = opened(self.path, name, smoke)
         self.date, self.hashes = strftime("%Y-%m-%d"), {op: ledger.current(op) for op in KERNELS}
         self.hashes |= {lesson: sha256(path.read_bytes()).hexdigest() for lesson, path in LESSONS.items()}
         ledger.write(self.path, self.ledger)

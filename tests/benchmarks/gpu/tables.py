@@ -175,7 +175,7 @@ def _table(heads: list[str], rows: list[list[str]]) -> str:
 GPU = "H200"
 """The targets count on a GPU with this in its name; on others they are shown for scale."""
 
-LONG = (4096, 8192, 16_384)
+LONG = (4096, 16_384)
 LEAST, MOST = "at least", "at most"
 ELSEWHERE = f"an {GPU}'s goal"
 TIMES, COPIED = "times as fast", "% of a copy"
@@ -223,7 +223,6 @@ def targets(ledger: Ledger) -> list[Target]:
         ("attention forward, D 64, causal, 16k", tflops("causal", 64, LONG[-1]), "TFLOP/s", LEAST, 375),
         ("attention, both ways, against FlashAttention-2", faster_than("FlashAttention-2"), TIMES, LEAST, 1.15),
         ("attention, both ways, against cuDNN", faster_than("cuDNN"), TIMES, LEAST, 0.7),
-        ("padding costs", cost("padding"), "%", MOST, 5),
         ("dropout costs", cost("dropout"), "%", MOST, 25),
         ("softmax, up to 64k columns", share("softmax", FORWARD, longest=65_536), COPIED, LEAST, 92),
         ("softmax, beyond 64k columns", share("softmax", FORWARD, longer=65_536), COPIED, LEAST, 62),

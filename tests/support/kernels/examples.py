@@ -16,8 +16,7 @@ import kernels
 from kernels.attention.minimal import attention_minimal
 from kernels.checks import EXACT
 from kernels.linear_attention import WIDE_HEADS_MEMORY
-from kernels.proof.cases import SMOOTHED, draw, shapes
-from kernels.proof.machine import name_of
+from kernels.proof.cases import SMOOTHED, draw, name_of, shapes
 from kernels.tuning import Tile, capability
 from minitransformer.ops import Dropout, Pattern
 from minitransformer.ops.gated import ACTIVATIONS

@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import attention
 import measured
 import rows
 import torch
@@ -88,8 +89,8 @@ def in_schedules(schedules: dict[str, measured.Variant] = SCHEDULES) -> None:
     """Give attention schedules of which one is right, on one case, and compare them on one task."""
     measured.SCHEDULES, measured.HOISTING = schedules, {}
     measured.TASKS["ab"] = only_one
-    cases = checks.cases_in
-    checks.cases_in = lambda *of: islice((case for case in cases(*of) if case.name == "padding"), 1)
+    cases = checks.cases
+    checks.cases = lambda *of: islice((case for case in cases(*of) if case.name == "padding"), 1)
 
 
 def in_a_schedule_that_hangs() -> None:
@@ -99,7 +100,7 @@ def in_a_schedule_that_hangs() -> None:
 
 def only_one(machine: Any) -> Any:
     """Yield one task of the section "ab"."""
-    yield measured.beside(measured.attending(machine, "full", 4096, 128, ["ours"]), measured.SCHEDULES)
+    yield measured.beside(attention.attending(machine, "full", 4096, 128, ["ours"]), measured.SCHEDULES)
 
 
 def in_ops() -> None:
@@ -116,7 +117,7 @@ def few_ops() -> None:
     """Leave five ops, with their smallest case and one task each."""
     ops = "relu", "softmax", "dropout", "embedding", "adam"
     measured.KERNELS = {op: kernels.KERNELS[op] for op in ops}
-    everything, cases = rows.tasks, checks.cases_in
+    everything, cases = rows.tasks, checks.cases
 
     def tasks(machine: Any) -> Any:
         return list(
@@ -127,7 +128,7 @@ def few_ops() -> None:
 
     rows.tasks = tasks
     measured.TASKS["rows"] = lambda machine: (task for task in measured.rows_tasks(machine) if task.op in ops)
-    checks.cases_in = lambda *of: islice(cases(*of), 1)
+    checks.cases = lambda *of: islice(cases(*of), 1)
 
 
 def a_peer_hangs(folder: Path) -> None:
