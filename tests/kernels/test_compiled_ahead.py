@@ -22,7 +22,7 @@ import torch
 from triton import knobs
 from kernels.attention import host
 import ahead, measured
-from kernels.proof.machine import Machine
+from timing import Machine
 
 class Here(ahead.Shapes):
     "The same in host memory: as on a GPU, tensors lie somewhere."

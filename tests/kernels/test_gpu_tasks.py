@@ -17,10 +17,9 @@ sys.path.append(str(Path(__file__).parents[1] / "benchmarks" / "gpu"))
 import attention
 from reference import Reference
 from swap import SMOOTHING, Setting, Truth
+from timing import REPEAT_MS, WARM_UP_MS, Bench, Machine
 
 from kernels.proof.ledger import FLEX, FORWARD
-from kernels.proof.machine import REPEAT_MS, WARM_UP_MS, Machine
-from kernels.proof.race import Bench
 from minitransformer.models import Transformer
 
 SMOKE = Machine(DEVICE, smoke=True)

@@ -17,8 +17,7 @@ def tasks():
     sys.path.append(str(Path(__file__).parents[1] / "benchmarks" / "gpu"))
     import attention
     import rows
-
-    from kernels.proof.machine import Machine
+    from timing import Machine
 
     machine = Machine("cpu", smoke=False)
     every = (*rows.tasks(machine), *attention.tasks(machine))

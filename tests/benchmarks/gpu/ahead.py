@@ -20,6 +20,7 @@ import measured
 import swap
 import torch
 import triton
+from timing import Bench, Found, Machine, Start
 from triton import knobs
 from triton.runtime.cache import triton_key
 
@@ -28,9 +29,7 @@ from kernels import rows
 from kernels.eager.arrays import plumbing
 from kernels.proof.cases import name_of
 from kernels.proof.ledger import OURS
-from kernels.proof.machine import Machine
 from kernels.proof.pretending import pretending
-from kernels.proof.race import Bench, Found, Start
 from kernels.tuning import Tuner, capability
 from minitransformer.data.token_dataset import file_sha256
 from minitransformer.models import Transformer

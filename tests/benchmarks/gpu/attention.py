@@ -13,13 +13,12 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from timing import Machine, Prepare, Task, of_autograd, of_pair, task
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from kernels.eager.attention import attention_mask
 from kernels.proof.ledger import BOTH, FLEX, FORWARD, OURS
-from kernels.proof.machine import Machine
-from kernels.proof.race import Prepare, Task, of_autograd, of_pair, task
 from minitransformer.ops import Dropout, Pattern
 
 BACKENDS = {

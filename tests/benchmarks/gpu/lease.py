@@ -51,7 +51,7 @@ from minitransformer.cli.errors import message_of
 from minitransformer.threads import available_cores
 
 if TYPE_CHECKING:
-    from kernels.proof.machine import Machine
+    from timing import Machine
 
 COURSE = Path(__file__).resolve().parents[3] / "lessons" / "course"
 LESSONS = {f"lesson {n}": COURSE / f"lesson_{n}" / "solutions.py" for n in (15, 16)}
@@ -99,7 +99,7 @@ def machine_of(smoke: bool) -> "Machine":
     if smoke and not torch.cuda.is_available():
         os.environ["TRITON_INTERPRET"] = "1"
         torch.set_num_threads(1)  # tensors are tiny
-    from kernels.proof.machine import Machine
+    from timing import Machine
 
     return Machine.here(smoke)
 

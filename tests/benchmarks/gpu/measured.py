@@ -26,14 +26,13 @@ import torch.nn.functional as F
 from lease import LESSONS, NOT_THERE, SOLUTION, Unit
 from supervisor import reason_of
 from threadpoolctl import threadpool_limits
+from timing import Bench, Call, Found, Machine, Start, Task
 from torch import Tensor
 
 from kernels import KERNELS
 from kernels.proof import checks
 from kernels.proof.cases import name_of
 from kernels.proof.ledger import BOTH, FLEX, FORWARD, OURS, Entry, task_of
-from kernels.proof.machine import Call, Machine
-from kernels.proof.race import Bench, Found, Start, Task
 from kernels.tuning import Tile, agree
 from minitransformer.gradcheck import error
 

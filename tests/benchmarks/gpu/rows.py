@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from timing import Call, Machine, Prepare, Task, of_autograd, of_function, of_pair, task
 from torch import Tensor
 
 import kernels
@@ -17,8 +18,6 @@ from kernels.adam import adam_step_naive
 from kernels.proof import peers
 from kernels.proof.cases import SMOOTHED, declaration_of, shapes
 from kernels.proof.ledger import BACKWARD, BOTH, FORWARD, OURS
-from kernels.proof.machine import Call, Machine
-from kernels.proof.race import Prepare, Task, of_autograd, of_function, of_pair, task
 from minitransformer.ops import Dropout
 
 RATE = 0.1

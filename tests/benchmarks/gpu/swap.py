@@ -15,14 +15,13 @@ from typing import Any
 import numpy as np
 import torch
 from reference import Reference
+from timing import Bench, Call, Found, Machine, Task
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import kernels
 from kernels.graph import Captured
 from kernels.proof.ledger import OURS
-from kernels.proof.machine import Call, Machine
-from kernels.proof.race import Bench, Found, Task
 from kernels.tables import triton_entries
 from minitransformer.costs import flops_per_token
 from minitransformer.data.batching import BOS_ID, EOS_ID, Batch

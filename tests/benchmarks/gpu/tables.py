@@ -73,10 +73,15 @@ def _executed(found: dict[str, Any]) -> str:
     """A table of what was executed as machine code, with the worst errors."""
     rows = []
     for op, (_, what) in KERNELS.items():
-        errors = found.get(op, {"dtypes": {}})["dtypes"]
-        worst = [f"{errors[dtype]['error']:.1e}" if dtype in errors else "–" for dtype in DTYPES]
-        rows.append([f"`{op}`", what, machine_state(op, found), *worst])
-    return _table(["op", "its kernels", "state", *(f"worst error, {dtype}" for dtype in DTYPES)], rows)
+        rows.append([f"`{op}`", what, machine_state(op, found), *_worst(found.get(op, {}).get("dtypes", {}))])
+    return _table(["op", "its kernels", "state", *WORST], rows)
+
+
+WORST = [f"worst error, {dtype}" for dtype in DTYPES]
+
+
+def _worst(errors: dict[str, dict[str, float]]) -> list[str]:
+    return [f"{errors[dtype]['error']:.1e}" if dtype in errors else "–" for dtype in DTYPES]
 
 
 def main() -> None:
@@ -118,12 +123,9 @@ def _ran(op: str, part: dict[str, Any]) -> bool:
 
 
 def _verified(ledger: Ledger) -> str:
-    rows = []
-    for op in KERNELS:
-        errors = ledger["ops"].get(op, {"errors": {}})["errors"]
-        worst = [f"{errors[dtype]['error']:.1e}" if dtype in errors else "–" for dtype in DTYPES]
-        rows.append([f"`{op}`", state(op, ledger), *worst])
-    return _table([f"op, on an {ledger['gpu']}", "state", *(f"worst error, {dtype}" for dtype in DTYPES)], rows)
+    errors = {op: ledger["ops"].get(op, {}).get("errors", {}) for op in KERNELS}
+    rows = [[f"`{op}`", state(op, ledger), *_worst(errors[op])] for op in KERNELS]
+    return _table([f"op, on an {ledger['gpu']}", "state", *WORST], rows)
 
 
 def _times(ledger: Ledger) -> list[str]:

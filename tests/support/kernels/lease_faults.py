@@ -13,11 +13,11 @@ import attention
 import measured
 import rows
 import torch
+from timing import Machine
 
 import kernels
 from kernels.proof import checks
 from kernels.proof.ledger import FORWARD
-from kernels.proof.machine import Machine
 
 ILLEGAL = "CUDA error: an illegal memory access was encountered"
 FOREVER = 10_000.0
