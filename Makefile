@@ -1,7 +1,7 @@
 # make demo · make test are all the set-up there is: each makes .venv where it is missing and installs what it needs.
 # PYTHON=/path/to/python uses that interpreter instead, as it is, and installs nothing.
 
-.PHONY: help demo explorer page paper after lessons notebooks test test-draw test-all bench bench-cpu lint
+.PHONY: help demo explorer page paper after lessons notebooks test test-draw test-all bench-cpu lint
 
 help:
 	@echo 'make demo      install the core, train a small translator, show what it learned (minutes)'
@@ -15,8 +15,6 @@ help:
 	@echo '               (ARGS="-k attention" for a part)'
 	@echo 'make test-draw a draw of the long proofs, eight minutes: another one for each commit'
 	@echo 'make test-all  everything'
-	@echo 'make bench     on a GPU: check every kernel, time it beside its peers (10 minutes; ARGS=--smoke rehearses;'
-	@echo '               OUT=DIR keeps what is found there, for a machine whose checkout is thrown away)'
 	@echo 'make bench-cpu races against PyTorch and others on this CPU (three quarters of an hour; DATA=DIR for Multi30k on disk)'
 	@echo 'make lint      ruff and pyright'
 
@@ -105,9 +103,6 @@ test-draw: $(test_ready)
 
 test-all: $(test_ready)
 	$(PYTHON) -m pytest $(side_by_side) --durations 30 $(ARGS)
-
-bench: $(test_ready)
-	$(PYTHON) -m kernels.bench $(if $(OUT),--out '$(OUT)') $(ARGS)
 
 bench-cpu: $(bench_ready)
 	$(PYTHON) tests/benchmarks $(if $(DATA),--data $(DATA))

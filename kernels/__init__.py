@@ -86,7 +86,7 @@ KERNELS = {
     ),
     "adam": ("adam", "one pass over all parameters; the global norm"),
 }
-"""Every op with kernels of ours: its module, and its line in the README. The ledger and the bench use this list."""
+"""Every op with kernels of ours: its module, and its line in the README. The proofs and the ledger use this list."""
 
 
 def functions_of(op: str) -> tuple[str, str]:

@@ -13,8 +13,8 @@ backward needs them joined, and a copy would be 4 passes more.
 An activation alone is one pass each way: forward 1 + 1, backward 2 + 1. All are one kernel, since they differ only in a
 line or two of arithmetic. Rows need not touch in memory.
 
-What is left: in the epilogue of the product before it relu's forward would cost no pass. `kernels.predict` finds 2.5 %
-of a training step of the paper's base on an H200 in it. But PyTorch's door to that epilogue is private, and linear and
+What is left: in the epilogue of the product before it relu's forward would cost no pass. That is 2.5 % of a training
+step of the paper's base on an H200, by its machine code. But PyTorch's door to that epilogue is private, and linear and
 relu would have to be one op in every table.
 
 gelu needs Φ(x). Its float32 is `½ + ½ erf(x/√2)`, which takes 37 instructions an element (sm_90): memory hides them

@@ -1,10 +1,6 @@
-"""`python -m kernels.ledger` lists what a GPU has verified, what has changed since, and what times are predicted.
+"""`python -m kernels.ledger` lists what was verified, where, and what has changed since: see `kernels.proof.ledger`."""
 
-See `kernels.bench.ledger` and `kernels.predict`.
-"""
-
-from .bench.ledger import report
-from .bench.predictions import described
+from .proof.ledger import report
 
 if __name__ == "__main__":
-    print("\n".join([*report(), *described()]))
+    print("\n".join(report()))

@@ -10,8 +10,8 @@ def main() -> int:
     """Prove the ops that are named, or those whose instructions have changed; 1 if one fails."""
     os.environ.pop("TRITON_INTERPRET", None)  # before Triton is imported: the interpreter compiles nothing
     from .. import KERNELS
-    from ..bench import ledger
-    from ..bench.checks import Refused
+    from ..proof import ledger
+    from ..proof.checks import Refused
     from . import proof
     from .execute import ORDERS
 

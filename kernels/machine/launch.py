@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from ..availability import interpreting
-from ..bench.compilation import pretending
+from ..proof.pretending import pretending
 from .assembly import Program, parse
 from .execute import AT_ONCE, Machine, Region, granule_of_tensors
 from .memory import Memory

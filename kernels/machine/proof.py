@@ -1,12 +1,11 @@
 """Proves every op as machine code, and remembers what was proved.
 
-The cases are those of the interpreter and of the GPU (`kernels.bench.cases`), in float32, float16 and bfloat16, within
+The cases are those of the interpreter and of the GPU (`kernels.proof.cases`), in float32, float16 and bfloat16, within
 the same bounds. `kernels/results/machine.json` keeps for each op and dtype the hash of the instructions that were
 executed. Instructions that have not changed need not be executed again.
 """
 
 import hashlib
-import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import date
@@ -16,13 +15,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from minitransformer.atomic import atomic_write
-
 from .. import KERNELS
-from ..bench import checks
-from ..bench.compilation import pretending
-from ..bench.ledger import DTYPES, MANIFEST, RESULTS, current
-from ..bench.machine import Machine
+from ..proof import checks, ledger
+from ..proof.ledger import DTYPES, MANIFEST, RESULTS, current
+from ..proof.pretending import pretending
 from .assembly import parse
 from .launch import TARGET, emulating
 
@@ -38,14 +34,11 @@ class Pair(NamedTuple):
 
 PAIRS = tuple(Pair(op, dtype) for op in KERNELS for dtype in DTYPES)
 
-TINY = Machine(device="cpu", smoke=True)
-"""The sizes that the interpreter takes."""
-
 
 def prove(pair: Pair, order: str = "together", seed: int = 0) -> Entry:
     """Execute all cases of an op in a dtype. Raises `Refused` where a bound does not hold or the machine faults."""
     with emulating(order, seed) as emulation, one_thread():
-        worst = checks.check(pair.op, getattr(torch, pair.dtype), TINY)
+        worst = checks.check(pair.op, getattr(torch, pair.dtype))
     return worst | {
         "assembly": _hash(launch.program.hash for launch in emulation.launches),
         "launches": len(emulation.launches),
@@ -57,7 +50,7 @@ def assembly_of(pair: Pair) -> str:
     """The hash of what `prove` would execute; it is only compiled."""
     hashes: list[str] = []
     with pretending(TARGET, then=lambda _, kernel, *__: hashes.append(parse(kernel.asm["amdgcn"]).hash)), one_thread():
-        for case in checks.cases_in(pair.op, getattr(torch, pair.dtype), TINY):
+        for case in checks.chosen(pair.op, getattr(torch, pair.dtype)):
             checks.launched(pair.op, case, getattr(torch, pair.dtype), "cpu")
     return _hash(hashes)
 
@@ -85,9 +78,7 @@ def write(ops: dict[str, Any], folder: Path = RESULTS) -> None:
     """Put what was proved into the manifest."""
     import triton
 
-    with atomic_write(folder / MANIFEST) as file:
-        text = json.dumps({"triton": triton.__version__, "target": TARGET, "ops": ops}, indent=1)
-        file.write((text + "\n").encode())
+    ledger.write(folder / MANIFEST, {"triton": triton.__version__, "target": TARGET, "ops": ops})
 
 
 def entry_of(op: str, found: dict[str, Entry]) -> Entry:

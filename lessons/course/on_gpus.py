@@ -2,7 +2,7 @@
 
 from hashlib import sha256
 
-from kernels.bench.ledger import entries, ledgers, number, timed
+from kernels.proof.ledger import entries, ledgers, number, timed
 
 from .sources import room
 

@@ -13,7 +13,7 @@
 #
 # You have kernels. Two questions are left. Do they compute the same when a whole model runs on them? And what are they
 # worth? The honest way to answer the second is to say beforehand what the hardware allows, and then to measure on the
-# hardware. The **ledger**, below, is the file in which `make bench` writes what it checked and timed on a GPU. An H200
+# hardware. The **ledger**, below, is the file in which `lease.py` writes what it checked and timed on a GPU. An H200
 # has filled a part of it. For the rest this lesson has *predictions*, which are labelled so, and measurements of this
 # machine's processor. On a machine with a GPU, also a hosted notebook, the same cells run and time the kernels there,
 # in half precision (floats of 16 bits, float16 or bfloat16).
@@ -39,7 +39,7 @@ from course.lesson_17.roofline import GPUS, WORKS, Gpu, gpu_named
 from course.measuring import blas_threads, race, this_machine
 from course.style import GREY, INK
 from course.tensors import numpy, tensor
-from kernels.bench.ledger import entries, ledgers, report
+from kernels.proof.ledger import entries, ledgers, report
 from minitransformer import Transformer, TransformerConfig, Translator, ops
 from minitransformer.costs import flops_per_token
 from minitransformer.data.batching import collate
@@ -177,7 +177,7 @@ plt.show()
 #
 # ## Every kernel's dot
 #
-# The same counts can be made for the kernels, at the sizes at which [`kernels.bench`](../kernels/bench/rows.py) times
+# The same counts can be made for the kernels, at the sizes at which a [script](../tests/benchmarks/gpu/rows.py) times
 # them, in half precision. One of them you count yourself.
 #
 # ### Exercise 2 ★★☆: flash attention's intensity
@@ -527,8 +527,8 @@ for name, ledger in ledgers().items():
 # help, and so do CUDA graphs: [`graph`](../kernels/graph.py)). And they leave out dropout: our table of PyTorch's
 # operations computes its random numbers in dozens of passes, so to count it would flatter the kernels.
 #
-# `make bench`, on a GPU, checks every kernel first, then times this ladder and writes the ledger. The lines above then
-# show that GPU too.
+# [`lease.py`](../tests/benchmarks/gpu/lease.py), on a GPU, checks every kernel, then times this ladder. The lines above
+# then show that GPU too.
 #
 # ## What the compiler made of it (optional)
 #
@@ -791,4 +791,4 @@ print(
 # [Lesson 18](18_your_transformer.ipynb) makes one file of the parts that you wrote. [The report](paper/paper.md) has
 # the paper's tables and figures beside ours. The [command line's page](../minitransformer/cli/README.md#real-text)
 # says how to train the model on real text. And
-# if you have a GPU, `make bench` adds it to the ledger.
+# if you have a GPU, `lease.py` adds it to the ledger.

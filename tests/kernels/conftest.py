@@ -19,19 +19,3 @@ def _poisoned_outputs() -> Iterator[None]:
     assert torch.utils.deterministic.fill_uninitialized_memory  # pyright: ignore[reportAttributeAccessIssue]
     yield
     torch.use_deterministic_algorithms(False)
-
-
-@pytest.fixture
-def known_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bench need not ask a process of its own, which takes seconds, what there is to run on."""
-    from kernels.bench import run
-
-    machine = {
-        "device": "cpu", "name": "a GPU", "versions": {}, "dtypes": ["float32"], "at_once": 2, "shapes": None
-    }  # fmt: skip
-
-    def look(self: run.Run) -> dict:
-        self.how = run.FORK
-        return machine
-
-    monkeypatch.setattr(run.Run, "_look", look)

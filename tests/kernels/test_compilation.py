@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.kernels.compilation import compile_in_a_process, loops_of_products
 
 if find_spec("triton") is None:
     pytest.skip("Triton is not installed: pip install -e '.[kernels]'", allow_module_level=True)
 
 import kernels
-from kernels.bench.compilation import TARGETS, compile_in_a_process, loops_of_products
+from kernels.proof.pretending import TARGETS
 
 ONCE = "a few bytes, saved once a program outside its loop"
 AGAIN = "a few bytes, loaded again in the loop"

@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -17,16 +18,20 @@ pytest.importorskip("triton")
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks" / "gpu"))  # the processes of a part look there too
 
+import ahead
+import charts
 import lease
 import measured
+import tables
 from lease import Section, joined
 from support.kernels import lease_faults as faults
+from test_supervisor import gone
 
 from course import on_gpus
 from kernels.attention import tiles
-from kernels.bench import ahead, charts, ledger, report
-from kernels.bench.cases import cases
-from kernels.bench.ledger import LATE
+from kernels.proof import ledger
+from kernels.proof.cases import cases
+from kernels.proof.ledger import LATE
 
 GPU = Path(lease.__file__).parent
 KILLED = "its process was ended by SIGKILL (out of memory?)"
@@ -74,7 +79,7 @@ def test_schedules_that_fail_are_named_and_the_rest_goes_on(tmp_path, capsys):
     assert why.pop("") == why.pop("right") == {"right"}
     assert why.pop("nowhere") == {"not there: kernels.attention.tiles.no_such_name"}
     assert why.pop("is killed") == {KILLED}
-    assert why.pop("breaks the GPU") == {f"Refused: DTYPE, padding: RuntimeError: {faults.faults.ILLEGAL}"}
+    assert why.pop("breaks the GPU") == {f"Refused: DTYPE, padding: RuntimeError: {faults.ILLEGAL}"}
     assert all(
         re.match("DTYPE, padding: (the output|gradient 0) is off by", said)
         for said in why.pop("off") | why.pop("far off")
@@ -126,7 +131,7 @@ def test_ops_that_fail_are_named_and_a_second_run_measures_only_them(tmp_path, c
         "relu": r"float32, \(3, 5\): the output is off by",
         "softmax": re.escape(KILLED),
         "dropout": r".*RuntimeError: no room for this",
-        "embedding": f".*RuntimeError: {faults.faults.ILLEGAL}",
+        "embedding": f".*RuntimeError: {faults.ILLEGAL}",
     }.items():
         assert re.match(reason, ops[op]["failed"][0])
         assert ledger.state(op, written) == f"failed its check on {ops[op]['date']}"
@@ -137,7 +142,7 @@ def test_ops_that_fail_are_named_and_a_second_run_measures_only_them(tmp_path, c
         "relu": None,
         "softmax": KILLED,
         "dropout": "RuntimeError: no room for this",
-        "embedding": f"RuntimeError: {faults.faults.ILLEGAL}",
+        "embedding": f"RuntimeError: {faults.ILLEGAL}",
         "adam": None,
     }
     assert found["adam"]["PyTorch"]["died"]
@@ -175,8 +180,8 @@ def test_a_whole_part(tmp_path, part):
     assert written["ops"].keys() == checked
     kept = tmp_path / "kept" / "a-gpu.json"
     ledger.write(kept, written | {"smoke": False})
-    assert "ours |" in " ".join(report.times(kept.parent).values())
-    assert "**interpreter**" in report.section(kept.parent)
+    assert "ours |" in " ".join(tables.times(kept.parent).values())
+    assert "**interpreter**" in tables.section(kept.parent)
     assert charts.draw(kept)
 
 
@@ -190,7 +195,7 @@ def test_what_there_is_no_time_for_is_left_out(tmp_path, monkeypatch, capsys):
 
 
 def test_a_part_ends_in_time_whatever_its_processes_do(tmp_path):
-    program = f"import lease\nwith lease.stopped_after(1):\n    __import__('time').sleep({faults.faults.FOREVER})"
+    program = f"import lease\nwith lease.stopped_after(1):\n    __import__('time').sleep({faults.FOREVER})"
     done = subprocess.run([sys.executable, "-c", program], env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})
     assert done.returncode == 128 + signal.SIGALRM
 
@@ -214,6 +219,90 @@ def test_a_full_disk_is_noticed_before_anything_is_measured(tmp_path, monkeypatc
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.endswith("No space left on device\n")
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"gpu": "x", "ops": 1, "sections": {}}'])
+def test_what_is_no_ledger_is_left_alone(tmp_path, capsys, content):
+    path = tmp_path / "smoke-lease.json"
+    path.write_text(content)
+    assert lease.main(["first", "--smoke", "--out", str(tmp_path)]) == 2
+    assert capsys.readouterr().err.startswith(f"{path} is no ledger")
+    assert path.read_text() == content
+
+
+def test_a_disk_that_fills_up_loses_nothing(tmp_path, monkeypatch, capsys):
+    """What could not be written is printed."""
+    write, begun = ledger.write, []
+
+    def fill(path: Path, written: ledger.Ledger) -> None:
+        if begun:
+            raise OSError(errno.ENOSPC, f"cannot write {path}: No space left on device")
+        begun.append(path)
+        write(path, written)
+
+    monkeypatch.setattr(ledger, "write", fill)
+    lease.main(["second", "--smoke", "--only", "checks", "--out", str(tmp_path)], faults.one_op)
+    said = capsys.readouterr()
+    assert f"cannot write {tmp_path / 'smoke-lease.json'}: No space left on device" in said.err
+    assert '"relu": {"hash"' in said.out
+
+
+@pytest.mark.slow
+def test_a_section_that_cannot_begin_leaves_the_others(tmp_path):
+    status, written = rehearsal("second", tmp_path, "checks", "rows", before=faults.at_the_start)
+    assert status == 1
+    assert written["failures"] == [f"rows: {KILLED}"]
+    assert "relu" in written["ops"]
+    assert "rows" not in written["sections"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_run_that_is_ended_leaves_what_it_found_and_no_processes(tmp_path, number):
+    """Then it is run again, and finds the rest."""
+    pids = tmp_path / "pids"
+    pids.mkdir()
+    program = (
+        "import signal, sys, functools, pathlib\n"
+        "for number in (signal.SIGTERM, signal.SIGHUP): signal.signal(number, signal.SIG_DFL)\n"  # nohup ignores it
+        "from support.kernels import lease_faults\n"
+        "from lease import main\n"
+        "if __name__ == '__main__': sys.exit(main(['second', '--smoke', '--only', 'rows', '--out', sys.argv[1]], "
+        "functools.partial(lease_faults.a_peer_hangs, pathlib.Path(sys.argv[2]))))"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", program, str(tmp_path), str(pids)]
+    running = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    path = tmp_path / "smoke-lease.json"
+
+    def times() -> dict[str, dict[str, str]]:
+        return words(ledger.read(path), "rows") if path.exists() else {}
+
+    while times().get("relu, forward", {}).get("PyTorch") != "ms":
+        assert running.poll() is None
+        time.sleep(0.2)
+    running.send_signal(number)
+    running.communicate()
+    assert running.returncode == (-number if number == signal.SIGKILL else 128 + number)
+    assert gone([int(file.name) for file in pids.iterdir()])
+    assert times()["relu, forward"]["PyTorch"] == "ms"
+    assert times()["adam, step"]["PyTorch"] == LATE["failed"]
+
+    status, written = rehearsal("second", tmp_path, "rows", before=faults.few_ops)
+    assert status == 0
+    assert {why for contestants in words(written, "rows").values() for why in contestants.values()} == {"ms"}
+
+
+@pytest.mark.parametrize("environment", [pytest.param({}, marks=pytest.mark.slow), {"TRITON_INTERPRET": "1"}])
+def test_without_a_gpu_one_sentence(tmp_path, environment):
+    inherited = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    environment = inherited | {"PYTHONPATH": str(GPU.parents[2]), "CUDA_VISIBLE_DEVICES": ""} | environment
+    command = [sys.executable, str(GPU / "lease.py"), "first", "--out", str(tmp_path)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("the triton backend needs a GPU that PyTorch can use, and there is none")
+    assert done.stderr.count("\n") == 1
 
 
 def test_the_table_says_what_the_sections_take():
@@ -249,20 +338,20 @@ def test_what_is_measured_on_a_gpu():
     assert len(check.contestants) == 3 * 4 + 2 * (len(measured.SCHEDULES) + len(measured.HOISTING))
     assert len(listed["attention"]) == 2 * 12
     assert set(measured.REACHING) <= {case.name for case in cases("attention", full=True)}
-    assert list(measured.launches(gpu, ["schedules", "ab", "attention", "checks", "rows"]))
+    assert list(ahead.launches(gpu, ["schedules", "ab", "attention", "checks", "rows"]))
 
 
 def test_a_wheel_for_another_python_has_a_key_of_its_own(tmp_path):
     library, about = (
         tmp_path / "triton" / "_C" / "libtriton.so",
-        tmp_path / f"triton-{measured.triton.__version__}.dist-info",
+        tmp_path / f"triton-{ahead.triton.__version__}.dist-info",
     )
     library.parent.mkdir(parents=True)
     library.write_bytes(b"another library")
     with pytest.raises(ValueError, match="is not Triton"):
-        measured.key_of(tmp_path)
+        ahead.key_of(tmp_path)
     about.mkdir()
-    key, here = measured.key_of(tmp_path), measured.triton_key()
+    key, here = ahead.key_of(tmp_path), ahead.triton_key()
     assert key != here
     assert sha256(b"another library").hexdigest() in key
     assert len(key) == len(here)
@@ -297,6 +386,7 @@ def test_what_was_measured_of_the_same_code_is_joined():
 
 
 def test_what_comes_home_is_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(charts, "draw", lambda path: [])
     monkeypatch.setattr(ledger, "RESULTS", tmp_path / "results")
     kept = {"gpu": "a GPU", "smoke": False, "ops": {"relu": {"hash": "0", "date": "then"}}, "failures": []}
     kept["sections"] = {"rows": section_of(entry_of("gelu", ours={"ms": 1.0})), "swap": section_of()}

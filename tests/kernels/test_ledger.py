@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from kernels import KERNELS, functions_of
-from kernels.bench import fingerprint, ledger
+from kernels.proof import fingerprint, ledger
 
 ROOT = Path(ledger.__file__).parents[2]
 
@@ -26,7 +26,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
     for package in ("kernels", "minitransformer"):
         ignored = shutil.ignore_patterns("__pycache__", "results")
         shutil.copytree(ROOT / package, tmp_path / package, ignore=ignored)
-    folder = tmp_path / "kernels" / "bench"
+    folder = tmp_path / "kernels" / "proof"
     spec = importlib.util.spec_from_file_location("fingerprint_of_a_copy", folder / "fingerprint.py")
     assert spec is not None
     assert spec.loader is not None
@@ -141,6 +141,17 @@ def test_what_is_reported(tmp_path):
 def test_without_any_result(tmp_path):
     (tmp_path / "compiled.json").write_text("{}", encoding="utf-8")  # no ledger of a GPU
     assert ledger.report(tmp_path)[0] == f"not yet verified on a GPU: {', '.join(KERNELS)}"
+
+
+def test_our_time_of_an_op_whose_check_failed_is_not_shown():
+    """In the file it is kept."""
+    times = {"ours": {"ms": 1.0}, "PyTorch": {"ms": 2.0}}
+    kept = [{"op": op, "contestants": times} for op in ("relu", "softmax")]
+    ops = {"relu": {"failed": ["float32: off"]}, "softmax": {}}
+    relu, softmax = ledger.entries({"ops": ops, "sections": {"rows": {"entries": kept}}}, "rows")
+    assert relu["contestants"] == times | {"ours": ledger.WRONG}
+    assert softmax == kept[1]
+    assert kept[0]["contestants"] is times
 
 
 def test_the_command_needs_neither_torch_nor_triton():

@@ -13,7 +13,7 @@ from torch import Tensor
 
 import kernels
 import kernels.adam as module
-from kernels.bench.cases import draw
+from kernels.proof.cases import draw
 from minitransformer import ops
 
 PAPER = {"beta1": 0.9, "beta2": 0.98, "eps": 1e-9}

@@ -19,11 +19,11 @@ from support.kernels.prove_kernel import (
 from torch import Tensor
 
 import kernels
-from kernels.bench.cases import draw
 from kernels.dropout import dropout_naive
 from kernels.eager.arrays import concatenate
 from kernels.elementwise import gated_naive
 from kernels.functional.rows import _gated_kept
+from kernels.proof.cases import draw
 from minitransformer import ops
 from minitransformer.ops import Dropout, dropout_mask
 from minitransformer.ops.gated import ACTIVATIONS

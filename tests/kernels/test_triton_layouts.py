@@ -9,8 +9,8 @@ from support.kernels.prove_kernel import DEVICE, assert_same_bits, check, on_dev
 from torch import Tensor
 
 import kernels
-from kernels.bench.cases import SMOOTHED, draw
 from kernels.norms.whole import ONE_BLOCK
+from kernels.proof.cases import SMOOTHED, draw
 from kernels.softmax import ONE_PASS, ONE_PASS_BACKWARD
 from minitransformer import ops
 from minitransformer.ops import Dropout

@@ -13,9 +13,9 @@ from triton._C.libtriton.ir import INPUT_PRECISION
 from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
 import kernels
-from kernels.bench.cases import draw
 from kernels.eager import linear_attention as eager
 from kernels.linear_attention import CHUNKS, WIDEST, linear_attention_forward_kernel, linear_attention_naive
+from kernels.proof.cases import draw
 from kernels.tuning import KIBIBYTE, Capability, pretending
 from minitransformer import ops
 

@@ -7,8 +7,8 @@ import pytest
 from support.kernels.machine_faults import in_a_process, said
 
 from kernels import KERNELS
-from kernels.bench import ledger
 from kernels.machine import emulating
+from kernels.proof import ledger
 
 SCRIPTS = Path(__file__).parents[1] / "support" / "kernels"
 

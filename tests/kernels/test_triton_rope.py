@@ -13,7 +13,7 @@ from torch import Tensor
 
 import kernels
 from kernels.attention.host import _heads
-from kernels.bench.cases import draw
+from kernels.proof.cases import draw
 from kernels.rope import WIDEST, rope_naive
 from minitransformer import ops
 from minitransformer.layers.attention import merge_heads, split_heads

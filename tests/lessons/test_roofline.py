@@ -1,5 +1,8 @@
 """Lesson 17's counts: those of the benchmark's tasks, and of the package's formula."""
 
+import sys
+from pathlib import Path
+
 import pytest
 
 from course.lesson_17.roofline import GPUS, WORKS
@@ -11,8 +14,10 @@ from minitransformer.models import TransformerConfig
 def tasks():
     """The benchmark's, by op, direction and size: what it counts, in float32 where the lesson has half precision."""
     pytest.importorskip("triton", reason="Triton is not installed: pip install -e '.[kernels]'")
-    from kernels.bench import attention, rows
-    from kernels.bench.machine import Machine
+    sys.path.append(str(Path(__file__).parents[1] / "benchmarks" / "gpu"))
+    import attention
+    import rows
+    from timing import Machine
 
     machine = Machine("cpu", smoke=False)
     every = (*rows.tasks(machine), *attention.tasks(machine))

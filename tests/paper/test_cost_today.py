@@ -112,7 +112,7 @@ def test_the_ledger(tmp_path: Path) -> None:
 
 
 def test_the_ledger_is_where_the_kernels_write_it() -> None:
-    from kernels.bench.ledger import RESULTS
+    from kernels.proof.ledger import RESULTS
 
     assert cost.LEDGER == RESULTS
 

@@ -2,7 +2,7 @@
 
 Floating-point operations are counted as the lesson says: each addition, multiplication, maximum, exponential or root is
 one; the integer arithmetic of dropout's hash is none. Bytes are the least: each input is read once, each output written
-once, in half precision but for Adam. So the sizes and the bytes are those of `kernels.bench`, which times them.
+once, in half precision but for Adam. So the sizes and the bytes are those of the benchmark, which times them.
 """
 
 from dataclasses import dataclass

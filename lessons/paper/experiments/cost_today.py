@@ -31,7 +31,7 @@ from ..published import P100_FLOPS, RUNS, TABLE_2, training_costs
 from ..task import Task
 
 LEDGER = Path(__file__).parents[3] / "kernels" / "results"
-"""The folder in which `python -m kernels.bench` keeps its measurements on GPUs."""
+"""The folder in which measurements on GPUs are kept."""
 
 
 @dataclass(frozen=True)

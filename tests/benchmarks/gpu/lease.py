@@ -3,7 +3,8 @@
     export PYTHONPATH=.
     python tests/benchmarks/gpu/lease.py first --out DIR      at most 300 s: attention, and what is open
     python tests/benchmarks/gpu/lease.py second --out DIR     at most 240 s: everything else
-    python tests/benchmarks/gpu/lease.py keep DIR/*.json      at home: into kernels/results
+    python tests/benchmarks/gpu/lease.py keep DIR/*.json      at home: into kernels/results, with pictures
+    python tests/benchmarks/gpu/lease.py report               at home: the tables of kernels/README.md
     python tests/benchmarks/gpu/lease.py compile --cache DIR --wheel TREE    at home, before: for TRITON_CACHE_DIR there
 
 first    compile      30 s   what the part launches, on all cores; what lies in TRITON_CACHE_DIR is found there
@@ -34,18 +35,23 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic, strftime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import tables
+from supervisor import FORK, NO_TIME, SPAWN, Ended, Job, nothing, supervise
 
 from kernels import KERNELS
-from kernels.bench import ledger
-from kernels.bench.ledger import DTYPES, LATE, OURS, Entry, task_of
-from kernels.bench.supervisor import FORK, NO_TIME, SPAWN, Ended, Job, nothing, supervise
-from kernels.bench.work import compute, look, machine_of
+from kernels.proof import ledger
+from kernels.proof.ledger import DTYPES, LATE, OURS, Entry, task_of
 from minitransformer.cli.errors import message_of
 from minitransformer.threads import available_cores
+
+if TYPE_CHECKING:
+    from timing import Machine
 
 COURSE = Path(__file__).resolve().parents[3] / "lessons" / "course"
 LESSONS = {f"lesson {n}": COURSE / f"lesson_{n}" / "solutions.py" for n in (15, 16)}
@@ -86,6 +92,39 @@ Unit = tuple[str, str, int]
 # --- What a process does ---------------------------------------------------------------------------------------
 
 
+def machine_of(smoke: bool) -> "Machine":
+    """Return what there is to run on. Triton asks whether to interpret when it is first imported: not before this."""
+    import torch
+
+    if smoke and not torch.cuda.is_available():
+        os.environ["TRITON_INTERPRET"] = "1"
+        torch.set_num_threads(1)  # tensors are tiny
+    from timing import Machine
+
+    return Machine.here(smoke)
+
+
+def look(smoke: bool) -> Iterator[dict[str, Any]]:
+    """Yield what there is to run on, how many processes may check at once and what to compile for; or `refused`."""
+    try:
+        machine = machine_of(smoke)
+    except (ModuleNotFoundError, RuntimeError) as error:
+        yield {"refused": str(error)}
+        return
+    shapes = None
+    if machine.device == "cuda":
+        from ahead import shapes_of
+
+        shapes = asdict(shapes_of(machine))
+    found = {"device": machine.device, "name": machine.name, "versions": machine.versions()}
+    yield found | {"at_once": machine.processes, "shapes": shapes}
+
+
+def compute(smoke: bool) -> Iterator[bool]:
+    """Yield whether the GPU computes in a process of this kind."""
+    yield machine_of(smoke).works()
+
+
 def work(smoke: bool, name: str, how: dict[str, Any], done: Collection[Unit], lane: int, lanes: int) -> Iterator[Any]:
     """Measure a lane's units. `measured` imports Triton, which must know before whether it interprets."""
     machine = machine_of(smoke)
@@ -96,9 +135,9 @@ def work(smoke: bool, name: str, how: dict[str, Any], done: Collection[Unit], la
 
 def compile(shapes: dict[str, Any], names: Sequence[str], claims: Path, wheel: Path | None = None) -> Iterator[int]:
     """Compile what the sections launch and no other process has claimed; yield the number of kernels."""
-    import measured
+    from ahead import Shapes, compile_ahead
 
-    yield measured.compiled(shapes, names, claims, wheel)
+    yield compile_ahead(Shapes(**shapes), names, claims, wheel)
 
 
 # --- What is known ---------------------------------------------------------------------------------------------
@@ -137,17 +176,30 @@ def judged(entry: Entry) -> dict[str, Any] | None:
     return {"errors": errors, **({"failed": failed} if failed else {})}
 
 
+def opened(path: Path, gpu: str, smoke: bool) -> ledger.Ledger:
+    """Return what the file says, to be added to, or a new one. Raises `ValueError` for what is no ledger."""
+    if not path.exists():
+        return {"gpu": gpu, "smoke": smoke, "ops": {}, "sections": {}, "failures": []}
+    try:
+        said = ledger.read(path)
+        return said | {"ops": dict(said["ops"]), "sections": dict(said["sections"]), "failures": []}
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is no ledger ({error!r}): move it away") from None
+
+
 def keep(files: Sequence[Path]) -> None:
-    """Add these files' results to the ledgers of their GPUs."""
+    """Add these files' results to the ledgers of their GPUs, and draw their pictures."""
+    import charts  # and so matplotlib, which no process on the GPU needs
+
     for file in files:
         new = ledger.read(file)
         path = ledger.path_of(ledger.RESULTS, new["gpu"])
-        old = ledger.opened(path, new["gpu"], smoke=False)
+        old = opened(path, new["gpu"], smoke=False)
         for name, section in new["sections"].items():
             entries = list(joined(section, old["sections"].get(name, {})).values())
             old["sections"][name] = section | {"entries": entries}
         ledger.write(path, old | {"ops": old["ops"] | new["ops"], "failures": new["failures"]})
-        print(path)
+        print(*[path, *charts.draw(path)], sep="\n")
 
 
 HOPPER = {"device": "meta", "smoke": False, "target": "cuda:90", "warp_size": 32, "shared_memory": 227 * 1024}
@@ -198,7 +250,7 @@ class Lease:
         self.machine = self._look()
         name = self.machine["name"]
         self.path = ledger.path_of(folder, ("smoke" if smoke else name) + " lease")
-        self.ledger = ledger.opened(self.path, name, smoke)
+        self.ledger = opened(self.path, name, smoke)
         self.date, self.hashes = strftime("%Y-%m-%d"), {op: ledger.current(op) for op in KERNELS}
         self.hashes |= {lesson: sha256(path.read_bytes()).hexdigest() for lesson, path in LESSONS.items()}
         ledger.write(self.path, self.ledger)
@@ -399,6 +451,7 @@ def main(arguments: Sequence[str] | None = None, before: Callable[[], None] = no
         command.add_argument("--only", nargs="+", choices=sections, default=sections, metavar="SECTION")
         command.add_argument("--smoke", action="store_true", help="rehearse at tiny sizes, without a GPU too")
     commands.add_parser("keep").add_argument("files", nargs="+", type=Path)
+    commands.add_parser("report")
     command = commands.add_parser("compile")
     command.add_argument("--cache", type=Path, required=True, metavar="DIR")
     command.add_argument("--wheel", type=Path, required=True, metavar="TREE", help="the GPU's Triton, unpacked")
@@ -407,6 +460,9 @@ def main(arguments: Sequence[str] | None = None, before: Callable[[], None] = no
         return compile_at_home(chosen.cache, chosen.wheel)
     if chosen.command == "keep":
         keep(chosen.files)
+        return 0
+    if chosen.command == "report":
+        tables.main()
         return 0
     with stopped_after(LIMITS[chosen.command] * (LEISURE if chosen.smoke else 1)):
         try:

@@ -6,7 +6,6 @@ functions that a kernel calls when it compiles the kernel: variants of these, `A
 
 import math
 import sys
-import traceback
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -14,29 +13,27 @@ from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from itertools import takewhile
-from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
+import attention
 import formulas
+import rows
+import swap
 import torch
 import torch.nn.functional as F
-import triton
 from lease import LESSONS, NOT_THERE, SOLUTION, Unit
+from supervisor import reason_of
 from threadpoolctl import threadpool_limits
+from timing import Bench, Call, Found, Machine, Start, Task
 from torch import Tensor
-from triton.runtime.cache import triton_key
 
 from kernels import KERNELS
-from kernels.bench import ahead, attention, checks, race, rows, swap
-from kernels.bench.attention import Shape
-from kernels.bench.ledger import BOTH, FLEX, FORWARD, OURS, Entry, task_of
-from kernels.bench.machine import Call, Machine, name_of
-from kernels.bench.race import Bench, Found, Start, Task
-from kernels.bench.supervisor import reason_of
+from kernels.proof import checks
+from kernels.proof.cases import name_of
+from kernels.proof.ledger import BOTH, FLEX, FORWARD, OURS, Entry, task_of
 from kernels.tuning import Tile, agree
-from minitransformer.data.token_dataset import file_sha256
 from minitransformer.gradcheck import error
 
 # --- Variants --------------------------------------------------------------------------------------------------
@@ -229,18 +226,18 @@ def checked(
     machine = bench.machine
     with applied(changes), threadpool_limits(2):  # others check beside it
         if machine.device == "meta":
-            for case in checks.chosen(op, dtype, machine, part, parts, names):
+            for case in checks.chosen(op, dtype, not machine.smoke, part, parts, names):
                 checks.launched(op, case, dtype, machine.device)
             return {}
-        return checks.check(op, dtype, machine, part, parts, names)
+        return checks.check(op, dtype, machine.device, not machine.smoke, part, parts, names)
 
 
 def ab(machine: Machine) -> Iterator[Task]:
     """Yield the comparisons: attention with each schedule, with a bias, decoding; then the ops over rows."""
     for kind, T, D in (("full", 4096, 128), ("causal", 16_384, 128), ("full", 4096, 64)):
-        yield beside(attending(machine, kind, T, D, [OURS]), SCHEDULES)
-    yield beside(attending(machine, "bias", 4096, 128, [OURS]), {"not aligned": UNALIGNED})
-    for task in decoding(machine, [OURS]):
+        yield beside(attention.attending(machine, kind, T, D, [OURS]), SCHEDULES)
+    yield beside(attention.attending(machine, "bias", 4096, 128, [OURS]), {"not aligned": UNALIGNED})
+    for task in attention.decoding(machine, [OURS]):
         yield beside(task, {"not split": UNSPLIT})
     waiting = dict(OF_ROWS)
     for task in rows.tasks(machine):
@@ -256,60 +253,10 @@ def beside(task: Task, variants: dict[str, Variant]) -> Task:
     return replace(task, contestants={OURS: ours, **changed})
 
 
-def attention_tasks(machine: Machine) -> Iterator[Task]:
-    """Yield attention's tasks beside its peers, the most important first."""
-    peers = OURS, "FlashAttention-2", "cuDNN", FLEX
-    whole = [(kind, T, D) for D in (128, 64) for T in (4096, 16_384) for kind in ("full", "causal")]
-    special = {
-        "bias": {},
-        "window": {"window": machine.size(256, 5)},
-        "dropout": {},
-        "grouped heads": {"group": machine.size(4, 2)},
-    }
-    for shapes in (whole[:2], whole[2:]):
-        for what in (FORWARD, BOTH):
-            yield from (attending(machine, *shape, peers, what) for shape in shapes)
-    for what in (FORWARD, BOTH):
-        yield from (attending(machine, kind, 4096, 128, peers, what, **more) for kind, more in special.items())
-
-
-def attending(
-    machine: Machine, kind: str, T: int, D: int, who: Collection[str], what: str = FORWARD, **options: Any
-) -> Task:
-    """Return a task on 16,384 tokens of 2,048 channels. FlexAttention compiles long: it is asked at 4,096 × 128."""
-    flex = (T, D) == (4096, 128)
-    T, D = machine.size((T, D), (T // 512, D // 16))
-    B, H = machine.size((16_384 // T, 2048 // D), (1, 2))
-    shape = Shape(kind, **({"B": B, "H": H, "Tq": T, "Tk": T, "D": D} | options))
-    work = {"flops": {FORWARD: 1.0, BOTH: 3.5}[what] * 4 * H * shape.pairs() * D}
-    return of_shape(machine, shape, what, work, who, flex)
-
-
-def of_shape(
-    machine: Machine, shape: Shape, what: str, work: dict[str, float], who: Collection[str], flex: bool = False
-) -> Task:
-    """Return attention's task on a shape, with those of these contestants that can compute it."""
-    size = {name: value for name, value in vars(shape).items() if value is not None}
-    prepares = attention.contestants(shape, what, machine, flex)
-    prepares = {name: prepare for name, prepare in prepares.items() if name in who}
-    return race.task(machine, "attention", what, size, work, partial(shape.draw, machine), prepares)
-
-
-def decoding(machine: Machine, who: Collection[str]) -> Iterator[Task]:
-    """Yield tasks of one query against a cache of T keys, for one sentence. The bytes are those of keys and values."""
-    group, D = machine.size((4, 128), (1, 8))
-    for H, T in machine.size(((32, 4096), (32, 32_768), (32, 1024), (4, 32_768)), ((2, 40), (2, 70))):
-        moved = 2 * H // group * T * D * machine.dtype.itemsize
-        shape = Shape("decoding", 1, H, 1, T, D, group=group)
-        yield of_shape(machine, shape, FORWARD, {"moved": float(moved)}, who)
-
-
 def rows_tasks(machine: Machine) -> Iterator[Task]:
-    """Yield decoding, the fused loss, and all other ops, without the earlier versions of our kernels."""
-    yield from decoding(machine, [OURS, "FlashAttention-2", "cuDNN", "math"])
-    peers = OURS, "PyTorch", "PyTorch, fused", "torch.compile", "Liger"
-    for task in sorted(rows.tasks(machine), key=lambda task: task.op != "linear_cross_entropy"):
-        yield replace(task, contestants={who: each for who, each in task.contestants.items() if who in peers})
+    """Yield decoding, then all other ops."""
+    yield from attention.decoding(machine, [OURS, "FlashAttention-2", "cuDNN", "math"])
+    yield from rows.tasks(machine)
 
 
 def lessons(machine: Machine) -> Iterator[Task]:
@@ -369,7 +316,7 @@ def solved(function: Callable, truth: Callable, draw: Call, work: dict[str, floa
 
 
 TASKS: dict[str, Callable[[Machine], Iterator[Task]]] = {
-    "schedules": schedules, "ab": ab, "attention": attention_tasks,
+    "schedules": schedules, "ab": ab, "attention": attention.tasks,
     "checks": every_check, "lessons": lessons, "rows": rows_tasks, "swap": swap.tasks,
 }  # fmt: skip
 
@@ -428,44 +375,3 @@ def outcome(measured: Callable[[Bench], Found], bench: Bench, verdict: Found) ->
             raise
         return {"failed": str(problem) if isinstance(problem, checks.Refused) else reason_of(problem)}
     return found | ({"wrong": verdict["failed"]} if verdict else {})
-
-
-def compiled(shapes: dict[str, Any], names: Sequence[str], claims: Path, wheel: Path | None) -> int:
-    """Compile what the sections launch and no other process has claimed; return the number of kernels.
-
-    They are kept for the Triton that is installed here, or that lies in `wheel`.
-    """
-    machine = ahead.Shapes(**shapes)
-    key = triton_key() if wheel is None else key_of(wheel)
-    with ahead.compiling(machine, claims) as kernels, patch("triton.runtime.cache.triton_key", lambda: key):
-        for number, launch in enumerate(launches(machine, names)):
-            if ahead.claim(claims, f"launch {number}"):
-                try:
-                    launch()
-                except NotThere:
-                    pass
-                except Exception:  # what can't be compiled is found out again where it is launched
-                    traceback.print_exc()
-    return len(kernels)
-
-
-def key_of(wheel: Path) -> str:
-    """Return `triton_key()` of an unpacked wheel: hashes of its files, of which only the library depends on Python."""
-    if not (wheel / f"triton-{triton.__version__}.dist-info").is_dir():
-        raise ValueError(f"{wheel} is not Triton {triton.__version__}, which is here")
-    folders = Path(triton.__file__).parent, wheel / "triton"
-    here, there = (file_sha256(folder / "_C" / "libtriton.so") for folder in folders)
-    return triton_key().replace(here, there)
-
-
-def launches(machine: Machine, names: Sequence[str]) -> Iterator[Callable[[], Any]]:
-    """Yield calls that launch our kernels, in the order in which they are needed; without the few of the lessons."""
-    bench = ahead.OnlyLaunched(machine, {})
-    for name in names:
-        if name == "swap":
-            yield from ahead.launches(machine, [name])
-        elif name != "lessons":
-            for task in TASKS[name](machine):
-                for who, measured in task.contestants.items():
-                    if (who == OURS or name not in ("attention", "rows")) and not process_of(who):
-                        yield partial(measured, bench)

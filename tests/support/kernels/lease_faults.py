@@ -1,18 +1,57 @@
 """What can go wrong on a rented GPU, in the processes of `lease`: each calls one of the functions below first."""
 
+import os
+import signal
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
+import attention
 import measured
+import rows
 import torch
+from timing import Machine
 
 import kernels
-from kernels.bench import checks, rows
-from kernels.bench.ledger import FORWARD
+from kernels.proof import checks
+from kernels.proof.ledger import FORWARD
 
-from . import bench_faults as faults
+ILLEGAL = "CUDA error: an illegal memory access was encountered"
+FOREVER = 10_000.0
+
+
+def wrong(x: Any) -> tuple:
+    """Return something that is no forward of relu."""
+    return x, x
+
+
+def raises(*inputs: Any, **options: Any) -> Any:
+    """Do what an op does that a GPU has no room for."""
+    raise RuntimeError("no room for this")
+
+
+def is_killed(*inputs: Any, **options: Any) -> Any:
+    """Do what the system does where memory has run out."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def breaks_the_gpu(*inputs: Any, **options: Any) -> Any:
+    """Do what an illegal access does: nothing on the GPU works in this process any more."""
+
+    def broken(*arguments: Any, **options: Any) -> Any:
+        raise RuntimeError(ILLEGAL)
+
+    Machine.randn = broken
+    broken()
+
+
+def hangs(*inputs: Any, **options: Any) -> Any:
+    """Never return."""
+    time.sleep(FOREVER)
+
 
 PLACE = "attention.tiles.schedule"
 """Every launch of attention calls this."""
@@ -40,8 +79,8 @@ SCHEDULES = {
     "right": measured.Variant("as fast", ((PLACE, lambda original: original),)),
     "off": scaled(1.001),
     "far off": scaled(9.0),
-    "is killed": when_scheduled(faults.is_killed),
-    "breaks the GPU": when_scheduled(faults.breaks_the_gpu),
+    "is killed": when_scheduled(is_killed),
+    "breaks the GPU": when_scheduled(breaks_the_gpu),
     "nowhere": measured.Variant("", (("attention.tiles.no_such_name", measured.to(None)),)),
 }
 
@@ -50,35 +89,35 @@ def in_schedules(schedules: dict[str, measured.Variant] = SCHEDULES) -> None:
     """Give attention schedules of which one is right, on one case, and compare them on one task."""
     measured.SCHEDULES, measured.HOISTING = schedules, {}
     measured.TASKS["ab"] = only_one
-    cases = checks.cases_in
-    checks.cases_in = lambda *of: islice((case for case in cases(*of) if case.name == "padding"), 1)
+    cases = checks.cases
+    checks.cases = lambda *of: islice((case for case in cases(*of) if case.name == "padding"), 1)
 
 
 def in_a_schedule_that_hangs() -> None:
     """Give attention a schedule that is right, and one that hangs."""
-    in_schedules({"right": SCHEDULES["right"], "hangs": when_scheduled(faults.hangs)})
+    in_schedules({"right": SCHEDULES["right"], "hangs": when_scheduled(hangs)})
 
 
 def only_one(machine: Any) -> Any:
     """Yield one task of the section "ab"."""
-    yield measured.beside(measured.attending(machine, "full", 4096, 128, ["ours"]), measured.SCHEDULES)
+    yield measured.beside(attention.attending(machine, "full", 4096, 128, ["ours"]), measured.SCHEDULES)
 
 
 def in_ops() -> None:
     """Break four of five ops, each in its way; and PyTorch's Adam breaks the GPU."""
     few_ops()
-    kernels.relu_forward = faults.wrong
-    kernels.softmax_forward = faults.is_killed
-    kernels.embedding_forward = faults.breaks_the_gpu
-    kernels.dropout_forward = faults.raises
-    torch.optim.Adam.step = faults.breaks_the_gpu
+    kernels.relu_forward = wrong
+    kernels.softmax_forward = is_killed
+    kernels.embedding_forward = breaks_the_gpu
+    kernels.dropout_forward = raises
+    torch.optim.Adam.step = breaks_the_gpu
 
 
 def few_ops() -> None:
     """Leave five ops, with their smallest case and one task each."""
     ops = "relu", "softmax", "dropout", "embedding", "adam"
     measured.KERNELS = {op: kernels.KERNELS[op] for op in ops}
-    everything, cases = rows.tasks, checks.cases_in
+    everything, cases = rows.tasks, checks.cases
 
     def tasks(machine: Any) -> Any:
         return list(
@@ -89,4 +128,23 @@ def few_ops() -> None:
 
     rows.tasks = tasks
     measured.TASKS["rows"] = lambda machine: (task for task in measured.rows_tasks(machine) if task.op in ops)
-    checks.cases_in = lambda *of: islice(cases(*of), 1)
+    checks.cases = lambda *of: islice(cases(*of), 1)
+
+
+def a_peer_hangs(folder: Path) -> None:
+    """Leave a file for this process; and PyTorch's Adam, the last but one, never returns."""
+    (folder / str(os.getpid())).touch()
+    few_ops()
+    torch.optim.Adam.step = hangs
+
+
+def one_op() -> None:
+    """Leave one op, with its smallest case."""
+    few_ops()
+    measured.KERNELS = {"relu": kernels.KERNELS["relu"]}
+
+
+def at_the_start() -> None:
+    """Leave one op to check; the tasks over rows can't even be listed."""
+    one_op()
+    measured.TASKS["rows"] = is_killed

@@ -69,7 +69,7 @@ def calls() -> dict[str, Any]:
 
 def main(target: str, *names: str) -> None:
     """Print what `compiled` reads."""
-    from kernels.bench.compilation import pretending
+    from kernels.proof.pretending import pretending
 
     wanted = {name: call for name, call in calls().items() if name in names}
     found: dict[str, list[list[Text]]] = {name: [] for name in wanted}
@@ -89,7 +89,7 @@ def main(target: str, *names: str) -> None:
 
 
 def _text(asm: Any, with_sass: bool) -> Text:
-    from kernels.bench.compilation import said_by
+    from compilation import said_by  # beside this script
 
     text = {"llir": asm["llir"], "assembly": asm["ptx" if "ptx" in asm else "amdgcn"]}
     return text | {"sass": said_by("nvdisasm", asm["cubin"], "-c")} if with_sass and "cubin" in asm else text

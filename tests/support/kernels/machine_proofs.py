@@ -9,8 +9,8 @@ from unittest.mock import patch
 
 import torch
 
-from kernels.bench import checks, ledger
 from kernels.machine import ORDERS, Emulation, Fault, emulating, proof
+from kernels.proof import checks, ledger
 
 SOME = ("softmax", "layernorm", "cross_entropy", "attention")
 """Ops whose barriers are left out: those that hand numbers from wave to wave."""
@@ -28,15 +28,8 @@ def stale() -> list[str]:
 
 def results(op: str, dtype: torch.dtype, **how: Any) -> tuple[list[torch.Tensor], Emulation]:
     """Everything that an op computes in its first case."""
-    case = next(checks.cases_in(op, dtype, proof.TINY))
     with emulating(**how) as emulation, checks.poisoned():
-        if op == "adam":
-            stepped = checks.Stepped.of(case, dtype, "cpu")
-            found = [stepped.norm, *stepped.tensors.values(), stepped.shadow]
-        else:
-            computed = checks.Computed.of(op, case, dtype, "cpu")
-            found = [computed.out, *computed.gradients]
-    return found, emulation
+        return checks.launched(op, next(checks.chosen(op, dtype)), dtype, "cpu"), emulation
 
 
 def same(found: list[torch.Tensor], expected: list[torch.Tensor]) -> bool:
@@ -116,7 +109,7 @@ def hoppers() -> list[str]:
     with patch.object(tiles, "candidates", described), patch.object(softmax, "SEVERAL", 1):
         for op, dtype, wanted in (("attention", torch.bfloat16, names), ("softmax", torch.float16, ())):
             with emulating() as emulation, proof.one_thread():
-                checks.check(op, dtype, proof.TINY, names=wanted)
+                checks.check(op, dtype, names=wanted)
             found.append(f"{op}: {len(emulation.launches)}")
     return found
 

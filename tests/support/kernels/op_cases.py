@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from kernels.bench.cases import SMOOTHED, draw
+from kernels.proof.cases import SMOOTHED, draw
 from minitransformer.ops import Dropout, Pattern, numpy_ops
 from minitransformer.ops.gated import ACTIVATIONS
 

@@ -1,4 +1,4 @@
-"""One test body for every kernel: what the bench checks on a GPU (`kernels.bench.checks`), on the arrays of a test."""
+"""One test body for every kernel: what is checked on a GPU (`kernels.proof.checks`), on the arrays of a test."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from kernels.bench.cases import Case, draw
+from kernels.proof.cases import Case, draw
 from minitransformer.gradcheck import error
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -39,7 +39,7 @@ def prove_kernel(
     `forward` takes the place of the op's own, and `peer` that of PyTorch's function, by whose error a narrow dtype's is
     judged. Arrays and received gradients lie in memory contiguously, transposed or with gaps.
     """
-    from kernels.bench.checks import findings_of  # without Triton this file can still be imported
+    from kernels.proof.checks import findings_of  # without Triton this file can still be imported
 
     rng = np.random.default_rng(sum(array.size for array in arrays.values()))
 

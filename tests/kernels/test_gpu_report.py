@@ -1,12 +1,17 @@
 """What is made of a ledger: a section of `kernels/README.md`, and which targets are met. No GPU, PyTorch or Triton."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 from kernels import KERNELS
-from kernels.bench import ledger, report
+from kernels.proof import ledger
+
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks" / "gpu"))
+
+import tables
 
 ROOT = Path(ledger.__file__).parents[2]
 
@@ -50,7 +55,7 @@ def invented(gpu: str = "Imaginary H200") -> ledger.Ledger:
 
 
 def test_which_targets_are_met():
-    lines = {line.split(":")[0]: line for line in report.targets_met(invented())}
+    lines = {line.split(":")[0]: line for line in tables.targets_met(invented())}
     for what, said in {
         "attention forward, D 128, full, 4k–16k": "500 TFLOP/s (goal: at least 520, not met)",
         "attention forward, D 64, full, 4k–16k": "500 TFLOP/s (goal: at least 420, met)",
@@ -64,15 +69,15 @@ def test_which_targets_are_met():
     }.items():
         assert lines.pop(what) == f"{what}: {said}"
     assert not lines  # what was not measured is neither met nor missed
-    assert len(report.targets(invented())) == 18
-    elsewhere = report.targets_met(invented("Another"))
+    assert len(tables.targets(invented())) == 17
+    elsewhere = tables.targets_met(invented("Another"))
     assert all("(an H200's goal: at " in line and line.endswith(", for scale)") for line in elsewhere)
 
 
 def test_readme_without_a_ledger(tmp_path):
     (tmp_path / "compiled.json").write_text("{}", encoding="utf-8")  # no ledger
     ledger.write(tmp_path / "smoke.json", invented() | {"smoke": True})  # a rehearsal verifies nothing
-    text = report.section(tmp_path)
+    text = tables.section(tmp_path)
     assert [line.split("`")[1] for line in text.splitlines() if "`" in line] == list(KERNELS)
     assert text.count("not yet executed as machine code") == len(KERNELS)
     assert "Not yet verified on a GPU" in text
@@ -83,7 +88,7 @@ def test_readme_with_a_ledger(tmp_path):
     found["sections"]["rows"]["hashes"] = found["sections"]["rows"]["hashes"] | {"softmax": "0"}
     ledger.write(ledger.path_of(tmp_path, found["gpu"]), found)
     assert [path.name for path in tmp_path.iterdir()] == ["imaginary-h200.json"]
-    text, (times,) = report.section(tmp_path), report.times(tmp_path).values()
+    text, (times,) = tables.section(tmp_path), tables.times(tmp_path).values()
     for line in (
         "**Imaginary H200** (2030-01-02: torch 9.0); changed since they were timed: softmax",
         "| `relu` | verified on 2030-01-02 | 1.0e-06 | – | – |",
@@ -102,21 +107,19 @@ def test_readme_with_a_ledger(tmp_path):
     assert "(results/imaginary-h200.md)" in text
     assert "imaginary-h200-rows.png" not in times
     (tmp_path / "imaginary-h200-rows.png").touch()
-    (times,) = report.times(tmp_path).values()
+    (times,) = tables.times(tmp_path).values()
     assert times.endswith("](imaginary-h200-rows.png)\n")
     assert text.count("not yet verified |") == len(KERNELS) - 2
 
 
 def test_readme_says_what_the_ledgers_say():
-    text = report.README.read_text(encoding="utf-8")
-    assert report.BEGIN + report.section() + report.END in text, "run python -m kernels.bench.report"
-    for path, said in report.times().items():
-        assert path.read_text(encoding="utf-8") == said, "run python -m kernels.bench.report"
+    text = tables.README.read_text(encoding="utf-8")
+    assert tables.BEGIN + tables.section() + tables.END in text, "run python tests/benchmarks/gpu/lease.py report"
+    for path, said in tables.times().items():
+        assert path.read_text(encoding="utf-8") == said, "run python tests/benchmarks/gpu/lease.py report"
 
 
 def test_pictures_and_tables_need_no_pytorch():
-    program = (
-        "import sys; sys.modules['torch'] = sys.modules['triton'] = None; "
-        "from kernels.bench import charts, report; report.section()"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)
+    program = "import sys; sys.modules['torch'] = sys.modules['triton'] = None; import charts, tables; tables.section()"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(Path(tables.__file__).parent)])}
+    subprocess.run([sys.executable, "-c", program], check=True, env=environment)

@@ -1,6 +1,6 @@
 """What is made of the ledgers, without a GPU or PyTorch: a section of `kernels/README.md`, and the targets met.
 
-`python -m kernels.bench.report` puts the section there, and all times of a GPU into `<gpu>.md`. The targets are
+`lease.py report` puts the section there, and all times of a GPU into `<gpu>.md`. The targets are
 for an H200, where a bf16 product runs at 788 TFLOP/s and a copy at 4.3 TB/s.
 """
 
@@ -9,13 +9,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from .. import KERNELS
-from .ledger import (
+from kernels import KERNELS
+from kernels.proof.ledger import (
     BACKWARD,
     BOTH,
     DTYPES,
     FORWARD,
-    OURS,
     RESULTS,
     Ledger,
     current,
@@ -29,13 +28,9 @@ from .ledger import (
     task_of,
     timed,
 )
-from .predictions import Table, predicted, stale, table_for
 
-README = Path(__file__).parents[1] / "README.md"
-BEGIN, END = "<!-- kernels: made by python -m kernels.bench.report -->\n", "<!-- end of kernels -->\n"
-
-PREDICTED = "predicted of ours"
-"""The column of `kernels.predict`, before what was measured."""
+README = RESULTS.parent / "README.md"
+BEGIN, END = "<!-- kernels: made by tests/benchmarks/gpu/lease.py report -->\n", "<!-- end of kernels -->\n"
 
 PICTURES = {
     "attention": "Attention's TFLOP/s and memory against the length",
@@ -53,7 +48,7 @@ def section(folder: Path = RESULTS) -> str:
     executed = _executed(manifest(folder))
     if not found:
         return executed + "\nNot yet verified on a GPU: there is none here.\n"
-    parts = (part for ledger in found for part in _of_a_gpu(ledger, table_for(ledger["gpu"], folder)) if part)
+    parts = (part for ledger in found for part in _of_a_gpu(ledger) if part)
     return executed + "\n" + "\n".join(parts)
 
 
@@ -62,9 +57,8 @@ def times(folder: Path = RESULTS) -> dict[Path, str]:
     texts = {}
     for ledger in ledgers(folder).values():
         if not ledger["smoke"]:
-            table = table_for(ledger["gpu"], folder)
             path = path_of(folder, ledger["gpu"]).with_suffix(".md")
-            parts = [f"# Times on an {ledger['gpu']}\n", _heading(ledger, table), *_times(ledger, table)]
+            parts = [f"# Times on an {ledger['gpu']}\n", _heading(ledger), *_times(ledger)]
             texts[path] = "\n".join(filter(None, [*parts, *_pictures(path)]))
     return texts
 
@@ -79,10 +73,15 @@ def _executed(found: dict[str, Any]) -> str:
     """A table of what was executed as machine code, with the worst errors."""
     rows = []
     for op, (_, what) in KERNELS.items():
-        errors = found.get(op, {"dtypes": {}})["dtypes"]
-        worst = [f"{errors[dtype]['error']:.1e}" if dtype in errors else "–" for dtype in DTYPES]
-        rows.append([f"`{op}`", what, machine_state(op, found), *worst])
-    return _table(["op", "its kernels", "state", *(f"worst error, {dtype}" for dtype in DTYPES)], rows)
+        rows.append([f"`{op}`", what, machine_state(op, found), *_worst(found.get(op, {}).get("dtypes", {}))])
+    return _table(["op", "its kernels", "state", *WORST], rows)
+
+
+WORST = [f"worst error, {dtype}" for dtype in DTYPES]
+
+
+def _worst(errors: dict[str, dict[str, float]]) -> list[str]:
+    return [f"{errors[dtype]['error']:.1e}" if dtype in errors else "–" for dtype in DTYPES]
 
 
 def main() -> None:
@@ -98,15 +97,15 @@ def main() -> None:
     README.write_text(before + BEGIN + section() + END + after, encoding="utf-8")
 
 
-def _of_a_gpu(ledger: Ledger, table: Table | None) -> list[str]:
-    """The parts of its section; `table` is what was predicted of this GPU."""
+def _of_a_gpu(ledger: Ledger) -> list[str]:
+    """The parts of its section."""
     targets = "".join(f"- {line}\n" for line in targets_met(ledger))
     name = path_of(RESULTS, ledger["gpu"]).stem
-    link = f"[All times, beside those of others](results/{name}.md).\n" if any(_times(ledger, table)) else ""
-    return [_heading(ledger, table), _verified(ledger), _steps(ledger, table), targets, link]
+    link = f"[All times, beside those of others](results/{name}.md).\n" if any(_times(ledger)) else ""
+    return [_heading(ledger), _verified(ledger), _steps(ledger), targets, link]
 
 
-def _heading(ledger: Ledger, table: Table | None) -> str:
+def _heading(ledger: Ledger) -> str:
     """The GPU, what it ran, when, and which times are no longer those of the code as it is."""
     stamps = [(entry["date"], entry["versions"]) for entry in ledger["ops"].values()]
     for part in ledger["sections"].values():
@@ -115,8 +114,6 @@ def _heading(ledger: Ledger, table: Table | None) -> str:
     parts = ledger["sections"].values()
     changed = [op for op in KERNELS if any(_ran(op, part) and part["hashes"].get(op) != current(op) for part in parts)]
     since = f"; changed since they were timed: {', '.join(changed)}" if changed else ""
-    old = stale(table) if table else []
-    since += f"; changed since they were predicted: {', '.join(old)}" if old else ""
     return f"**{ledger['gpu']}** ({'; '.join(dict.fromkeys(ran))}){since}\n"
 
 
@@ -126,48 +123,41 @@ def _ran(op: str, part: dict[str, Any]) -> bool:
 
 
 def _verified(ledger: Ledger) -> str:
-    rows = []
-    for op in KERNELS:
-        errors = ledger["ops"].get(op, {"errors": {}})["errors"]
-        worst = [f"{errors[dtype]['error']:.1e}" if dtype in errors else "–" for dtype in DTYPES]
-        rows.append([f"`{op}`", state(op, ledger), *worst])
-    return _table([f"op, on an {ledger['gpu']}", "state", *(f"worst error, {dtype}" for dtype in DTYPES)], rows)
+    errors = {op: ledger["ops"].get(op, {}).get("errors", {}) for op in KERNELS}
+    rows = [[f"`{op}`", state(op, ledger), *_worst(errors[op])] for op in KERNELS]
+    return _table([f"op, on an {ledger['gpu']}", "state", *WORST], rows)
 
 
-def _times(ledger: Ledger, table: Table | None) -> list[str]:
+def _times(ledger: Ledger) -> list[str]:
     """Tables of tasks down and contestants across."""
     attention, rows = entries(ledger, "attention"), entries(ledger, "rows")
     moved, multiplied = ([entry for entry in rows if work in entry] for work in ("moved", "flops"))
     return [
-        _measured("attention: TFLOP/s, and how much of a product's", attention, "tflops", table),
-        _measured("GB/s, and how much of a copy's", moved, "gbs", table),
-        _measured("TFLOP/s, and how much of a product's", multiplied, "tflops", table),
+        _measured("attention: TFLOP/s, and how much of a product's", attention, "tflops"),
+        _measured("GB/s, and how much of a copy's", moved, "gbs"),
+        _measured("TFLOP/s, and how much of a product's", multiplied, "tflops"),
     ]
 
 
-def _measured(head: str, found: list, measure: str, table: Table | None) -> str:
-    """A table of these tasks; beside our times what was predicted of them."""
+def _measured(head: str, found: list, measure: str) -> str:
+    """A table of these tasks."""
     found = [entry for entry in found if timed(entry)]
     names = sorted({name: None for entry in found for name in timed(entry)}, key=lambda name: name in RUNGS)
-    names = [PREDICTED, *names] if table else names
     rows = []
     for entry in found:
-        each = timed(entry) | {PREDICTED: predicted(entry, table)}
-        cells = [each.get(name) or {} for name in names]
+        cells = [timed(entry).get(name, {}) for name in names]
         said = [f"{number(cell[measure])} ({cell['share']:.0%})" if measure in cell else "–" for cell in cells]
         rows.append([task_of(entry), *said])
     return _table([head, *names], rows) if rows else ""
 
 
-def _steps(ledger: Ledger, table: Table | None) -> str:
+def _steps(ledger: Ledger) -> str:
     """A table of training steps."""
     rows, steps = [], entries(ledger, "swap")
     for entry in steps:
-        expected = (predicted(entry, table) or {}).get("ms")
-        for who, found in timed(entry).items():
+        for found in timed(entry).values():
             part = found.get("estimated_from")
             mark = f", estimated from {part['sentences']} of {entry['size']['sentences']} sentences" if part else ""
-            mark += f", predicted {number(expected)} ms" if expected and who == OURS else ""
             rows.append([entry["what"] + mark, number(found["ms"]), number(found["hours"])])
     if not rows:
         return ""
@@ -187,7 +177,7 @@ def _table(heads: list[str], rows: list[list[str]]) -> str:
 GPU = "H200"
 """The targets count on a GPU with this in its name; on others they are shown for scale."""
 
-LONG = (4096, 8192, 16_384)
+LONG = (4096, 16_384)
 LEAST, MOST = "at least", "at most"
 ELSEWHERE = f"an {GPU}'s goal"
 TIMES, COPIED = "times as fast", "% of a copy"
@@ -235,7 +225,6 @@ def targets(ledger: Ledger) -> list[Target]:
         ("attention forward, D 64, causal, 16k", tflops("causal", 64, LONG[-1]), "TFLOP/s", LEAST, 375),
         ("attention, both ways, against FlashAttention-2", faster_than("FlashAttention-2"), TIMES, LEAST, 1.15),
         ("attention, both ways, against cuDNN", faster_than("cuDNN"), TIMES, LEAST, 0.7),
-        ("padding costs", cost("padding"), "%", MOST, 5),
         ("dropout costs", cost("dropout"), "%", MOST, 25),
         ("softmax, up to 64k columns", share("softmax", FORWARD, longest=65_536), COPIED, LEAST, 92),
         ("softmax, beyond 64k columns", share("softmax", FORWARD, longer=65_536), COPIED, LEAST, 62),
@@ -260,7 +249,3 @@ def targets_met(ledger: Ledger) -> list[str]:
             whose, verdict = ("goal", "met" if met else "not met") if GPU in ledger["gpu"] else (ELSEWHERE, "for scale")
             lines.append(f"{what}: {worst:,.3g} {unit} ({whose}: {limit} {bound:g}, {verdict})")
     return lines
-
-
-if __name__ == "__main__":
-    main()

@@ -1,16 +1,19 @@
-"""Compiling ahead: by many processes, each kernel once, and where the launches of the bench look for it."""
+"""Compiling ahead: by many processes, each kernel once, and where the launches look for it."""
 
 import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-from test_bench_supervisor import HERE
+from test_supervisor import HERE
 
 pytest.importorskip("triton", reason="Triton is not installed: pip install -e '.[kernels]'")
 
-from kernels.bench import supervisor
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks" / "gpu"))
+
+import supervisor
 
 LAUNCHED = """
 import json, sys
@@ -18,8 +21,8 @@ from pathlib import Path
 import torch
 from triton import knobs
 from kernels.attention import host
-from kernels.bench import ahead
-from kernels.bench.machine import Machine
+import ahead, measured
+from timing import Machine
 
 class Here(ahead.Shapes):
     "The same in host memory: as on a GPU, tensors lie somewhere."
@@ -30,13 +33,16 @@ knobs.compilation.listener = lambda *, src, cache_hit, **rest: found.append((src
 gpu = json.loads(sys.argv[1])
 sections, claims = sys.argv[2].split(), Path(sys.argv[3])
 claims.mkdir(exist_ok=True)
-ahead.KERNELS = dict.fromkeys(sys.argv[4].split())
+measured.KERNELS = dict.fromkeys(sys.argv[4].split())
 host.TUNED_FROM = 1
 if sys.argv[5] == "ahead":
     machine = ahead.Shapes("meta", True, **gpu)
     print(json.dumps([ahead.compile_ahead(machine, sections, claims), len(list(ahead.launches(machine, sections)))]))
 else:
-    machine = Here("cpu", True, **gpu)
+    machine, checks = Here("cpu", True, **gpu), measured.checks
+    checks.check = lambda op, dtype, device, *chosen: [
+        checks.launched(op, case, dtype, device) for case in checks.chosen(op, dtype, *chosen)
+    ]
     with ahead.compiling(machine, claims):
         knobs.runtime.jit_cache_hook = None
         for launch in ahead.launches(machine, sections):
@@ -53,7 +59,7 @@ def test_nothing_that_is_imported_beforehand_asks_for_a_gpu():
         "def never(*arguments): raise AssertionError('the GPU was asked')\n"
         "for name in ('_lazy_init', 'init', 'is_available', 'device_count', 'current_device'):\n"
         "    setattr(torch.cuda, name, never)\n"
-        "from kernels.bench.supervisor import PRELOADED\n"
+        "from supervisor import PRELOADED\n"
         "for module in PRELOADED: importlib.import_module(module)\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, cwd=HERE.parents[1])
@@ -66,7 +72,7 @@ import kernels
 from triton.runtime.jit import JITFunction
 
 names = [module.name for module in pkgutil.walk_packages(kernels.__path__, "kernels.")]
-names = [name for name in names if not name.startswith(("kernels.bench", "kernels.patching", "kernels.predict"))]
+names = [name for name in names if not name.startswith("kernels.patching")]
 functions = {
     f"{function.module}.{function.__name__}": function
     for name in names for function in vars(importlib.import_module(name)).values() if isinstance(function, JITFunction)

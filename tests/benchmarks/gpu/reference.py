@@ -68,8 +68,8 @@ class Reference(nn.Module):
     def _attend(
         self, weights: dict[str, Tensor], name: str, query: Tensor, key: Tensor, value: Tensor, causal: bool
     ) -> Tensor:
-        heads = [x.unflatten(-1, (self.config.num_heads, -1)).transpose(1, 2) for x in (query, key, value)]
-        mixed = F.scaled_dot_product_attention(*heads, is_causal=causal)  # (B, H, T, D)
+        query, key, value = (x.unflatten(-1, (self.config.num_heads, -1)).transpose(1, 2) for x in (query, key, value))
+        mixed = F.scaled_dot_product_attention(query, key, value, is_causal=causal)  # (B, H, T, D)
         return _linear(weights, f"{name}.output", mixed.transpose(1, 2).flatten(2))
 
     def _add_and_norm(self, weights: dict[str, Tensor], name: str, x: Tensor, sublayer_out: Tensor) -> Tensor:

@@ -28,8 +28,7 @@ from minitransformer.ops.attention import sum_to
 from ..checks import EXACT
 from ..eager.attention import alibi_bias
 from . import peers
-from .cases import Case, cases
-from .machine import Machine, name_of
+from .cases import Case, cases, name_of
 
 TOLERANCE, TF32_TOLERANCE = 1e-5, 5e-3
 OUTPUT_FACTOR, GRADIENT_FACTOR = 2.0, 3.0
@@ -55,18 +54,24 @@ Worst = dict[str, float]
 
 
 def check(
-    op: str, dtype: torch.dtype, machine: Machine, part: int = 0, parts: int = 1, names: Collection[str] = ()
+    op: str,
+    dtype: torch.dtype,
+    device: str = "cpu",
+    full: bool = False,
+    part: int = 0,
+    parts: int = 1,
+    names: Collection[str] = (),
 ) -> Worst:
-    """All cases of an op in one dtype, or those of these names; or of so many parts, one.
+    """All cases of an op in one dtype, or those of these names; or of so many parts, one. `full` is for a GPU's sizes.
 
     Raises `Refused` at the first that fails, whatever went wrong: in which dtype, in which case, and how far off.
     """
     worst = {"error": 0.0, "of_allowed": 0.0}
-    for case in chosen(op, dtype, machine, part, parts, names):
+    for case in chosen(op, dtype, full, part, parts, names):
         where = f"{name_of(dtype)}, {case.name}"
         try:
             with poisoned():
-                findings = list((adam_findings if op == "adam" else findings_of)(op, case, dtype, machine.device))
+                findings = list((adam_findings if op == "adam" else findings_of)(op, case, dtype, device))
         except Refused as refused:
             raise Refused(f"{where}: {refused}") from None
         except Exception as problem:
@@ -82,18 +87,11 @@ def check(
 
 
 def chosen(
-    op: str, dtype: torch.dtype, machine: Machine, part: int, parts: int, names: Collection[str]
+    op: str, dtype: torch.dtype, full: bool = False, part: int = 0, parts: int = 1, names: Collection[str] = ()
 ) -> Iterator[Case]:
-    """The cases that `check` takes."""
-    found = (case for case in cases_in(op, dtype, machine) if not names or case.name in names)
-    return islice(found, part, None, parts)
-
-
-def cases_in(op: str, dtype: torch.dtype, machine: Machine) -> Iterator[Case]:
-    """The cases of an op that are meant for a dtype."""
-    for case in cases(op, full=not machine.smoke):
-        if dtype == torch.float32 or not (case.float32 or case.tf32):
-            yield case
+    """The cases of an op that `check` takes, those that are meant for a dtype."""
+    meant = (case for case in cases(op, full) if dtype == torch.float32 or not (case.float32 or case.tf32))
+    return islice((case for case in meant if not names or case.name in names), part, None, parts)
 
 
 @contextmanager
@@ -176,12 +174,13 @@ class Computed:
         return found
 
 
-def launched(op: str, case: Case, dtype: torch.dtype, device: str) -> None:
-    """Whatever a check launches, and no more."""
+def launched(op: str, case: Case, dtype: torch.dtype, device: str) -> list[Tensor]:
+    """Whatever a check launches, and no more: what ours computed."""
     if op == "adam":
-        Stepped.of(case, dtype, device)
-    else:
-        Computed.of(op, case, dtype, device)
+        stepped = Stepped.of(case, dtype, device)
+        return [stepped.norm, *stepped.tensors.values(), stepped.shadow]
+    found = Computed.of(op, case, dtype, device)
+    return [found.out, *found.gradients]
 
 
 def findings_of(
@@ -192,14 +191,19 @@ def findings_of(
     A narrow dtype is judged by `peer`, PyTorch's function in `peers` unless it is given; `how` is for `Computed.of`.
     """
     found = Computed.of(op, case, dtype, device, **how)
-    arrays = [_rounded(array, dtype) for array in case.arrays.values()]
+    arrays = {name: _rounded(array, dtype) for name, array in case.arrays.items()}
+    options, bias = dict(case.options), arrays.get("bias")
+    if (slopes := options.pop("slopes", None)) is not None:  # which are a bias to the reference
+        lines = alibi_bias(torch.from_numpy(slopes).double(), arrays["query"].shape[2], arrays["key"].shape[2]).numpy()
+        arrays["bias"] = lines if bias is None else lines + bias
     forward, backward = (getattr(reference, f"{op}_{way}") for way in ("forward", "backward"))
-    if "slopes" in case.options:
-        forward, backward = _forward_with_slopes, _backward_with_slopes
-    expected, cache = forward(*arrays, **case.options)
+    expected, cache = forward(*arrays.values(), **options)
     _require(found.out.shape == np.shape(expected), f"the output is {tuple(found.out.shape)}")
     dout = found.received if isinstance(found.received, float) else _numpy(found.received)
     wanted = _floats(backward(dout, cache))
+    if slopes is not None:
+        *wanted, dbias = wanted
+        wanted += [] if bias is None else [sum_to(bias.shape, dbias)]
     _require(all(map(_same_bits, found.gradients, found.again)), "a second backward gives other bits")
     _require(all(map(_same_bits, found.tensors, found.before)), "an input was written into")
     count = len(found.gradients)
@@ -208,7 +212,7 @@ def findings_of(
     if dtype == torch.float32:
         allowed = [TF32_TOLERANCE if case.tf32 else TOLERANCE] * (1 + len(wanted))
     else:
-        inputs = found.before[: len(arrays)]
+        inputs = found.before[: len(case.arrays)]
         allowed = _allowed(peer or getattr(peers, op), inputs, found.options, found.received, expected, wanted)
     yield Finding("the output", error(_numpy(found.out), expected), allowed[0])
     for index, (gradient, truth) in enumerate(zip(found.gradients, wanted, strict=True)):
@@ -217,27 +221,6 @@ def findings_of(
         yield Finding("a gradient added into out", error(_numpy(found.added), 1 + wanted[-1]), allowed[-1])
     if found.loss_alone is not None:
         yield Finding("the loss without gradients", error(_numpy(found.loss_alone), expected), allowed[0])
-
-
-def _forward_with_slopes(
-    query: np.ndarray,
-    key: np.ndarray,
-    value: np.ndarray,
-    bias: np.ndarray | None = None,
-    *,
-    slopes: np.ndarray,
-    **options: Any,
-) -> tuple[np.ndarray, tuple]:
-    """The reference's attention, to which ALiBi's slopes are a bias."""
-    lines = alibi_bias(torch.from_numpy(slopes).double(), query.shape[2], key.shape[2]).numpy()
-    out, cache = reference.attention_forward(query, key, value, lines if bias is None else lines + bias, **options)
-    return out, (cache, None if bias is None else bias.shape)
-
-
-def _backward_with_slopes(dout: np.ndarray, cache: tuple) -> tuple[np.ndarray, ...]:
-    inner, bias_shape = cache
-    *gradients, dbias = reference.attention_backward(dout, inner)
-    return tuple(gradients) if bias_shape is None else (*gradients, sum_to(bias_shape, dbias))
 
 
 def _allowed(

@@ -1,4 +1,6 @@
-"""Machine code of NVIDIA's Hopper as `cuobjdump -sass` prints it: its loops, what its pipes are asked, a warp alone.
+"""Machine code of NVIDIA's Hopper as `cuobjdump -sass` prints it: its loops, what its pipes are asked, a warp's cycles.
+
+    cuobjdump -sass kernel.cubin | python tests/benchmarks/gpu/sass.py
 
 Each instruction holds what the compiler knows of its time: how many cycles the next one waits, which of six scoreboards
 it holds until its result is there, and for which it waits itself (Jia et al. 2018, "Dissecting the NVIDIA Volta GPU
@@ -6,7 +8,8 @@ Architecture via Microbenchmarking", §2). So a warp's way through the code can 
 """
 
 import re
-from collections import Counter
+import sys
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import ceil
@@ -131,19 +134,14 @@ def product_flops(name: str) -> float:
     return 2 * 16 * 8 * int(shape[3])
 
 
-def weights(code: Sequence[Instruction], trips: Sequence[float]) -> list[float]:
-    """How often each instruction runs, if the loops run that often, each whenever it is reached."""
+def busy(code: Sequence[Instruction], trips: Sequence[float]) -> dict[str, float]:
+    """Cycles for which a warp keeps each pipe busy, and under "issue" its scheduler; trips as in `Warp.run`."""
     counts = [1.0] * len(code)
     for (begin, end), times in zip(loops(code), trips, strict=True):
         for index in range(begin, end + 1):
             counts[index] *= times
-    return counts
-
-
-def busy(code: Sequence[Instruction], trips: Sequence[float]) -> Counter[str]:
-    """Cycles for which a warp keeps each pipe busy, and under "issue" its scheduler."""
-    total: Counter[str] = Counter()
-    for each, count in zip(code, weights(code, trips), strict=True):
+    total: dict[str, float] = defaultdict(float)
+    for each, count in zip(code, counts, strict=True):
         pipe, cycles = pipe_of(each)
         total["issue"] += count
         if pipe:
@@ -156,8 +154,6 @@ class Warp:
     """A warp on its way, beside `beside` others of its program that do the same on the same scheduler, in turn."""
 
     beside: int = 1
-    slower: dict[str, float] = field(default_factory=dict)
-    """How many times longer some pipes take than their peak says."""
     now: float = 0
     boards: dict[int, float] = field(default_factory=dict)
     """When each scoreboard is free."""
@@ -196,8 +192,8 @@ class Warp:
         """All goes on as it did for so long."""
         self.now += cycles
         self.copied += cycles
-        for times in (self.boards, self.pipes):
-            times.update({name: time + cycles for name, time in times.items()})
+        self.boards = {board: time + cycles for board, time in self.boards.items()}
+        self.pipes = {pipe: time + cycles for pipe, time in self.pipes.items()}
         self.copies = [time + cycles for time in self.copies]
         self.products = [time + cycles for time in self.products]
 
@@ -212,7 +208,7 @@ class Warp:
             self.now += BARRIER
         begins = max(self.now, self.pipes.get(pipe, 0)) if pipe else self.now
         if pipe:
-            self.pipes[pipe] = begins + cycles * self.beside * self.slower.get(pipe, 1)
+            self.pipes[pipe] = begins + cycles * self.beside
         if each.base != "HGMMA":
             self.now = begins  # products of four warps queue up, and the warp goes on
         elif "gsb0" in each.text:
@@ -231,3 +227,21 @@ class Warp:
         allowed = re.search(r"0x([0-9a-f]+)$", text)
         done = groups[: len(groups) - int(allowed[1], 16)] if allowed else []
         self.now = max([self.now, *done])
+
+
+def described(sass: str) -> list[str]:
+    """Return a line for each loop: its instructions, the busiest pipe, and the cycles of a trip for two warps."""
+    code = instructions(sass)
+    lines, every = [], loops(code)
+    for begin, end in every:
+        inner = [1.0 if loop != (begin, end) else 2.0 for loop in every]
+        around = Warp(2).run(code, inner) - Warp(2).run(code, [1.0] * len(every))
+        asked = busy(code[begin : end + 1], [1.0] * len(loops(code[begin : end + 1])))
+        pipe = max(asked, key=lambda name: asked[name])
+        lines.append(f"{code[begin].place:#x}–{code[end].place:#x}: {end + 1 - begin} instructions, "
+                     f"{pipe} {asked[pipe]:,.0f} cycles of a warp, {around:,.0f} a trip of two warps")  # fmt: skip
+    return lines
+
+
+if __name__ == "__main__":
+    print("\n".join(described(sys.stdin.read())))

@@ -1,4 +1,4 @@
-"""The bench's processes: whatever one does, its parent learns of it, the others go on, and none is left behind."""
+"""The lease's processes: whatever one does, its parent learns of it, the others go on, and none is left behind."""
 
 import os
 import signal
@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
-from kernels.bench import supervisor
-from kernels.bench.supervisor import NO_TIME, Ended, Job, supervise
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks" / "gpu"))
+
+import supervisor
+from supervisor import NO_TIME, Ended, Job, supervise
 
 HERE = Path(__file__).parent
 FOREVER = 10_000.0
@@ -142,7 +144,7 @@ def test_what_is_raised_while_listening_ends_the_processes(tmp_path, monkeypatch
 @pytest.mark.parametrize("how", [supervisor.FORK, supervisor.SPAWN])
 def test_none_outlives_a_parent_that_is_killed(tmp_path, how):
     program = (
-        "import sys; from pathlib import Path; import test_bench_supervisor as t; t.bare()\n"
+        "import sys; from pathlib import Path; import test_supervisor as t; t.bare()\n"
         f"if __name__ == '__main__': t.supervise([t.Job(t.stays, (Path(sys.argv[1]),))] * 2, print, {FOREVER} + "
         f"t.time.monotonic(), {FOREVER}, at_once=2, how={how!r})"
     )

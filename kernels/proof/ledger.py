@@ -2,9 +2,9 @@
 
 `kernels/results/<gpu>.json` holds, for each op, a hash of its code (`fingerprint`), the errors that were found or why
 its check failed, versions and date; and section by section the times of the op and of its peers in the same run.
-`python -m kernels.bench` on a GPU writes it. `kernels/results/machine.json` says which kernels were executed as machine
-code on a CPU; `python -m kernels.machine` writes it. The hashes are compared with those of the code as it is: that
-needs no GPU, nor PyTorch.
+`tests/benchmarks/gpu/lease.py` on a GPU writes it. `kernels/results/machine.json` says which kernels were executed as
+machine code on a CPU; `python -m kernels.machine` writes it. The hashes are compared with those of the code as it is:
+that needs no GPU, nor PyTorch.
 """
 
 import json
@@ -16,7 +16,6 @@ from minitransformer.atomic import atomic_write
 
 from .. import KERNELS, functions_of
 from .fingerprint import fingerprint
-from .supervisor import NO_TIME
 
 RESULTS = Path(__file__).parents[1] / "results"
 MANIFEST = "machine.json"
@@ -35,6 +34,7 @@ FLEX = "FlexAttention"
 FORWARD, BACKWARD, BOTH = "forward", "backward", "forward + backward"
 """What is timed of a pair."""
 
+NO_TIME = "no time left"
 LATE = {"failed": NO_TIME}
 """What stands for a contestant until it is measured."""
 
@@ -48,17 +48,6 @@ WRONG = {"failed": "wrong: see what its check says"}
 def path_of(folder: Path, gpu: str) -> Path:
     """`nvidia-h200.json` of "NVIDIA H200"."""
     return folder / f"{re.sub('[^a-z0-9]+', '-', gpu.lower()).strip('-')}.json"
-
-
-def opened(path: Path, gpu: str, smoke: bool) -> Ledger:
-    """What the file says, to be added to; or a new one's beginning. Raises `ValueError` for what is no ledger."""
-    if not path.exists():
-        return {"gpu": gpu, "smoke": smoke, "ops": {}, "sections": {}, "failures": []}
-    try:
-        ledger = read(path)
-        return ledger | {"ops": dict(ledger["ops"]), "sections": dict(ledger["sections"]), "failures": []}
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is no ledger ({error!r}): move it away") from None
 
 
 def read(path: Path) -> Ledger:
@@ -153,7 +142,7 @@ def report(folder: Path = RESULTS) -> list[str]:
     lines = []
     if not found:
         lines.append(f"not yet verified on a GPU: {', '.join(KERNELS)}")
-        lines.append("to verify them, on a machine with one: make bench")
+        lines.append("to verify them, on a machine with one: python tests/benchmarks/gpu/lease.py")
     for gpu, ledger in found.items():
         lines.append(gpu)
         for op in KERNELS:

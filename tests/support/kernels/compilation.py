@@ -1,10 +1,8 @@
 """What the compiler makes of every kernel on GPUs that are not here: registers, spills, shared memory, tensor cores.
 
-    python -m kernels.compilation cuda:90 [PART OF AN EXAMPLE'S NAME ...]      a row for each kernel, as JSON
+    python tests/support/kernels/compilation.py cuda:90 [PART OF AN EXAMPLE'S NAME ...]   a row for each kernel, as JSON
 
-Nothing is described twice: the host wrappers run on small tensors in host memory, under a driver that pretends to be
-another GPU, and what they would launch is compiled with Triton's own machinery instead. Each target takes a process of
-its own, without Triton's interpreter.
+Each target takes a process of its own, without Triton's interpreter.
 """
 
 import argparse
@@ -14,27 +12,11 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
-TARGETS = {
-    "cuda:75": 64,  # T4
-    "cuda:80": 163,  # A100
-    "cuda:86": 99,  # RTX 30
-    "cuda:89": 99,  # RTX 40, L4
-    "cuda:90": 227,  # H100, H200
-    "cuda:100": 227,  # B200
-    "cuda:120": 99,  # RTX 50
-    "hip:gfx942": 64,  # MI300
-    "hip:gfx1100": 64,  # RX 7900
-}
-"""GPUs that learners may have, and the KiB of shared memory that a block may have there."""
-
-WARP_SIZES = {"gfx942": 64}
-"""Threads of a warp, where they are not 32."""
+from kernels.proof.pretending import TARGETS, pretending
 
 TENSOR_INSTRUCTIONS = ("wgmma", "tcgen05.mma", "mma.sync", "v_mfma", "v_wmma")
 
@@ -48,10 +30,10 @@ Row = dict[str, Any]
 def compile_in_a_process(target: str, *parts: str, packages: str = "") -> list[Row]:
     """The rows of one target; `packages` is a folder whose Triton is taken before the one that is installed."""
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [packages, os.environ.get("PYTHONPATH")]))
-    command = [sys.executable, "-m", "kernels.compilation", target, *parts]
-    root = Path(__file__).parents[2]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=root)
+    root = str(Path(__file__).parents[3])
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [packages, root, os.environ.get("PYTHONPATH")]))
+    command = [sys.executable, __file__, target, *parts]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"compiling for {target} failed:\n{done.stderr}")
     return json.loads(done.stdout)
@@ -62,7 +44,7 @@ def compile_for(target: str, parts: Sequence[str] = ()) -> list[Row]:
 
     To be called in a process of its own, without the interpreter.
     """
-    from .examples import examples
+    from examples import examples  # beside this script
 
     rows: dict[str, Row] = {}
     with pretending(target) as launches:
@@ -76,51 +58,6 @@ def compile_for(target: str, parts: Sequence[str] = ()) -> list[Row]:
             for function, kernel in launches:
                 rows.setdefault(kernel.hash, {"target": target, "op": name} | describe(function, kernel))
     return list(rows.values())
-
-
-@contextmanager
-def pretending(
-    target: str, shared_memory: int = 0, warp_size: int = 0, then: Callable[..., None] | None = None
-) -> Iterator[list[Any]]:
-    """Launches compile for `target` instead; each kernel is collected here with what was made of it.
-
-    The bytes of shared memory and the threads of a warp are those of `TARGETS` and `WARP_SIZES` unless given. `then`
-    is called after each with the kernel, what was made of it, the grid, and the arguments by name.
-    """
-    from triton.backends.compiler import GPUTarget
-    from triton.runtime import driver
-    from triton.runtime.jit import JITFunction
-
-    from .. import tuning
-
-    kind, arch = target.split(":")
-    gpu = GPUTarget(kind, int(arch) if kind == "cuda" else arch, warp_size or WARP_SIZES.get(arch, 32))
-    launches: list[Any] = []
-    launch: Any = JITFunction.run
-    touched: dict[int, Any] = {}
-
-    def compile_only(kernel: Any, *arguments: Any, grid: Any, warmup: bool, **options: Any) -> Any:
-        if id(kernel) not in touched:
-            touched[id(kernel)] = kernel
-            kernel.device_caches.clear()  # what is compiled for one GPU must not be taken for the other
-        made = launch(kernel, *arguments, grid=grid, warmup=True, **options)
-        launches.append((kernel, made))
-        if then is not None:
-            then(kernel, made, grid, dict(zip(kernel.arg_names, arguments, strict=False)) | options)
-        return made
-
-    setattr(JITFunction, "run", compile_only)  # noqa: B010 - a method for another, which a checker would refuse
-    one_device = {"get_current_device": lambda: 0, "get_current_stream": lambda device: 0}  # all that compiling needs
-    driver.set_active(cast(Any, SimpleNamespace(**one_device, get_current_target=lambda: gpu)))
-    try:
-        shared_memory = shared_memory or TARGETS[target] * tuning.KIBIBYTE
-        with tuning.pretending(tuning.Capability(kind, gpu.arch, shared_memory)):
-            yield launches
-    finally:
-        setattr(JITFunction, "run", launch)  # noqa: B010
-        driver.set_active(cast(Any, None))  # Triton looks again for the one that is there
-        for kernel in touched.values():
-            kernel.device_caches.clear()
 
 
 def describe(function: Any, kernel: Any) -> Row:
@@ -214,8 +151,12 @@ def _amd_usage(assembly: str) -> Row:
 def main() -> None:
     """Compile for one target."""
     description = "What the compiler makes of every kernel, without a GPU."
-    parser = argparse.ArgumentParser(prog="python -m kernels.compilation", description=description)
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("target", choices=TARGETS)
     parser.add_argument("parts", nargs="*", metavar="PART", help="part of an example's name (default: all examples)")
     arguments = parser.parse_args()
     print(json.dumps(compile_for(arguments.target, arguments.parts)))
+
+
+if __name__ == "__main__":
+    main()

@@ -10,25 +10,15 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from timing import Call, Machine, Prepare, Task, of_autograd, of_function, of_pair, task
 from torch import Tensor
 
 import kernels
+from kernels.adam import adam_step_naive
+from kernels.proof import peers
+from kernels.proof.cases import SMOOTHED, declaration_of, shapes
+from kernels.proof.ledger import BACKWARD, BOTH, FORWARD, OURS
 from minitransformer.ops import Dropout
-
-from ..adam import adam_step_naive
-from ..cross_entropy import cross_entropy_naive
-from ..dropout import dropout_naive
-from ..elementwise import gated_naive
-from ..embedding import embedding_backward_naive
-from ..linear_cross_entropy import linear_cross_entropy_naive
-from ..norms.layernorm import add_layernorm_unfused, layernorm_naive, layernorm_sweeps
-from ..norms.rmsnorm import add_rmsnorm_unfused, rmsnorm_naive
-from ..softmax import softmax_naive, softmax_online
-from . import peers
-from .cases import SMOOTHED, is_elementwise, shapes
-from .ledger import BACKWARD, BOTH, FORWARD, OURS
-from .machine import Call, Machine
-from .race import Prepare, Task, of_autograd, of_function, of_pair, task
 
 RATE = 0.1
 DROPPING = {"dropout": Dropout(RATE, key=1)}
@@ -38,68 +28,53 @@ Size = dict[str, int]
 Directions = Mapping[str, Callable[[Size], float]]
 """For each of a pair's directions, how many elements a size moves; of the fused loss, how many operations."""
 
-Rungs = Mapping[str, Mapping[str, Prepare]]
-"""For some of its directions, the earlier versions of our kernels."""
-
 
 def tasks(machine: Machine) -> Iterator[Task]:
-    """All of them, op by op; those that targets name come first, in case that the time does not suffice."""
-    yield from _linear_attention(machine)
-    yield from _rope(machine)
-    yield from _adam(machine)
+    """All of them, op by op; the fused loss comes first, in case that the time does not suffice."""
 
     def rows_of(*columns: int) -> list[Size]:
         return [{"rows": machine.size(2**27, 2**9) // width, "columns": width} for width in columns]
 
     pair, both_ways = partial(_pair, machine), {FORWARD: _passes(2), BACKWARD: _passes(3)}
+    shapes = machine.size([(25_088, 512, 37_000), (8192, 2048, 128_000)], [(16, 8, 50)])
+    sizes = [{"rows": N, "C": C, "V": V} for N, C, V in shapes]
+    products = {BOTH: lambda size: 6.0 * size["rows"] * size["C"] * size["V"]}
+    liger, loss = "liger_fused_linear_cross_entropy", partial(peers.linear_cross_entropy, **SMOOTHED)
+    yield from pair("linear_cross_entropy", sizes, products, loss, SMOOTHED, liger, SMOOTHED)
+
+    yield from _linear_attention(machine)
+    yield from _rope(machine)
+    yield from _adam(machine)
+
     widths = rows_of(*machine.size((512, 4096), (32,)))
-    rungs: Rungs = {FORWARD: {"naive": of_function(lambda x: dropout_naive(x, RATE))}}
     usual = rows_of(machine.size(512, 32))  # forward alone: the backward is the same map
-    yield from pair("dropout", usual, {FORWARD: _passes(2)}, lambda x: F.dropout(x, RATE), rungs, DROPPING)
-
-    rungs = {FORWARD: {"naive": of_function(layernorm_naive), "sweeps": of_function(layernorm_sweeps)}}
-    yield from pair("layernorm", widths, both_ways, peers.layernorm, rungs, {}, "liger_layer_norm", {"eps": 1e-5})
-
-    rungs = {FORWARD: {"naive": of_function(rmsnorm_naive)}}
-    yield from pair("rmsnorm", widths, both_ways, peers.rmsnorm, rungs, {}, "liger_rms_norm", {"eps": 1e-6})
+    yield from pair("dropout", usual, {FORWARD: _passes(2)}, lambda x: F.dropout(x, RATE), DROPPING)
+    yield from pair("layernorm", widths, both_ways, peers.layernorm, {}, "liger_layer_norm", {"eps": 1e-5})
+    yield from pair("rmsnorm", widths, both_ways, peers.rmsnorm, {}, "liger_rms_norm", {"eps": 1e-6})
 
     def dropped(norm: Callable[..., Tensor]) -> Callable[..., Tensor]:
         return lambda x, sublayer_out, *rest: norm(x + F.dropout(sublayer_out, RATE), *rest)
 
     passes = {FORWARD: _passes(3), BACKWARD: _passes(5)}
-    rungs = {FORWARD: {"unfused": of_function(partial(add_layernorm_unfused, **DROPPING))}}
-    yield from pair("add_layernorm", widths, passes, dropped(peers.layernorm), rungs, DROPPING)
-    rungs = {FORWARD: {"unfused": of_function(partial(add_rmsnorm_unfused, **DROPPING))}}
-    yield from pair("add_rmsnorm", widths[:1], passes, dropped(peers.rmsnorm), rungs, DROPPING)
+    yield from pair("add_layernorm", widths, passes, dropped(peers.layernorm), DROPPING)
+    yield from pair("add_rmsnorm", widths[:1], passes, dropped(peers.rmsnorm), DROPPING)
 
     sizes = machine.size([{"rows": 8192, "V": 37_000}, {"rows": 2048, "V": 128_000}], [{"rows": 8, "V": 50}])
-    rungs = {BOTH: {"naive": of_function(partial(cross_entropy_naive, **SMOOTHED))}}
     passes, loss = {FORWARD: _passes(1), BOTH: _passes(3)}, partial(peers.cross_entropy, **SMOOTHED)
-    yield from pair("cross_entropy", sizes, passes, loss, rungs, SMOOTHED, "liger_cross_entropy", SMOOTHED)
+    yield from pair("cross_entropy", sizes, passes, loss, SMOOTHED, "liger_cross_entropy", SMOOTHED)
 
     sizes = rows_of(*machine.size((128, 512, 2048, 8192, 32_768, 131_072), (16, 64)))
-    rungs = {FORWARD: {"naive": of_function(softmax_naive), "online": of_function(softmax_online)}}
-    yield from pair("softmax", sizes, both_ways, peers.softmax, rungs, {}, "liger_softmax")
+    yield from pair("softmax", sizes, both_ways, peers.softmax, {}, "liger_softmax")
 
     usual = rows_of(machine.size(2048, 32))
     for op in ("relu", "gelu", "silu"):
         yield from pair(op, usual, both_ways, getattr(peers, op))
-    rungs = {FORWARD: {"naive": of_function(gated_naive)}}
     passes = {FORWARD: _passes(3), BACKWARD: _passes(5)}
-    yield from pair("gated", usual, passes, peers.gated, rungs, {}, "liger_swiglu")
+    yield from pair("gated", usual, passes, peers.gated, {}, "liger_swiglu")
 
     N, V, C = machine.size((2**18, 37_000, 512), (32, 50, 32))
     moved = {FORWARD: lambda size: 2 * N * C, BACKWARD: lambda size: (N + V) * C}
-    sizes = [{"rows": N, "V": V, "columns": C}]
-    yield from pair("embedding", sizes, moved, peers.embedding, {BACKWARD: {"naive": _naive_embedding}})
-
-    shapes = machine.size([(25_088, 512, 37_000), (8192, 2048, 128_000)], [(16, 8, 50)])
-    sizes = [{"rows": N, "C": C, "V": V} for N, C, V in shapes]
-    products = {BOTH: lambda size: 6.0 * size["rows"] * size["C"] * size["V"]}
-    rungs = {BOTH: {"naive": of_function(partial(linear_cross_entropy_naive, **SMOOTHED))}}
-    loss = partial(peers.linear_cross_entropy, **SMOOTHED)
-    liger = "liger_fused_linear_cross_entropy"
-    yield from pair("linear_cross_entropy", sizes, products, loss, rungs, SMOOTHED, liger, SMOOTHED)
+    yield from pair("embedding", [{"rows": N, "V": V, "columns": C}], moved, peers.embedding)
 
 
 def _pair(
@@ -108,19 +83,17 @@ def _pair(
     sizes: Sequence[Size],
     directions: Directions,
     pytorch: Callable[..., Tensor],
-    rungs: Mapping[str, Mapping[str, Prepare]] = {},
     options: Mapping[str, Any] = {},
     liger: str = "",
     liger_options: Mapping[str, Any] = {},
 ) -> Iterator[Task]:
-    """The races of a pair: ours, its earlier rungs, PyTorch's function, the same compiled, and Liger's."""
+    """The races of a pair: ours, PyTorch's function, the same compiled, and Liger's."""
     for size in sizes:
         for what, amount in directions.items():
             fused = op == "linear_cross_entropy"
             work = {"flops": amount(size)} if fused else {"moved": float(amount(size) * machine.dtype.itemsize)}
             contestants = {
                 OURS: of_pair(op, what, **options),
-                **rungs.get(what, {}),
                 "PyTorch": of_autograd(pytorch, what),
                 "torch.compile": of_autograd(machine.compiled(pytorch), what),
                 **_liger(liger, what, liger_options),
@@ -136,7 +109,8 @@ def _passes(count: int) -> Callable[[Size], float]:
 def _drawn(machine: Machine, op: str, size: Size) -> tuple[tuple, Tensor | None]:
     """Inputs of a pair, and the gradient that its output receives: none for a loss, whose is 1. No id is ignored."""
     rows, width = size["rows"], size.get("columns", size.get("C", 1))
-    leading = (rows, width) if is_elementwise(op) else (rows,)
+    elementwise = all(argument.axes == ("...",) for argument in declaration_of(op).arrays)
+    leading = (rows, width) if elementwise else (rows,)
     inputs = {}
     for argument, shape in shapes(op, leading, N=rows, C=width, F=width, n=width, V=size.get("V", 1)).items():
         drawn = machine.randint(1, size["V"], *shape) if argument.kind == "ids" else machine.randn(*shape)
@@ -151,12 +125,6 @@ def _liger(name: str, what: str, options: Mapping[str, Any]) -> dict[str, Prepar
     except (ImportError, AttributeError):
         return {}
     return {"Liger": of_autograd(lambda *inputs: function(*inputs, **options), what)}
-
-
-def _naive_embedding(inputs: tuple, dout: Tensor | None) -> Call:
-    _, cache = kernels.embedding_forward(*inputs)
-    assert dout is not None
-    return lambda: embedding_backward_naive(dout, cache)
 
 
 def _linear_attention(machine: Machine) -> Iterator[Task]:
@@ -224,7 +192,6 @@ def _adam(machine: Machine) -> Iterator[Task]:
 
     contestants: dict[str, Prepare] = {
         OURS: of_function(lambda *inputs: kernels.adam_step(*inputs, step=100, **ADAM)),
-        "naive": of_function(naive),
         "PyTorch": optimizer(),
         "PyTorch, fused": optimizer(fused=True),
         "torch.compile": of_function(machine.compiled(naive)),

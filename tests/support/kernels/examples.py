@@ -12,15 +12,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+import kernels
+from kernels.attention.minimal import attention_minimal
+from kernels.checks import EXACT
+from kernels.linear_attention import WIDE_HEADS_MEMORY
+from kernels.proof.cases import SMOOTHED, draw, name_of, shapes
+from kernels.tuning import Tile, capability
 from minitransformer.ops import Dropout, Pattern
 from minitransformer.ops.gated import ACTIVATIONS
-
-from ..attention.minimal import attention_minimal
-from ..checks import EXACT
-from ..linear_attention import WIDE_HEADS_MEMORY
-from ..tuning import Tile, capability
-from .cases import SMOOTHED, draw, shapes
-from .machine import name_of
 
 DROPPING = {"dropout": Dropout(0.1, key=1)}
 
@@ -61,16 +60,12 @@ def call_of(op: str, dtype: torch.dtype, options: dict[str, Any], rows: tuple[in
 
 
 def _both(op: str, *tensors: Tensor, **options: Any) -> None:
-    import kernels
-
     out, cache = getattr(kernels, f"{op}_forward")(*tensors, **options)
     getattr(kernels, f"{op}_backward")(torch.ones_like(out) if out.ndim else 1.0, cache)
 
 
 def _rows(dtype: torch.dtype, widths: tuple[int, ...]) -> Iterator[Example]:
     """Calls of everything but attention, with rows of these widths."""
-    import kernels
-
     N = 64
     for C in widths:
         sizes = {"rows": (N,), "C": C, "n": C}
@@ -101,7 +96,7 @@ def _rows(dtype: torch.dtype, widths: tuple[int, ...]) -> Iterator[Example]:
     for D, pairs, interleaved in ((128, 64, False), (128, 64, True), (64, 16, False), (80, 40, True), (100, 50, False)):
         sizes = {"B": 1, "H": 12, "T": TIME, "D": D, "R/2": pairs}
         said = f"{2 * pairs} of {D} wide" + ", neighbours" * interleaved
-        yield f"rope, {said}", call_of("rope", dtype, {"interleaved": interleaved}, **sizes)
+        yield f"rope, {said}", call_of("rope", dtype, {"interleaved": interleaved}, (), **sizes)
     yield "gelu, tanh", call_of("gelu", dtype, {"approximate": "tanh"}, (4096,))
     for activation in ACTIVATIONS:
         yield f"gated, {activation}", call_of("gated", dtype, {"activation": activation}, (N,), F=WIDTH)
@@ -169,7 +164,7 @@ def _attention(dtype: torch.dtype, half: torch.dtype, every_tile: bool) -> Itera
 
 def _with_tile(number: int, call: Callable[[], Any]) -> None:
     """The call with that one of the tiles that tuning would try; with the first where there are not so many."""
-    from ..attention import tiles
+    from kernels.attention import tiles
 
     def only(*arguments: Any) -> list[Tile]:
         found = candidates(*arguments)

@@ -1,13 +1,11 @@
-"""The pictures of a ledger, drawn from its file alone: `python -m kernels.bench.charts FILE.json`."""
+"""The pictures of a ledger, drawn from its file alone."""
 
-import sys
 from pathlib import Path
 
 from matplotlib.axes import Axes
 
+from kernels.proof.ledger import BACKWARD, BOTH, FORWARD, OURS, Entry, Ledger, entries, number, read, size_of, timed
 from minitransformer.plots.page import GREY, INK, PALE, Page
-
-from .ledger import BACKWARD, BOTH, FORWARD, OURS, Entry, Ledger, entries, number, read, size_of, timed
 
 COLOURS = {
     OURS: "#d6604d", "online": "#f4a582", "sweeps": "#f4a582", "unfused": "#f0c8b4", "naive": GREY, "NumPy": GREY,
@@ -140,14 +138,3 @@ def _legend(page: Page, found: list[Entry]) -> None:
 def _title(page: Page, ledger: Ledger, text: str) -> None:
     rehearsed = " (a rehearsal)" if ledger["smoke"] else ""
     page.figure.suptitle(f"{ledger['gpu']}{rehearsed}; {text}", fontsize=10, x=0.01, ha="left")
-
-
-def main() -> None:
-    """Draws what is named on the command line."""
-    for argument in sys.argv[1:]:
-        for picture in draw(Path(argument)):
-            print(picture)
-
-
-if __name__ == "__main__":
-    main()

@@ -46,9 +46,9 @@ def shapes(op: str, rows: tuple[int, ...] = (), **sizes: int) -> dict[ArrayArgum
     }
 
 
-def is_elementwise(op: str) -> bool:
-    """Whether the op looks at each number alone: it declares no axis."""
-    return all(argument.axes == ("...",) for argument in declaration_of(op).arrays)
+def name_of(dtype: Any) -> str:
+    """ "float32" of `torch.float32`."""
+    return str(dtype).removeprefix("torch.")
 
 
 def draw(op: str, rng: np.random.Generator, rows: tuple[int, ...] = (), **sizes: int) -> dict[str, np.ndarray]:

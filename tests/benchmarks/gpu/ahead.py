@@ -1,7 +1,8 @@
 """Kernels compiled before they are needed, by many processes, into the cache on disk where a launch looks for them.
 
 The processes share out what will be launched, on tensors that have shapes and no memory, under a driver that only
-compiles (`compilation`): no GPU is touched. Whoever comes first to a launch makes it, and to a kernel compiles it.
+compiles (`kernels.proof.pretending`): no GPU is touched. Whoever comes first to a launch makes it, and to a kernel
+compiles it.
 """
 
 import hashlib
@@ -15,23 +16,24 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import measured
+import swap
 import torch
+import triton
+from timing import Bench, Found, Machine, Start
 from triton import knobs
+from triton.runtime.cache import triton_key
 
 import kernels
+from kernels import rows
+from kernels.eager.arrays import plumbing
+from kernels.proof.cases import name_of
+from kernels.proof.ledger import OURS
+from kernels.proof.pretending import pretending
+from kernels.tuning import Tuner, capability
+from minitransformer.data.token_dataset import file_sha256
 from minitransformer.models import Transformer
 from minitransformer.ops import Ops
-
-from .. import KERNELS
-from .. import rows as of_rows
-from ..eager.arrays import plumbing
-from ..tuning import Tuner, capability
-from . import attention, rows, swap
-from .checks import cases_in, launched
-from .compilation import pretending
-from .ledger import OURS
-from .machine import Machine, name_of
-from .race import Bench, Found, Start
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class Shapes(Machine):
 
 
 def shapes_of(machine: Machine) -> Shapes:
-    """The GPU that this is."""
+    """Return the GPU that this is."""
     index = torch.cuda.current_device()
     gpu, properties = capability(torch.device("cuda", index)), torch.cuda.get_device_properties(index)
     processors, names = properties.multi_processor_count, tuple(map(name_of, machine.dtypes))
@@ -74,39 +76,50 @@ class OnlyLaunched(Bench):
         return {}
 
 
-def compile_ahead(machine: Shapes, sections: Sequence[str], claims: Path) -> int:
-    """Compile what the sections launch and nobody has claimed yet in the folder `claims`: the number of kernels."""
-    with compiling(machine, claims) as compiled:
-        for number, launch in enumerate(launches(machine, sections)):
-            if not claim(claims, f"launch {number}"):  # to look for kernels that are compiled takes time too
-                continue
-            try:
-                launch()
-            except Exception:  # what can't be compiled is found out again where it is launched
-                traceback.print_exc()
+def compile_ahead(machine: Shapes, names: Sequence[str], claims: Path, wheel: Path | None = None) -> int:
+    """Compile what the sections launch and nobody has claimed yet in the folder `claims`; return the number of kernels.
+
+    They are kept for the Triton that is installed here, or that lies in `wheel`.
+    """
+    key = triton_key() if wheel is None else key_of(wheel)
+    with compiling(machine, claims) as compiled, patch("triton.runtime.cache.triton_key", lambda: key):
+        for number, launch in enumerate(launches(machine, names)):
+            if claim(claims, f"launch {number}"):  # to look for kernels that are compiled takes time too
+                try:
+                    launch()
+                except measured.NotThere:
+                    pass
+                except Exception:  # what can't be compiled is found out again where it is launched
+                    traceback.print_exc()
     return len(compiled)
 
 
-def launches(machine: Machine, sections: Sequence[str]) -> Iterator[Callable[[], Any]]:
-    """What leads to launches, the longest first."""
-    if "swap" in sections:
-        tables = list(swap.ladder(machine).values())
-        for ops, captured in ((tables[-1], True), (tables[-1], False), (tables[1], False)):
-            yield partial(_train, machine, ops, captured)
+def key_of(wheel: Path) -> str:
+    """Return `triton_key()` of an unpacked wheel: hashes of its files, of which only the library depends on Python."""
+    if not (wheel / f"triton-{triton.__version__}.dist-info").is_dir():
+        raise ValueError(f"{wheel} is not Triton {triton.__version__}, which is here")
+    folders = Path(triton.__file__).parent, wheel / "triton"
+    here, there = (file_sha256(folder / "_C" / "libtriton.so") for folder in folders)
+    return triton_key().replace(here, there)
+
+
+def launches(machine: Machine, names: Sequence[str]) -> Iterator[Callable[[], Any]]:
+    """Yield calls that launch our kernels, in the order in which they are needed; without the few of the lessons."""
     bench = OnlyLaunched(machine, {})
-    for section, module in (("attention", attention), ("rows", rows)):
-        if section in sections:
-            for task in module.tasks(machine):
-                yield partial(task.contestants[OURS], bench)
-    if "checks" in sections:
-        for op in KERNELS:
-            for dtype in machine.dtypes:
-                for case in cases_in(op, dtype, machine):
-                    yield partial(launched, op, case, dtype, machine.device)
+    for name in names:
+        if name == "swap":
+            tables = list(swap.ladder(machine).values())
+            for ops, captured in ((tables[-1], True), (tables[-1], False), (tables[1], False)):
+                yield partial(_train, machine, ops, captured)
+        elif name != "lessons":
+            for task in measured.TASKS[name](machine):
+                for who, measure in task.contestants.items():
+                    if (who == OURS or name not in ("attention", "rows")) and not measured.process_of(who):
+                        yield partial(measure, bench)
 
 
 def _train(machine: Machine, ops: Ops, captured: bool) -> None:
-    """A training step."""
+    """Make a training step."""
     setting = swap.Setting.of(machine)
     swap.step_of(Transformer(setting.config, ops), setting, captured)()
 
@@ -133,7 +146,7 @@ def compiling(machine: Shapes, claims: Path) -> Iterator[list[str]]:
         return candidates[0]
 
     with (
-        patch.object(of_rows, "PROCESSORS_INTERPRETED", machine.processors),
+        patch.object(rows, "PROCESSORS_INTERPRETED", machine.processors),
         patch.object(Tuner, "__call__", every_tile),
         knobs.runtime.scope(),
         pretending(machine.target, machine.shared_memory, machine.warp_size),
@@ -143,7 +156,7 @@ def compiling(machine: Shapes, claims: Path) -> Iterator[list[str]]:
 
 
 def claim(claims: Path, what: str) -> bool:
-    """Whether it is ours to do: a file can be made once."""
+    """Return whether it is ours to do: a file can be made once."""
     try:
         os.close(os.open(claims / hashlib.sha256(what.encode()).hexdigest(), os.O_CREAT | os.O_EXCL))
     except FileExistsError:

@@ -14,10 +14,15 @@ from typing import Any
 
 import numpy as np
 import torch
+from reference import Reference
+from timing import Bench, Call, Found, Machine, Task
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import kernels
+from kernels.graph import Captured
+from kernels.proof.ledger import OURS
+from kernels.tables import triton_entries
 from minitransformer.costs import flops_per_token
 from minitransformer.data.batching import BOS_ID, EOS_ID, Batch
 from minitransformer.layers import DropoutStream
@@ -25,13 +30,6 @@ from minitransformer.models import Transformer, TransformerConfig
 from minitransformer.ops import Ops, numpy_ops
 from minitransformer.training.optimizer import Adam
 from minitransformer.training.step import loss_and_gradient
-
-from ..graph import Captured
-from ..tables import triton_entries
-from .ledger import OURS
-from .machine import Call, Machine
-from .race import Bench, Found, Task
-from .reference import Reference
 
 STEPS = 100_000
 """The paper's training (Vaswani 2017, §5.2)."""
