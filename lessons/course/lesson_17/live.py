@@ -1,65 +1,78 @@
 """Lesson 17's measurements on a GPU, where there is one: our kernels at the benchmark's sizes."""
 
-from collections.abc import Sequence
-from typing import Any
+import itertools
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, cast
 
-from .roofline import Gpu, Work, gpu_named
+from course.gpu import DEVICE, DTYPE, torch
+
+from .roofline import BACKWARD, FORWARD, Gpu, Work, gpu_named
+
+Call = Callable[[], Any]
 
 
 def this_gpu() -> Gpu:
-    """Its data sheet; where there is none here, what PyTorch's product of matrices and a copy reach on it."""
-    import torch
-
-    from kernels.bench.machine import Machine
-    from kernels.bench.race import Bench
-
-    machine = Machine.here(smoke=False)
-    if known := gpu_named(machine.name):
+    """Return its data sheet or, where there is none here, what PyTorch's product of matrices and a copy reach on it."""
+    name = torch.cuda.get_device_name()
+    if known := gpu_named(name):
         return known
-    ceilings = Bench.of(machine).ceilings
-    kind = str(machine.dtype).removeprefix(f"{torch.__name__}.")
-    return Gpu(machine.name, 0, f"{kind} as measured", ceilings["matmul_tflops"] * 1e12, ceilings["copy_gbs"] * 1e9)
+    n, count = 8192, min(2**30, torch.cuda.mem_get_info()[0] // 16)  # four arrays in half of what is free
+    product = seconds_of([partial(torch.matmul, randn(n, n), randn(n, n)) for _ in range(2)])
+    copy = seconds_of([partial(torch.empty_like(source).copy_, source) for source in (randn(count), randn(count))])
+    return Gpu(name, 0, f"{str(DTYPE).removeprefix('torch.')} as measured", 2 * n**3 / product, 4 * count / copy)
 
 
 def measured_here(works: Sequence[Work]) -> dict[int, float]:
-    """Seconds of each task, by its number; without those that the GPU has no memory for, and without the two losses.
-
-    Raises `ModuleNotFoundError` or `RuntimeError` where there is no GPU.
-    """
-    import torch
-
-    from kernels.bench.machine import Machine
-    from kernels.bench.race import of_pair
-
-    machine = Machine.here(smoke=False)
+    """Return the seconds of each task, by its number, but of those that the GPU has no memory for and of some kinds."""
     found = {}
     for number, work in enumerate(works):
         try:
-            sets = [_inputs(machine, work) for _ in range(2)]
-            calls = [of_pair(work.op, work.what)(*each) for each in sets]
-            for call in calls:
-                call()  # compiles
-            found[number] = machine.milliseconds(calls) / 1e3
+            found[number] = seconds_of([call_of(work) for _ in range(2)])
         except (KeyError, torch.OutOfMemoryError):
             continue
         finally:
-            machine.tidy()
+            torch.cuda.empty_cache()
     return found
 
 
-def _inputs(machine: Any, work: Work) -> tuple[tuple, Any]:
-    """A set of inputs, and the gradient that the output receives. Raises `KeyError` for a task of another kind."""
+def seconds_of(calls: Sequence[Call]) -> float:
+    """Return the median time of calls that take turns, so that none finds its own inputs in the cache."""
+    from triton.testing import do_bench
+
+    turns = itertools.cycle(calls)
+    return cast(float, do_bench(lambda: next(turns)(), warmup=10, rep=50, return_mode="median")) / 1e3
+
+
+def call_of(work: Work) -> Call:
+    """Return a call of our kernels on fresh inputs. Raises `KeyError` for a task of another kind."""
+    import kernels
+
+    forward, backward = (getattr(kernels, name) for name in kernels.functions_of(work.op))
+    *inputs, dout = _inputs(work)
+    if work.what == FORWARD:
+        return partial(forward, *inputs)
+    if work.what == BACKWARD:
+        return partial(backward, dout, forward(*inputs)[1])
+    return lambda: backward(dout, forward(*inputs)[1])
+
+
+def _inputs(work: Work) -> list[Any]:
+    """Return an op's inputs, and the gradient that its output receives."""
     size = work.size
     if work.op == "attention":
-        shape = tuple(size[name] for name in ("B", "H", "Tq", "D"))
-        return tuple(machine.randn(*shape) for _ in range(3)), machine.randn(*shape)
-    shape = size["rows"], size["columns"]
+        return [randn(*(size[name] for name in ("B", "H", "Tq", "D"))) for _ in range(4)]
     count = {"relu": 1, "softmax": 1, "layernorm": 1, "add_layernorm": 2, "dropout": 1}[work.op]
-    inputs = [machine.randn(*shape) for _ in range(count)]
+    *inputs, dout = (randn(size["rows"], size["columns"]) for _ in range(count + 1))
     if work.op.endswith("layernorm"):
-        inputs += [machine.randn(size["columns"]) for _ in range(2)]
+        inputs += [randn(size["columns"]) for _ in range(2)]
     if work.op == "dropout":
         from minitransformer.ops import Dropout
 
-        return (*inputs, Dropout(0.1, key=1)), machine.randn(*shape)
-    return tuple(inputs), machine.randn(*shape)
+        inputs.append(Dropout(0.1, key=1))
+    return [*inputs, dout]
+
+
+def randn(*shape: int) -> Any:
+    """Return fresh normal numbers."""
+    return torch.randn(shape, dtype=DTYPE, device=DEVICE)
