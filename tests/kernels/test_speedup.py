@@ -127,7 +127,7 @@ def test_on_a_t4_it_computes_in_float16_and_says_why(monkeypatch, tmp_path, caps
     with pretending(Capability("cuda", 75, 64 * 1024)):
         assert speedup.measure("cuda", tmp_path / "t4.png") == []
     title, *lines = capsys.readouterr().out.splitlines()
-    assert title == "Tesla T4, float16: a training step of the paper's base, 196 pairs of sentences of 4 tokens"
+    assert title == "Tesla T4, float16: a training step of the paper's base, 200 pairs of sentences of 4 tokens"
     assert "Triton uses no tensor cores" in " ".join(lines)
     assert [line.split()[-3:] for line in lines[-3:-1]] == [["3", "1", "1"], ["2", "1.5", "1.5"]]
     assert (tmp_path / "t4.png").read_bytes().startswith(b"\x89PNG")
