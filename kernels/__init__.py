@@ -18,6 +18,8 @@ each process, on each GPU of a kind. For calls that differ in the layout of rows
 different kernels, whose last bits may differ too. Adam's bits do not depend on whether its numbers come from the host
 or from device memory, and dropout's masks depend only on the key and the coordinates.
 
+`python -m kernels.speedup` says within two minutes what the kernels are worth on your own GPU.
+
 On a GPU, run `PYTHONPATH=. python tests/benchmarks/gpu/lease.py first --out DIR` before anything else: within five
 minutes it says whether attention is right there, and how fast; `second` says it of all other ops.
 

@@ -71,6 +71,11 @@ def capability(device: torch.device) -> Capability:
     return _read_capability(device.index)
 
 
+def lacks_tensor_cores(gpu: Capability) -> bool:
+    """Whether Triton's products use none there and are slow; nor is there a fast bfloat16."""
+    return gpu.kind == "cuda" and int(gpu.arch) < 80
+
+
 @contextmanager
 def pretending(pretended: Capability) -> Iterator[None]:
     """Inside it every device has this capability, and nothing is tuned: so kernels can be compiled for other GPUs."""

@@ -232,10 +232,10 @@ ALTHOUGH = "attention with a softcap or ALiBi's slopes, which PyTorch's does not
 
 def _lacks_tensor_cores(device: torch.device, so: str) -> bool:
     """Whether Triton uses no tensor cores on this GPU, and attention's kernels are slow. It warns of it once."""
-    from ..tuning import capability
+    from ..tuning import capability, lacks_tensor_cores
 
     gpu = capability(device)
-    slow = gpu.kind == "cuda" and int(gpu.arch) < 80
+    slow = lacks_tensor_cores(gpu)
     if slow:
         _warn_once(f"Triton uses no tensor cores on this GPU (compute capability {int(gpu.arch) / 10}): {so}")
     return slow

@@ -9,7 +9,7 @@
 # | you know | [attention and its backward](04_attention.ipynb), [Triton over rows](15_triton_rows.ipynb) |
 # | runs in | at most 90 s on 2 cores; Linux with PyTorch and Triton; a GPU if you like |
 # | in the paper | §3.2.1, equation 1, exactly: nothing here is an approximation |
-# | in the package | [`forward`](../kernels/attention/forward.py), [`backward`](../kernels/attention/backward.py) |
+# | in the package | [`minimal`](../kernels/attention/minimal.py), then its [room](../kernels/attention/__init__.py) |
 #
 # As in lesson 15, kernels run in Triton's interpreter where there is no GPU, and each cell shows what was recorded
 # where PyTorch or Triton is missing. On a machine with a GPU, also a hosted notebook, the same cells compile and run
@@ -468,6 +468,25 @@ for kind, (from_package, from_numpy, half) in recorded("16_forward", forward_err
     print(f"{kind:<7} off by {from_package:.0e} from the package and {from_numpy:.0e} from NumPy; float16 {half:.0e}")
 
 # %% [markdown]
+# ### The same, in the package (optional)
+#
+# The package's kernel has many options. Before you open it, read [`minimal.py`](../kernels/attention/minimal.py), which
+# is what you wrote and nothing else. It takes as many queries as keys and keeps no lse, so every query sees the first
+# key, and no row needs a guard. Where your host counted the blocks of keys to visit, there the kernel does.
+
+
+# %%
+def beside_the_minimal():
+    from kernels.attention.minimal import attention_minimal
+
+    tensors = [tensor(array) for array in np.random.default_rng(1).standard_normal((3, 2, 70, 32))]
+    minimal = attention_minimal(*(t[None] for t in tensors), causal=True)[0]
+    return error(numpy(flash_forward(*tensors, True)[0]), numpy(minimal))
+
+
+print(f"off by {recorded('16_minimal', beside_the_minimal):.0e} from minimal.py")
+
+# %% [markdown]
 # ## The picture: memory against T
 #
 # Counted again, as in lesson 15: on the left the largest array that is made on the way, on the right the bytes that go
@@ -739,16 +758,24 @@ print("the same bits in a second run:", repeats)
 # %% [markdown]
 # ## What the package adds
 #
-# That is flash attention, all of it. The package's version also has masks for padding, windows (Table 1), dropout whose
-# mask is computed in the kernel, separate loops for tiles without a mask, head widths that are no power of two, and
-# tiles for each kind of GPU. On a GPU, a first look at the time:
+# That is flash attention, all of it. Beside `minimal.py`, the package's [`forward`](../kernels/attention/forward.py)
+# also has masks for padding, windows (Table 1), dropout whose mask is computed in the kernel, separate loops for tiles
+# without a mask, head widths that are no power of two, and tiles for each kind of GPU. On a GPU, a first look at the
+# time:
 
 # %%
 if DEVICE == "cuda":
     arrays = [torch.randn(16, 2048, 64, dtype=DTYPE, device=DEVICE) for _ in range(3)]
-    for name, attention in (("written out", written_out), ("yours", flash_forward)):
-        milliseconds = triton.testing.do_bench(lambda attention=attention: attention(*arrays))
-        print(f"{name:<12} {milliseconds:6.2f} ms")
+    from kernels.attention.minimal import attention_minimal
+
+    whole = [array[None] for array in arrays]  # a batch of one
+    for name, attention in {
+        "written out": lambda: written_out(*arrays),
+        "yours": lambda: flash_forward(*arrays),
+        "minimal.py": lambda: attention_minimal(*whole),
+        "the package's": lambda: kernels.attention_forward(*whole),
+    }.items():
+        print(f"{name:<13} {triton.testing.do_bench(attention):6.2f} ms")
 else:
     print("There is no GPU here, and the interpreter's times mean nothing.")
 

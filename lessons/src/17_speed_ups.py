@@ -13,10 +13,10 @@
 #
 # You have kernels. Two questions are left. Do they compute the same when a whole model runs on them? And what are they
 # worth? The honest way to answer the second is to say beforehand what the hardware allows, and then to measure on the
-# hardware. The **ledger**, below, is the file in which `lease.py` writes what it checked and timed on a GPU. An H200
-# has filled a part of it. For the rest this lesson has *predictions*, which are labelled so, and measurements of this
-# machine's processor. On a machine with a GPU, also a hosted notebook, the same cells run and time the kernels there,
-# in half precision (floats of 16 bits, float16 or bfloat16).
+# hardware. The **ledger**, below, is the file that keeps what was checked and timed on a GPU. An H200 has filled a part
+# of it. For the rest this lesson has *predictions*, which are labelled so, and measurements of this machine's
+# processor. On a machine with a GPU, also a hosted notebook, the same cells run and time the kernels there, in half
+# precision (floats of 16 bits, float16 or bfloat16), and one of them swaps the kernels in.
 
 # %%
 import math
@@ -39,6 +39,7 @@ from course.lesson_17.roofline import GPUS, WORKS, Gpu, gpu_named
 from course.measuring import blas_threads, race, this_machine
 from course.style import GREY, INK
 from course.tensors import numpy, tensor
+from kernels import speedup
 from kernels.proof.ledger import entries, ledgers, report
 from minitransformer import Transformer, TransformerConfig, Translator, ops
 from minitransformer.costs import flops_per_token
@@ -502,10 +503,6 @@ tokens = 2 * 784 * 32
 formula = tokens * flops_per_token(TransformerConfig.base(), 32).training
 in_products = sum(flops * number for launches in rungs[first].values() for flops, _, number in launches)
 print(f"operations of the products, counted ÷ by the formula: {in_products / formula:.3f}")
-for name, ledger in ledgers().items():
-    for entry in entries(ledger, "swap"):
-        if "ms" in entry["contestants"].get("ours", {}):
-            print(f"{name}, measured, with dropout: {entry['what']:<28} {entry['contestants']['ours']['ms']:6.1f} ms")
 
 # %% [markdown]
 # The bars are lower bounds of each *form*, so a difference of two of them is a prediction and no more. It says:
@@ -516,19 +513,35 @@ for name, ledger in ledgers().items():
 #   exercise 2 said so before anybody ran anything. For long sentences the same kernel is the one that matters.
 # * In the end most of what is left is products, cuBLAS's, and no kernel of ours makes those faster.
 #
-# The lines below the bars are what came, on an H200. The two large steps are those that were predicted. But every rung
-# takes far longer than its bar, and the last two swaps (Adam; embedding, dropout and relu) gain nothing: by then the
-# host, the processor that launches the kernels, is what the GPU waits for. With all launches in one CUDA graph the same
-# kernels take three fifths of the time.
-#
 # The first rung is our table of PyTorch's *single* operations. PyTorch has fused functions too (layer norm, attention)
 # and a compiler, and with them one starts further down. Three things are missing from all of the bars. They leave out
 # the copies between layers. They leave out the launches, each of which costs the host some microseconds (fewer of them
 # help, and so do CUDA graphs: [`graph`](../kernels/graph.py)). And they leave out dropout: our table of PyTorch's
 # operations computes its random numbers in dozens of passes, so to count it would flatter the kernels.
 #
-# [`lease.py`](../tests/benchmarks/gpu/lease.py), on a GPU, checks every kernel, then times this ladder. The lines above
-# then show that GPU too.
+# ### On your own GPU
+#
+# [`kernels.speedup`](../kernels/speedup.py) climbs the ladder, dropout included. It checks each kernel against float64
+# first, and a rung whose loss is not that of the first one gets no time. On a GPU the next cell does so, in two
+# minutes, and draws `speedup.png`. Without one it shows what came on an H200 (the kernels have changed since, says the
+# ledger at the top). The last two columns say how many times as long the rung before, and the first one, took.
+#
+# No GPU? Colab lends a T4: clone this repository there, and in its folder run a cell with two lines,
+# `%pip install '.[kernels]'` and `!python -m kernels.speedup`. It takes a smaller batch, because a T4 is small, and
+# float16 instead of bfloat16. Triton uses no tensor cores on a T4. That slows flash attention, which has products of
+# its own, and no other kernel.
+
+# %%
+if DEVICE == "cuda" and not MISSING:
+    speedup.main([])
+else:
+    print(*speedup.recorded(), sep="\n")
+
+# %% [markdown]
+# On the H200 the two large steps are those that were predicted. But every rung takes far longer than its bar, and the
+# last two swaps (Adam; embedding, dropout and relu) gain nothing: by then the host, the processor that launches the
+# kernels, is what the GPU waits for. With all launches in one CUDA graph the same kernels take three fifths of the
+# time.
 #
 # ## What the compiler made of it (optional)
 #
@@ -790,5 +803,4 @@ print(
 #
 # [Lesson 18](18_your_transformer.ipynb) makes one file of the parts that you wrote. [The report](paper/paper.md) has
 # the paper's tables and figures beside ours. The [command line's page](../minitransformer/cli/README.md#real-text)
-# says how to train the model on real text. And
-# if you have a GPU, `lease.py` adds it to the ledger.
+# says how to train the model on real text.

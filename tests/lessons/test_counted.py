@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from course import bytes_moved
 from course.counting import Counted, counted
 
 X = np.arange(12.0).reshape(3, 4)
@@ -49,3 +50,15 @@ def test_an_array_that_is_written_into_stays_itself_and_numpy_what_it_was():
     assert np.array_equal(counted(function)(X), [2, 1, 7, 7])
     assert Counted.numbers == 4 + (4 + 4 + 4) + 1 + 2
     assert np.zeros is before
+
+
+def test_the_stand_in_for_flash_forward_moves_what_lesson_16_predicts():
+    """Query and out once, keys and values once a block of queries, in the tile that is asked for; and lse."""
+    pytest.importorskip("triton", reason="Triton is not installed: pip install -e '.[kernels]'")
+    from course.lesson_16.exercises import flash_forward
+    from course.tensors import tensor
+
+    T, D, rows = 128, 16, 64
+    arrays = [tensor(np.ones((1, T, D))) for _ in range(3)]
+    moved = bytes_moved.of_kernels(lambda: flash_forward.answer(*arrays, False, (rows, 16)))
+    assert moved.read + moved.written == 4 * (T * D * (2 + 2 * T // rows) + T)

@@ -1,6 +1,7 @@
 """Lesson 17's counts: those of the benchmark's tasks, and of the package's formula."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,3 +49,25 @@ def test_the_ladder_counts_the_products_of_a_step():
                 for each in (first[name], launches)
             )
             assert after <= before, name
+
+
+@pytest.mark.parametrize(
+    "work", [work for work in WORKS if work.op in ("relu", "add_layernorm", "dropout", "attention")]
+)
+def test_a_gpu_would_be_given_each_direction_of_a_kernel(work):
+    """At a tiny size, in the interpreter."""
+    pytest.importorskip("triton", reason="Triton is not installed: pip install -e '.[kernels]'")
+    from course.lesson_17.live import call_of
+
+    tiny = {"kind": "full", "B": 1, "H": 1, "Tq": 3, "D": 16, "rows": 3, "columns": 8}
+    shape = (1, 1, 3, 16) if work.op == "attention" else (3, 8)
+    found = call_of(replace(work, size=tiny))()
+    assert (found[0] if isinstance(found, tuple) else found).shape == shape
+
+
+def test_a_work_of_another_kind_is_left_out():
+    pytest.importorskip("triton", reason="Triton is not installed: pip install -e '.[kernels]'")
+    from course.lesson_17.live import call_of
+
+    with pytest.raises(KeyError):
+        call_of(next(work for work in WORKS if work.op == "adam"))

@@ -312,8 +312,16 @@ PyTorch's causal mask aligned at the last key | scaled_dot_product_attention: is
 ALiBi's slopes forgotten without the kernels | _call: options["slopes"] = slopes → pass
 a mask of another shape than the scores | _check_broadcasts: mask.ndim > len(whole) or → any([]) and
 a mask in another type than the query | _masks: mask.to(query.dtype) → mask
-a T4 runs attention's slow kernels | _lacks_tensor_cores: int(gpu.arch) < 80 → int(gpu.arch) < 75
 flash-attention's window of −1 is a window of 0 | flash_attn_func: None if side < 0 else side → max(side, 0)
+[tuning.py: kernels/test_functional]
+a T4 runs attention's slow kernels | lacks_tensor_cores: int(gpu.arch) < 80 → int(gpu.arch) < 75
+[speedup.py: kernels/test_speedup]
+a wrong kernel called right | check: not off <= allowed → False
+a kernel that is known to be wrong is timed | ladder: not {*swapped} & {*wrong} → True
+a row that computes something else is timed | measure: not abs(losses[name] - losses[FIRST]) <= TOLERANCE → False
+bfloat16 on a T4 | measure: dtype = "float16" → pass
+a speed-up upside down | line: times[0] / times[-1] → times[-1] / times[0]
+small gradients scaled and never scaled back | step_of: 1 / scale → 1.0
 [eager/scores.py: kernels/test_functional]
 PyTorch's scores in half precision overflow | _exact: x if x.is_cuda else widened(x) → x
 [eager/attention.py: kernels/test_functional]

@@ -65,7 +65,7 @@ Counted = dict[str, Sequence[tuple[float, float, float]]]
 def base_step() -> dict[str, Counted]:
     """A training step of the paper's base on 25,088 tokens a side, rung by rung of the ladder, without dropout.
 
-    The rungs are those of the benchmark: PyTorch's arithmetic, and one kernel more at a time. What layers do
+    The rungs are those of `kernels.speedup`: PyTorch's arithmetic, and one kernel more at a time. What layers do
     between operations (copies of heads, sums of gradients) is in none of them.
     """
     from kernels import eager
