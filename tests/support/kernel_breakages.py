@@ -66,7 +66,8 @@ dkey of grouped heads from the first head of the group alone
     attention_dkey_dvalue_kernel: (head * GROUP + member) * Tq → head * GROUP * Tq
 ALiBi forgotten in dkey and dvalue
     attention_dkey_dvalue_kernel: scores -= slope * distance(queries[None, :] + (Tk - Tq), keys[:, None]) → pass
-ALiBi's slope of the group's first head for all of it | attention_dkey_dvalue_kernel: b, h * GROUP + member) → b, h * GROUP)
+ALiBi's slope of the group's first head for all of it
+    attention_dkey_dvalue_kernel: b, h * GROUP + member) → b, h * GROUP)
 softcap's slope forgotten in dkey
     attention_dkey_dvalue_kernel: delta[None, :]) if softcap is not None → delta[None, :])\n            if False
 a mask for the queries of every block | attention_dkey_dvalue_kernel: Tq if MASKED else None → Tq
@@ -94,6 +95,8 @@ descriptors as the default, which no GPU has compared with anything
     TILES: (128, 64, 8, 3), (128, 64, 8, 3, True), (128, 64, 8, 2) → (128, 64, 8, 3, True), (128, 64, 8, 2)
 a product ahead of the softmax beside a bias, for which there are no registers | schedule: roomy and not bias → roomy
 [attention/host.py: kernels/test_triton_tuning]
+descriptors of packed sentences, which would reach into the next one
+    _launch: [tile for tile in choices if not tile.descriptors] → choices
 attention tuned once, with padding or without | Problem.tuning_key: padding, dropout → dropout
 [attention/host.py: kernels/test_triton_attention]
 a descriptor of an axis along which all numbers are the same | _described: all(x.shape) and all(x.stride()) → True
@@ -125,7 +128,8 @@ programs beyond a packed sentence's end that go on | attention_forward_kernel: b
 dkey of each packed sentence from the first one's log-sum-exps
     attention_dkey_dvalue_kernel: num_queries + at_query + queries → num_queries + queries
 [attention/host.py: kernels/test_packed_attention]
-packed sentences as far apart as sentences with an axis are | _heads: stride_b if packed is None else stride_t → stride_b
+packed sentences as far apart as sentences with an axis
+    _heads: stride_b if packed is None else stride_t → stride_b
 [eager/packed.py: kernels/test_packed_attention]
 every packed sentence dropped like the first | packed_forward: replace(dropout, sentence=b) → dropout
 [functional/attention.py: kernels/test_packed_attention]
