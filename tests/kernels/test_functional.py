@@ -561,7 +561,7 @@ def of_length(n: int) -> dict[str, tuple[Callable[..., Tensor], list[Any]]]:
             lambda q, starts, longest: functional.flash_attn_varlen_func(
                 q, q, q, starts, starts, longest, longest, 0.5, causal=True, return_attn_probs=True
             )[0],
-            [heads[0].transpose(0, 1), torch.tensor([0] * n + [n], dtype=torch.int32, device=DEVICE), n],
+            [heads[0].transpose(0, 1), torch.tensor([0] * (n // 4 + 1) + [n]).int().to(DEVICE), n],
         ),
     }  # fmt: skip
 
