@@ -237,11 +237,11 @@ def check_key(key: Tensor) -> Tensor:
     return key
 
 
-def check_slopes(name: str, slopes: Tensor, of: str, query: Tensor) -> Tensor:
-    """Returns ALiBi's slopes for a query `(B, H, Tq, D)`. Raises unless they are float32, `(H,)` or `(B, H)`."""
+def check_slopes(name: str, slopes: Tensor, of: str, query: Tensor, batch: int) -> Tensor:
+    """Returns ALiBi's slopes for B sentences of a query `(…, H, Tq, D)`. Raises unless float32, `(H,)` or `(B, H)`."""
     if check_kind(name, slopes).dtype != torch.float32:
         raise TypeError(f"{name} is {slopes.dtype}, expected torch.float32")
-    B, H = query.shape[:2]
+    B, H = batch, query.shape[1]
     if tuple(slopes.shape) not in ((H,), (B, H)):
         raise ValueError(f"{name} has shape {tuple(slopes.shape)}, expected {(H,)} or {(B, H)}")
     check_device(name, slopes, of, query)

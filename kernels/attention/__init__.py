@@ -27,6 +27,8 @@ and D = 128 (tests count them: `test_triton_attention.py`). `test_compilation.py
                 of 128 × 64 the forward's loop of heads 128 wide has 504 instructions instead of 373, which is 4 more
                 for each score of a thread
     softcap     a tanh for each score, made of an exp2 and a division; the backward computes it again
+    packed      of sentences that lie one behind the other a program reads where its own begins and ends, and leaves at
+                once if its block lies beyond: nothing is padded, so what a batch costs is what its sentences cost
     patterns    lists of the blocks that a block visits, those that need no mask first; a window or causality alone
                 needs none. What an option costs is left out of the compiled kernel where the option is not given
 

@@ -25,6 +25,7 @@ from .blocks import (
     load_numbers,
     load_rows,
     locate,
+    locate_packed,
     nth_block,
     real_keys,
     sees,
@@ -43,27 +44,33 @@ from .scores import distance, load_bias, load_slope, tanh
 
 @triton.jit(do_not_specialize=UNSPECIALIZED)
 def attention_dquery_kernel(
-    query, key, value, out, dout, dquery, lse_ptr, delta_ptr, hash_ptr, key_mask, bias, slopes,
-    Tq, Tk, H, below, above, sparse, visits, scale, softcap,
+    query, key, value, out, dout, dquery, lse_ptr, delta_ptr, hash_ptr, key_mask, bias, slopes, starts,
+    Tq, Tk, H, num_queries, below, above, sparse, visits, scale, softcap,
     key_ptr, key_low, key_high, threshold, dropout_scale, sentence, position,
     D: tl.constexpr, DV: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_DV: tl.constexpr,
     QUERIES: tl.constexpr, KEYS: tl.constexpr, GROUP: tl.constexpr, PRECISION: tl.constexpr,
     ALIGNED: tl.constexpr, HOISTED: tl.constexpr,
 ):  # fmt: skip
-    """Writes dquery, and for the other kernel delta and, with dropout, the rows' hashes, `(B, H, Tq)` each."""
+    """Writes dquery, and for the other kernel delta and, with dropout, the rows' hashes, in lse's shape."""
     block, head, b, h = locate(Tq, H, QUERIES)
     block = tl.cdiv(Tq, QUERIES) - 1 - block  # as in the forward
+    at_query, at_key = b, b
+    if starts is not None:
+        at_query, at_key, Tq, Tk = locate_packed(starts, b)
+        if block * QUERIES >= Tq:
+            return
     rows, span, kv_head = tl.arange(0, QUERIES), tl.arange(0, KEYS), key_head(h, GROUP)
     queries = block * QUERIES + rows  # (M,)
-    query_block = load_rows(query, b, h, block * QUERIES, rows, queries < Tq, D, BLOCK_D)  # (M, D)
-    dout_block = load_rows(dout, b, h, block * QUERIES, rows, queries < Tq, DV, BLOCK_DV)  # (M, Dv)
-    out_block = load_rows(out, b, h, block * QUERIES, rows, queries < Tq, DV, BLOCK_DV)  # (M, Dv)
-    lse = tl.load(lse_ptr + head * Tq + queries, queries < Tq, other=float("inf"))  # (M,)
+    query_block = load_rows(query, at_query, h, block * QUERIES, rows, queries < Tq, D, BLOCK_D)  # (M, D)
+    dout_block = load_rows(dout, at_query, h, block * QUERIES, rows, queries < Tq, DV, BLOCK_DV)  # (M, Dv)
+    out_block = load_rows(out, at_query, h, block * QUERIES, rows, queries < Tq, DV, BLOCK_DV)  # (M, Dv)
+    first_row = head * Tq if starts is None else h * num_queries + at_query
+    lse = tl.load(lse_ptr + first_row + queries, queries < Tq, other=float("inf"))  # (M,)
     delta = tl.sum(dout_block.to(tl.float32) * out_block.to(tl.float32), 1)  # (M,)
-    tl.store(delta_ptr + head * Tq + queries, delta, queries < Tq)
+    tl.store(delta_ptr + first_row + queries, delta, queries < Tq)
     if threshold is not None:
         row_hash = hash_queries(key_ptr, key_low, key_high, sentence, position, b, h, queries)
-        tl.store(hash_ptr + head * Tq + queries, row_hash.to(tl.int32, bitcast=True), queries < Tq)
+        tl.store(hash_ptr + first_row + queries, row_hash.to(tl.int32, bitcast=True), queries < Tq)
 
     if slopes is not None:
         slope = load_slope(slopes, b, h)
@@ -77,8 +84,8 @@ def attention_dquery_kernel(
             if threshold is not None:
                 pair_hash = hash_pairs(row_hash, first_key, KEYS)
             present = keys < Tk if MASKED else None
-            key_block = load_rows(key, b, kv_head, first_key, span, present, D, BLOCK_D, HOISTED)  # (N, D)
-            value_block = load_rows(value, b, kv_head, first_key, span, present, DV, BLOCK_DV, HOISTED)  # (N, Dv)
+            key_block = load_rows(key, at_key, kv_head, first_key, span, present, D, BLOCK_D, HOISTED)  # (N, D)
+            value_block = load_rows(value, at_key, kv_head, first_key, span, present, DV, BLOCK_DV, HOISTED)  # (N, Dv)
             scores = tl.dot(query_block, tl.trans(key_block), input_precision=PRECISION)  # (M, N)
             if softcap is not None:
                 capped = tanh(scores * (scale / softcap))
@@ -103,13 +110,13 @@ def attention_dquery_kernel(
             if softcap is not None:
                 dscores *= 1 - capped * capped
             dquery_block = tl.dot(dscores.to(key_block.dtype), key_block, dquery_block, input_precision=PRECISION)
-    store_rows(dquery, b, h, queries, queries < Tq, dquery_block * scale, D, BLOCK_D)
+    store_rows(dquery, at_query, h, queries, queries < Tq, dquery_block * scale, D, BLOCK_D)
 
 
 @triton.jit(do_not_specialize=UNSPECIALIZED)
 def attention_dkey_dvalue_kernel(
-    query, key, value, dout, dkey, dvalue, lse_ptr, delta_ptr, hash_ptr, key_mask, bias, slopes,
-    Tq, Tk, H, below, above, sparse, visits, scale, softcap,
+    query, key, value, dout, dkey, dvalue, lse_ptr, delta_ptr, hash_ptr, key_mask, bias, slopes, starts,
+    Tq, Tk, H, num_queries, below, above, sparse, visits, scale, softcap,
     key_ptr, key_low, key_high, threshold, dropout_scale, sentence, position,
     D: tl.constexpr, DV: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_DV: tl.constexpr,
     QUERIES: tl.constexpr, KEYS: tl.constexpr, GROUP: tl.constexpr, PRECISION: tl.constexpr,
@@ -120,11 +127,16 @@ def attention_dkey_dvalue_kernel(
     A program has one head of keys and visits the queries of all `GROUP` heads that share it.
     """
     block, head, b, h = locate(Tk, H // GROUP, KEYS)
+    at_query, at_key = b, b
+    if starts is not None:
+        at_query, at_key, Tq, Tk = locate_packed(starts, b)
+        if block * KEYS >= Tk:
+            return
     span = tl.arange(0, QUERIES)
     keys = block * KEYS + paired_order(KEYS)  # (N,)
     real = real_keys(key_mask, b, keys, Tk)  # (N,)
-    key_block = load_rows(key, b, h, block * KEYS, paired_order(KEYS), real, D, BLOCK_D)  # (N, D)
-    value_block = load_rows(value, b, h, block * KEYS, paired_order(KEYS), real, DV, BLOCK_DV)  # (N, Dv)
+    key_block = load_rows(key, at_key, h, block * KEYS, paired_order(KEYS), real, D, BLOCK_D)  # (N, D)
+    value_block = load_rows(value, at_key, h, block * KEYS, paired_order(KEYS), real, DV, BLOCK_DV)  # (N, Dv)
 
     dkey_block = tl.zeros((KEYS, BLOCK_D), tl.float32)
     dvalue_block = tl.zeros((KEYS, BLOCK_DV), tl.float32)
@@ -136,16 +148,19 @@ def attention_dkey_dvalue_kernel(
             member = 0 if GROUP == 1 else n // count
             first_query = nth_block(n - member * count, blocks, listed, MASKED) * QUERIES
             queries = first_query + span  # (M,)
-            rows = (head * GROUP + member) * Tq + queries
+            if starts is None:
+                rows = (head * GROUP + member) * Tq + queries
+            else:
+                rows = (h * GROUP + member) * num_queries + at_query + queries
             present = queries < Tq if MASKED else None
             if threshold is not None:
                 row_hash = load_numbers(hash_ptr + rows, present, 0).to(tl.uint32, bitcast=True)  # (M,)
                 pair_hash = hash_pairs_transposed(row_hash, block * KEYS, KEYS)
             query_block = load_rows(
-                query, b, h * GROUP + member, first_query, span, present, D, BLOCK_D, HOISTED
+                query, at_query, h * GROUP + member, first_query, span, present, D, BLOCK_D, HOISTED
             )  # (M, D)
             dout_block = load_rows(
-                dout, b, h * GROUP + member, first_query, span, present, DV, BLOCK_DV, HOISTED
+                dout, at_query, h * GROUP + member, first_query, span, present, DV, BLOCK_DV, HOISTED
             )  # (M, Dv)
             lse = load_numbers(lse_ptr + rows, present, float("inf"))  # (M,)
             delta = load_numbers(delta_ptr + rows, present, 0.0)  # (M,)
@@ -187,5 +202,5 @@ def attention_dkey_dvalue_kernel(
     dvalue_block = tl.where(real[:, None], dvalue_block, 0.0)
     if threshold is not None:
         dvalue_block *= dropout_scale
-    store_rows(dkey, b, h, keys, keys < Tk, dkey_block, D, BLOCK_D)
-    store_rows(dvalue, b, h, keys, keys < Tk, dvalue_block, DV, BLOCK_DV)
+    store_rows(dkey, at_key, h, keys, keys < Tk, dkey_block, D, BLOCK_D)
+    store_rows(dvalue, at_key, h, keys, keys < Tk, dvalue_block, DV, BLOCK_DV)

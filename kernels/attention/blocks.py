@@ -18,7 +18,7 @@ DROPOUT = ("key_ptr", "key_low", "key_high", "threshold", "dropout_scale", "sent
 """Arguments that are None without dropout. They are not passed as one tuple, because Triton would compile a kernel for
 each tuple's content, and keys change."""
 
-UNSPECIALIZED = ["Tq", "Tk", "H", "below", "above", "scale", "softcap", *DROPOUT]
+UNSPECIALIZED = ["Tq", "Tk", "H", "num_queries", "below", "above", "scale", "softcap", *DROPOUT]
 """Arguments that change from batch to batch: Triton must not compile another kernel if one is 1 or a multiple of 16."""
 
 
@@ -36,6 +36,13 @@ class Padding(NamedTuple):
 
     real: Any  # (B, Tk) bool
     ends: Any  # (B, 2) int32: what `padding_ends_kernel` writes
+
+
+class Starts(NamedTuple):
+    """Where each of B packed sentences begins, as a kernel takes it; the last number is where the last one ends."""
+
+    queries: Any  # (B + 1,) int32
+    keys: Any  # (B + 1,) int32
 
 
 class Sparse(NamedTuple):
@@ -56,6 +63,17 @@ def locate(length, H, BLOCK: tl.constexpr):
     num_blocks = tl.cdiv(length, BLOCK)
     head = tl.program_id(0) // num_blocks
     return tl.program_id(0) % num_blocks, head.to(tl.int64), (head // H).to(tl.int64), (head % H).to(tl.int64)
+
+
+@triton.jit
+def locate_packed(starts, b):
+    """Sentence b's first query and first key among the rows of all, and its lengths Tq and Tk.
+
+    `load_rows` and `store_rows` take a first row in the place of b: in `Heads` of packed rows stride_b is stride_t.
+    """
+    first_query, first_key = tl.load(starts.queries + b), tl.load(starts.keys + b)
+    Tq, Tk = tl.load(starts.queries + b + 1) - first_query, tl.load(starts.keys + b + 1) - first_key
+    return first_query.to(tl.int64), first_key.to(tl.int64), Tq, Tk
 
 
 @triton.jit

@@ -18,6 +18,7 @@ from .blocks import (
     load_block,
     load_rows,
     locate,
+    locate_packed,
     nth_block,
     part_of,
     real_keys,
@@ -30,8 +31,8 @@ from .scores import distance, load_bias, load_slope, tanh
 
 @triton.jit(do_not_specialize=UNSPECIALIZED)
 def attention_forward_kernel(
-    query, key, value, out, lse_ptr, key_blocks, value_blocks, key_mask, bias, slopes,
-    Tq, Tk, H, below, above, sparse, visits, scale, softcap,
+    query, key, value, out, lse_ptr, key_blocks, value_blocks, key_mask, bias, slopes, starts,
+    Tq, Tk, H, num_queries, below, above, sparse, visits, scale, softcap,
     key_ptr, key_low, key_high, threshold, dropout_scale, sentence, position,
     D: tl.constexpr, DV: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_DV: tl.constexpr,
     QUERIES: tl.constexpr, KEYS: tl.constexpr, GROUP: tl.constexpr, PRECISION: tl.constexpr,
@@ -42,12 +43,20 @@ def attention_forward_kernel(
     With `LEAD = 1` the product of queries and keys is a block ahead: it is issued before the softmax of the block
     before it, so that tensor cores that work asynchronously need not wait for the softmax. Where programs along axis 1
     share the keys of a block of queries (`SHARED`), each writes out and lse of its part, one part behind the other.
+    With `starts` of packed sentences Tq and Tk are the longest lengths, and lse is `(H, num_queries)`.
     """
     block, head, b, h = locate(Tq, H, QUERIES)
     block = tl.cdiv(Tq, QUERIES) - 1 - block  # causal attention's longest blocks first: short ones fill the gaps
+    at_query, at_key = b, b
+    if starts is not None:
+        at_query, at_key, Tq, Tk = locate_packed(starts, b)
+        if block * QUERIES >= Tq:
+            return
     span, kv_head = tl.arange(0, KEYS), key_head(h, GROUP)
     queries = block * QUERIES + tl.arange(0, QUERIES)  # (M,)
-    query_block = load_rows(query, b, h, block * QUERIES, tl.arange(0, QUERIES), queries < Tq, D, BLOCK_D)  # (M, D)
+    query_block = load_rows(
+        query, at_query, h, block * QUERIES, tl.arange(0, QUERIES), queries < Tq, D, BLOCK_D
+    )  # (M, D)
     if softcap is not None:
         squeezed, scale = scale / softcap, softcap
     scale *= LOG2_E
@@ -68,7 +77,7 @@ def attention_forward_kernel(
         total = inner + count_blocks(blocks, True)
         first_key = block_in_order(0, blocks, listed, True) * KEYS
         there = (first_key + span < Tk) & (total > 0)
-        key_block = load_block(key_blocks, key, b, kv_head, first_key, span, there, D, BLOCK_D)  # (N, D)
+        key_block = load_block(key_blocks, key, at_key, kv_head, first_key, span, there, D, BLOCK_D)  # (N, D)
         ahead = tl.dot(query_block, tl.trans(key_block), input_precision=PRECISION)  # (M, N)
     for MASKED in tl.static_range(2):
         start, stop = 0, count_blocks(blocks, MASKED)
@@ -85,16 +94,16 @@ def attention_forward_kernel(
                 exist = (next_key + span < Tk) & (n + 1 < total) if MASKED else None
                 scores = ahead
                 value_block = load_block(
-                    value_blocks, value, b, kv_head, first_key, span, present, DV, BLOCK_DV, HOISTED
+                    value_blocks, value, at_key, kv_head, first_key, span, present, DV, BLOCK_DV, HOISTED
                 )
-                key_block = load_block(key_blocks, key, b, kv_head, next_key, span, exist, D, BLOCK_D, HOISTED)
+                key_block = load_block(key_blocks, key, at_key, kv_head, next_key, span, exist, D, BLOCK_D, HOISTED)
                 ahead = tl.dot(query_block, tl.trans(key_block), input_precision=PRECISION)
             if threshold is not None:  # computed here because it would take more registers where it is used
                 pair_hash = hash_pairs(row_hash, first_key, KEYS)
             if not LEAD:
-                key_block = load_block(key_blocks, key, b, kv_head, first_key, span, present, D, BLOCK_D, HOISTED)
+                key_block = load_block(key_blocks, key, at_key, kv_head, first_key, span, present, D, BLOCK_D, HOISTED)
                 value_block = load_block(
-                    value_blocks, value, b, kv_head, first_key, span, present, DV, BLOCK_DV, HOISTED
+                    value_blocks, value, at_key, kv_head, first_key, span, present, DV, BLOCK_DV, HOISTED
                 )
                 scores = tl.dot(query_block, tl.trans(key_block), input_precision=PRECISION)
             if softcap is not None:
@@ -129,8 +138,9 @@ def attention_forward_kernel(
 
     if SHARED:
         head += tl.program_id(1).to(tl.int64) * (tl.num_programs(0) // tl.cdiv(Tq, QUERIES))
-        b, h = tl.zeros_like(b), head
-    store_softmax(out, lse_ptr + head * Tq, b, h, queries, queries < Tq, m, l, acc, dropout_scale, DV, BLOCK_DV)
+        at_query, h = tl.zeros_like(b), head
+    first_row = head * Tq if starts is None else h * num_queries + at_query
+    store_softmax(out, lse_ptr + first_row, at_query, h, queries, queries < Tq, m, l, acc, dropout_scale, DV, BLOCK_DV)
 
 
 @triton.jit(do_not_specialize=["Tq", "H", "heads", "parts"])

@@ -15,13 +15,14 @@ from minitransformer.ops.pattern import Window, pattern_of
 
 from ..checks import check_gradient, check_slopes, kernel
 from ..eager.arrays import side_by_side
+from ..eager.packed import Packed
 from ..hashing import is_active, key_arguments
 from ..launch import on
 from ..rows import programs_at_once
 from ..tuning import Tile, Tuner, capability
 from . import tiles
 from .backward import attention_dkey_dvalue_kernel, attention_dquery_kernel
-from .blocks import DROPOUT, Heads, Padding, Sparse, padding_ends_kernel
+from .blocks import DROPOUT, Heads, Padding, Sparse, Starts, padding_ends_kernel
 from .dbias import attention_dbias_kernel
 from .forward import attention_forward_kernel, attention_merge_kernel
 from .scores import Bias, Slopes
@@ -43,7 +44,7 @@ TUNERS = {
 class Problem:
     """The sizes and options that a forward and its backward share."""
 
-    shape: tuple[int, int, int, int, int, int]  # B, H, Tq, Tk, D, Dv
+    shape: tuple[int, int, int, int, int, int]  # B, H, Tq, Tk, D, Dv; of packed sentences the longest lengths
     dtype: torch.dtype
     device: torch.device
     group: int  # heads of queries for each head of keys and values
@@ -55,6 +56,7 @@ class Problem:
     softcap: float | None
     dropout: Dropout | None
     precision: str
+    packed: Packed | None = None
     apart: bool = False  # whether each gradient has memory of its own
 
     @property
@@ -101,7 +103,7 @@ class Problem:
         lengths = f"{tiles.block_of(Tq)}×{tiles.block_of(Tk)}"
         padding = "no padding" if self.padding is None else "padding"
         dropout = "no dropout" if self.dropout is None else "dropout"
-        given = {"bias": self.bias, "slopes": self.slopes, "softcap": self.softcap}
+        given = {"bias": self.bias, "slopes": self.slopes, "softcap": self.softcap, "packed": self.packed}
         more = f"{self.group} heads share", *(name for name, option in given.items() if option is not None)
         return self.dtype, self.precision, f"D {D}×{DV}", f"T {lengths}", band, padding, dropout, *more, self.device
 
@@ -121,6 +123,7 @@ def attention_forward(
     softcap: float | None = None,
     dropout: Dropout | None = None,
     slopes: Tensor | None = None,
+    packed: Packed | None = None,
     precision: str = "ieee",
 ) -> tuple[Tensor, tuple]:
     """`softmax(scale · query keyᵀ + bias) value`, with `scale = 1/√D` unless it is given, in memory that grows as T.
@@ -129,7 +132,9 @@ def attention_forward(
     float32, float16 or bfloat16. The options are those of `minitransformer.ops.attention_forward`; `precision="tf32"`
     lets float32 products use tensor cores with 10 bits of mantissa, on NVIDIA's GPUs since the A100. ALiBi's `slopes`,
     float32, `(H,)` or `(B, H)`, lower the score of query i and key j by `slope · |Tk − Tq + i − j|`, after the softcap;
-    they are constants, without a gradient.
+    they are constants, without a gradient. With `packed` sentences B is 1, the axes of queries and keys hold those of
+    all, and each sentence attends to itself; slopes may be a row for each. A bias, a key mask and sparse patterns are
+    refused then.
     Widths that are multiples of 16 need no copies: queries, keys and values are read where they are, and in memory the
     output is `(B, Tq, H, Dv)`, so that merging its heads is a view.
     Keys and values that a mask hides must still be finite: they are multiplied by a weight of 0, and 0 · NaN is NaN.
@@ -139,14 +144,14 @@ def attention_forward(
     Lewis 2022, §3 (ALiBi).
     """
     whole = pattern_of(pattern, causal, key_mask, window, (key.shape[0], key.shape[2]))
-    problem = _problem(query, key, value, bias, slopes, whole, scale, softcap, dropout, precision)
-    B, H, Tq, _, _, DV = problem.shape
+    problem = _problem(query, key, value, bias, slopes, whole, scale, softcap, dropout, precision, packed)
+    (B, H, Tq, _), DV = query.shape, value.shape[3]
     out = _empty_heads(B, H, Tq, DV, query)
-    lse = torch.empty((B, H, Tq), dtype=torch.float32, device=query.device)
-    cache = (problem, _heads(query), _heads(key), _heads(value), _heads(out), lse)
+    lse = torch.empty((B, H, Tq) if packed is None else (H, Tq), dtype=torch.float32, device=query.device)
+    cache = (problem, *(_heads(x, packed) for x in (query, key, value, out)), lse)
     if out.numel():
         # The kernel finds the largest score before it applies the scale; a negative scale would make it the smallest.
-        positive_query = _heads(-query) if problem.scale < 0 else cache[1]
+        positive_query = _heads(-query, packed) if problem.scale < 0 else cache[1]
         arguments = problem.arguments() | {"scale": abs(problem.scale)}
         _launch("forward", problem, positive_query, *cache[2:], **arguments)
     return out[..., :DV], cache
@@ -165,13 +170,14 @@ def attention_cache(
     scale: float | None,
     softcap: float | None,
     dropout: Dropout | None,
+    packed: Packed | None = None,
 ) -> tuple:
     """The cache of `attention_forward` from its output, its log-sum-exps and its arguments.
 
     Each gradient gets memory of its own, because PyTorch lets no two outputs of an operator share it.
     """
-    problem = _problem(query, key, value, bias, slopes, pattern, scale, softcap, dropout, "ieee")
-    return replace(problem, apart=True), _heads(query), _heads(key), _heads(value), _heads(out), lse
+    problem = _problem(query, key, value, bias, slopes, pattern, scale, softcap, dropout, "ieee", packed)
+    return replace(problem, apart=True), *(_heads(x, packed) for x in (query, key, value, out)), lse
 
 
 @kernel
@@ -182,17 +188,17 @@ def attention_backward(dout: Tensor, cache: tuple) -> tuple[Tensor, ...]:
     them) are parts of one projection's rows, so are their gradients: to join them is a view, not a copy.
     """
     problem, query, key, value, out, lse = cache
-    B, H, Tq, _, D, DV = problem.shape
-    check_gradient("dout", dout, (B, H, Tq, DV), problem.dtype, problem.device)
+    B, _, _, _, D, DV = problem.shape
+    check_gradient("dout", dout, (*query.ptr.shape[:3], DV), problem.dtype, problem.device)
     dquery, dkey, dvalue = _empty_gradients([query.ptr, key.ptr, value.ptr], problem.apart)
     delta = torch.empty_like(lse)
     hashes = None if problem.dropout is None else torch.empty(lse.shape, dtype=torch.int32, device=lse.device)
     arguments = problem.arguments()
-    received, rows = _heads(dout), (lse, delta, hashes)
+    received, rows, packed = _heads(dout, problem.packed), (lse, delta, hashes), problem.packed
     if dquery.numel():
-        _launch("dquery", problem, query, key, value, out, received, _heads(dquery), *rows, **arguments)
+        _launch("dquery", problem, query, key, value, out, received, _heads(dquery, packed), *rows, **arguments)
     if dkey.numel():
-        gradients = _heads(dkey), _heads(dvalue)
+        gradients = _heads(dkey, packed), _heads(dvalue, packed)
         _launch("dkey_dvalue", problem, query, key, value, received, *gradients, *rows, **arguments)
     gradients = dquery[..., :D], dkey[..., :D], dvalue[..., :DV]
     if problem.bias is None:
@@ -212,6 +218,8 @@ def _launch(name: str, problem: Problem, *operands: Any, **arguments: Any) -> No
     device = capability(problem.device)
     arguments["PRECISION"] = precision = tiles.usable(problem.precision, device, problem.dtype)
     by_keys, family = name == "dkey_dvalue", tiles.family(device, problem.dtype, precision)
+    if name != "dbias":
+        arguments |= _packed_arguments(problem.packed, operands[0].ptr)
 
     def launch(tile: Tile) -> None:
         rows, columns, num_warps, num_stages, descriptors = tile
@@ -234,7 +242,8 @@ def _launch(name: str, problem: Problem, *operands: Any, **arguments: Any) -> No
             tuner.kernel[(programs,)](*operands, **arguments, **how)
             return
         seen = min(Tk, queries + arguments["below"] + arguments["above"])  # by one program at the most
-        parts = 1 if problem.sparse else parts_of(programs, -(-seen // keys), operands[0].ptr)
+        alone = problem.sparse or problem.packed is not None
+        parts = 1 if alone else parts_of(programs, -(-seen // keys), operands[0].ptr)
         _launch_forward(programs, parts, operands, **arguments, **how, key_blocks=key_blocks, value_blocks=value_blocks)
 
     more = problem.dropout, problem.bias, problem.slopes, problem.softcap
@@ -242,6 +251,8 @@ def _launch(name: str, problem: Problem, *operands: Any, **arguments: Any) -> No
     given, itemsize = (problem.bias is not None, problem.slopes is not None), problem.dtype.itemsize
     results = (operands[3].ptr, operands[4]) if name == "forward" else ()
     choices = tiles.candidates(name, family, D, DV, itemsize, masks, device.shared_memory, *given)
+    if problem.packed is not None:  # a descriptor would read beyond a sentence's end
+        choices = [tile for tile in choices if not tile.descriptors]
     with on(operands[0].ptr):
         if B * H * Tq * Tk * (D + DV) < TUNED_FROM:
             launch(tiles.fitted(choices[0], family, *((Tk, Tq) if by_keys else (Tq, Tk))))
@@ -277,11 +288,12 @@ def _launch_forward(programs: int, parts: int, operands: Any, **arguments: Any) 
 # --- Layouts --------------------------------------------------------------------------------------------------
 
 
-def _heads(x: Tensor) -> Heads:
+def _heads(x: Tensor, packed: Packed | None = None) -> Heads:
     """x `(B, H, T, D)` as kernels take it: each row is a multiple of 16 numbers long, and starts at such a multiple.
 
     Only such rows are loaded 16 bytes at a time. Other rows would be loaded number by number, for which no tile has
-    enough registers. So tensors with another layout are copied, with zeros behind each row.
+    enough registers. So tensors with another layout are copied, with zeros behind each row. Of `packed` sentences
+    stride_b is a row's: a kernel then takes a sentence's first row in the place of its number.
     """
     B, H, T, D = x.shape
     width, steps = tiles.whole(D), x.stride()
@@ -289,7 +301,8 @@ def _heads(x: Tensor) -> Heads:
         padded = _empty_heads(B, H, T, width, x)
         padded[..., :D], padded[..., D:] = x, 0
         x = padded
-    return Heads(x, *x.stride()[:3])
+    stride_b, stride_h, stride_t = x.stride()[:3]
+    return Heads(x, stride_b if packed is None else stride_t, stride_h, stride_t)
 
 
 def _empty_heads(B: int, H: int, T: int, width: int, like: Tensor) -> Tensor:
@@ -340,6 +353,12 @@ def _dropout_arguments(dropout: Dropout | None) -> dict[str, Any]:
     return key | {"sentence": int(dropout.sentence), "position": int(dropout.position)}
 
 
+def _packed_arguments(packed: Packed | None, query: Tensor) -> dict[str, Any]:
+    if packed is None:
+        return {"starts": None, "num_queries": None}
+    return {"starts": Starts(*(starts.contiguous() for starts in packed[:2])), "num_queries": query.shape[2]}
+
+
 def _padding(real: Tensor) -> Padding:
     """A key mask as kernels take it, looked through once."""
     ends = torch.empty((len(real), 2), dtype=torch.int32, device=real.device)
@@ -369,6 +388,7 @@ def _problem(
     softcap: float | None,
     dropout: Dropout | None,
     precision: str,
+    packed: Packed | None,
 ) -> Problem:
     for name, tensor in (("query", query), ("value", value)):
         if tensor.shape[3] > tiles.WIDEST:
@@ -378,11 +398,15 @@ def _problem(
     active = dropout if is_active(dropout) else None
     if active is not None and (np.ndim(active.sentence) or np.ndim(active.position)):
         raise ValueError("dropout numbers each row by arrays, expected the numbers of the first sentence and query")
+    B, Tq, Tk = query.shape[0], query.shape[2], value.shape[2]
+    if packed is not None:
+        packed.check(query, key)
+        B, Tq, Tk = packed.batch, packed.longest_query, packed.longest_key
     if slopes is not None:
-        slopes = check_slopes("slopes", slopes, "query", query).contiguous()
+        slopes = check_slopes("slopes", slopes, "query", query, B).contiguous()
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
-    return Problem(
-        (*query.shape[:3], value.shape[2], query.shape[3], value.shape[3]),
+    problem = Problem(
+        (B, query.shape[1], Tq, Tk, query.shape[3], value.shape[3]),
         query.dtype,
         query.device,
         query.shape[1] // max(key.shape[1], 1),
@@ -394,4 +418,10 @@ def _problem(
         None if softcap is None else float(softcap),
         active,
         precision,
+        packed,
     )
+    if packed is not None and (bias is not None or problem.padding is not None or problem.sparse):
+        raise ValueError(
+            "packed sentences are given beside a bias, a key mask or a sparse pattern, expected one of them"
+        )
+    return problem

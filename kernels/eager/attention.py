@@ -50,7 +50,7 @@ def attention_from(softmax: Pair, *, in_pieces: bool = False) -> Pair:
         scale = 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
         bias_shape = None if bias is None else bias.shape
         if slopes is not None:
-            check_slopes("slopes", slopes, "query", query)
+            check_slopes("slopes", slopes, "query", query, query.shape[0])
             distances = alibi_bias(slopes, query.shape[2], key.shape[2])
             bias = distances if bias is None else bias + distances
         if in_pieces:
@@ -105,6 +105,24 @@ def attention_weights(
     mask = attention_mask(query.shape[2], key.shape[2], query.device, pattern=whole)
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
     return softmax_forward(scores_forward(query, key, bias, mask, scale, softcap)[0])[0].to(query.dtype)
+
+
+def attention_lse(
+    query: Tensor,
+    key: Tensor,
+    *,
+    causal: bool = False,
+    window: Window = None,
+    scale: float,
+    softcap: float | None = None,
+    slopes: Tensor | None = None,
+) -> Tensor:
+    """The log-sum-exp of each query's scores, `(B, H, Tq)` in float32; +inf for a query that sees nothing."""
+    Tq, Tk = query.shape[2], key.shape[2]
+    mask = attention_mask(Tq, Tk, query.device, causal=causal, window=window)
+    bias = None if slopes is None else alibi_bias(slopes, Tq, Tk)
+    lse = scores_forward(query, key, bias, mask, scale, softcap)[0].logsumexp(-1)
+    return lse.masked_fill(lse == -math.inf, math.inf).float()
 
 
 def attention_mask(

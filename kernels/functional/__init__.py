@@ -4,8 +4,8 @@
     y = layer_norm(x, (x.shape[-1],), weight)    # F.layer_norm's arguments
     y.sum().backward()
 
-Names, arguments, layouts and shapes are those of `torch.nn.functional`, and of flash-attention's `flash_attn_func`.
-What is not supported is refused by a sentence; nothing is ignored.
+Names, arguments, layouts and shapes are those of `torch.nn.functional`, and of flash-attention's `flash_attn_func` and
+`flash_attn_varlen_func`. What is not supported is refused by a sentence; nothing is ignored.
 
 Where it runs: float32, float16 and bfloat16 on a GPU run in the Triton kernel if the op has one. Without a GPU
 `torch.nn.functional` itself runs where it has the function and means the same. Everything else, such as float64 on a
@@ -23,7 +23,7 @@ Under autocast, attention and `linear_cross_entropy` compute in its dtype. On a 
 take their input in float32, as PyTorch's do.
 """
 
-from .attention import flash_attn_func, linear_attention, scaled_dot_product_attention
+from .attention import flash_attn_func, flash_attn_varlen_func, linear_attention, scaled_dot_product_attention
 from .losses import cross_entropy, linear_cross_entropy
 from .rows import (
     add_layer_norm,
@@ -47,6 +47,7 @@ __all__ = [
     "dropout",
     "embedding",
     "flash_attn_func",
+    "flash_attn_varlen_func",
     "geglu",
     "gelu",
     "layer_norm",

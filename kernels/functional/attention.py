@@ -3,26 +3,31 @@
 import math
 import warnings
 from functools import cache
-from typing import Any
+from typing import Any, Literal, overload
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from minitransformer.ops import Pair
 from minitransformer.ops.pattern import pattern_of
 
-from ..checks import check_device, check_slopes
+from .. import eager
+from ..checks import check_device, check_kind, check_slopes
 from ..eager.attention import attention_mask
+from ..eager.packed import Packed, packed_attention, packed_lse
 from .operators import (
     Kept,
     draw_key,
     dropout_of,
     heads_merge,
     in_autocast_dtype,
+    is_seen,
     named,
     operator,
     runs_in_torch,
     runs_in_triton,
+    without_autocast,
 )
 
 
@@ -40,6 +45,10 @@ def _call(
     scale: float,
     softcap: float | None,
     dropout_p: float,
+    starts_q: Tensor | None,
+    starts_k: Tensor | None,
+    longest_q: int | None,
+    longest_k: int | None,
 ) -> tuple[tuple, dict[str, Any]]:
     """What the pair's forward is called with."""
     options: dict[str, Any] = {"causal": causal, "key_mask": key_mask, "scale": scale, "softcap": softcap}
@@ -49,6 +58,8 @@ def _call(
         options["slopes"] = slopes
     if dropout_key is not None:
         options["dropout"] = dropout_of(dropout_key, dropout_p)
+    if starts_q is not None:
+        options["packed"] = Packed(starts_q, starts_k, longest_q, longest_k)  # pyright: ignore[reportArgumentType]
     return (query, key, value, bias), options
 
 
@@ -56,27 +67,53 @@ def _kept() -> Kept:
     """The output, and the log-sum-exp of each query's scores."""
     from ..attention.host import attention_cache
 
-    def lse_like(query: Tensor, *_: object) -> list[Tensor]:
-        return [query.new_empty(query.shape[:3], dtype=torch.float32)]
+    def lse_like(query: Tensor, *rest: object) -> list[Tensor]:
+        shape = query.shape[:3] if rest[-1] is None else query.shape[1:3]
+        return [query.new_empty(shape, dtype=torch.float32)]
 
     def cache(kept: list[Tensor], *inputs: Any) -> tuple:
         (query, key, value, bias), options = _call(*inputs)
         shape = key.shape[0], key.shape[2]
         pattern = pattern_of(None, options["causal"], options["key_mask"], options.get("window"), shape)
-        rest = {name: options.get(name) for name in ("slopes", "scale", "softcap", "dropout")}
+        rest = {name: options.get(name) for name in ("slopes", "scale", "softcap", "dropout", "packed")}
         return attention_cache(*kept, query, key, value, bias, pattern=pattern, **rest)
 
     return Kept(lambda cache: [cache[5]], lse_like, cache, and_output=True)
 
 
+def _taking_packed(own: Pair) -> Pair:
+    """The kernels' pair takes packed sentences by itself; PyTorch's arithmetic computes one after the other."""
+    return packed_attention if own.forward is eager.attention_forward else own
+
+
 _attention = operator(
     "attention",
     "Tensor query, Tensor key, Tensor value, Tensor? bias, Tensor? slopes, Tensor? key_mask, Tensor? dropout_key, "
-    "bool causal, SymInt? left, SymInt? right, float scale, float? softcap, float dropout_p",
+    "bool causal, SymInt? left, SymInt? right, float scale, float? softcap, float dropout_p, "
+    "Tensor? starts_q, Tensor? starts_k, SymInt? longest_q, SymInt? longest_k",
     ["query", "key", "value", "bias"],
     lambda query, key, value, *_: query.new_empty((*query.shape[:3], value.shape[3])),
-    kept={"triton": _kept}, call=_call, layout=heads_merge,
+    pair_of=_taking_packed, kept={"triton": _kept}, call=_call, layout=heads_merge,
 )  # fmt: skip
+
+
+@torch.library.custom_op(
+    "minitransformer::attention_lse", mutates_args=(),
+    schema="(Tensor query, Tensor key, Tensor? slopes, bool causal, SymInt? left, SymInt? right, float scale, "
+    "float? softcap, Tensor? starts_q, Tensor? starts_k, SymInt? longest_q, SymInt? longest_k) -> Tensor",
+)  # fmt: skip
+def _lse(query: Tensor, key: Tensor, slopes: Tensor | None, *rest: Any) -> Tensor:
+    """Each query's log-sum-exp where no kernel has computed it, as the operator of attention is called."""
+    causal, left, right, scale, softcap, *sentences = rest
+    options: Any = {"causal": causal, "window": (left, right), "scale": scale, "softcap": softcap}
+    packed = None if sentences[0] is None else Packed(*sentences)
+    with without_autocast(query):
+        return packed_lse(query, key, packed=packed, slopes=slopes, **options)
+
+
+@_lse.register_fake
+def _(query: Tensor, key: Tensor, *rest: Any) -> Tensor:
+    return query.new_empty(query.shape[:3] if rest[-1] is None else query.shape[1:3], dtype=torch.float32)
 
 
 _linear_attention = operator(
@@ -127,7 +164,27 @@ def scaled_dot_product_attention(
         if Tq > Tk:  # a comparison as a value would be no bool where lengths are symbols
             is_causal, right = False, Tq - Tk
     mask, key_mask = _masks(attn_mask, query, key)
-    return _attend(query, key, value, mask, None, key_mask, dropout_p, is_causal, (None, right), scale, None)
+    return _attend(query, key, value, mask, None, key_mask, dropout_p, is_causal, (None, right), scale, None)[0]
+
+
+Flashed = tuple[Tensor, Tensor, None]
+"""What flash-attention returns with `return_attn_probs`: the output, each query's log-sum-exp, and no weights."""
+
+
+@overload
+def flash_attn_func(
+    q: Tensor, k: Tensor, v: Tensor, dropout_p: float = ...,
+    softmax_scale: float | None = ..., causal: bool = ..., window_size: tuple[int, int] = ..., softcap: float = ...,
+    alibi_slopes: Tensor | None = ..., deterministic: bool = ..., return_attn_probs: Literal[False] = ...,
+) -> Tensor: ...  # fmt: skip
+
+
+@overload
+def flash_attn_func(
+    q: Tensor, k: Tensor, v: Tensor, dropout_p: float = ...,
+    softmax_scale: float | None = ..., causal: bool = ..., window_size: tuple[int, int] = ..., softcap: float = ...,
+    alibi_slopes: Tensor | None = ..., deterministic: bool = ..., *, return_attn_probs: Literal[True],
+) -> Flashed: ...  # fmt: skip
 
 
 @named
@@ -143,7 +200,7 @@ def flash_attn_func(
     alibi_slopes: Tensor | None = None,
     deterministic: bool = False,
     return_attn_probs: bool = False,
-) -> Tensor:
+) -> Tensor | Flashed:
     """Attention with flash-attention's arguments: q `(B, Tq, H, D)`, k and v `(B, Tk, Hk, D)` → `(B, Tq, H, D)`.
 
     Query head h uses key head `h // (H/Hk)`. `causal` and `window_size`, (left, right) with −1 for no limit, are
@@ -151,21 +208,110 @@ def flash_attn_func(
     `alibi_slopes`, float32, `(H,)` or `(B, H)`, lower the score of query i and key j by `slope · |Tk − Tq + i − j|`.
     Dropout is drawn from PyTorch's generator. `deterministic` changes nothing: each call in a process gives the same
     bits, and with `MINITRANSFORMER_TUNE=0` each process does.
-    Raises `ValueError` for shapes that do not fit, slopes that require a gradient, and `return_attn_probs`.
+    With `return_attn_probs` it returns `(out, softmax_lse, None)`: the natural logarithm of the sum of each query's
+    exponentiated scores before dropout, float32 `(B, H, Tq)`, +inf for a query that sees nothing. It is a constant to
+    autograd, without a gradient. The weights, flash-attention's third, are never made.
+    Raises `ValueError` for shapes that do not fit, and slopes that require a gradient.
     """
     _check_axes(4, 4, q=q, k=k, v=v)
-    if return_attn_probs:
-        raise ValueError("return_attn_probs is True, expected False: these kernels never make the weights")
+    query, key, value = (x.transpose(1, 2) for x in (q, k, v))
+    how = dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, return_attn_probs
+    out, lse = _flash(query, key, value, None, *how)
+    out = out.transpose(1, 2)
+    return out if lse is None else (out, lse, None)
+
+
+@overload
+def flash_attn_varlen_func(
+    q: Tensor, k: Tensor, v: Tensor, cu_seqlens_q: Tensor, cu_seqlens_k: Tensor,
+    max_seqlen_q: int, max_seqlen_k: int, dropout_p: float = ...,
+    softmax_scale: float | None = ..., causal: bool = ..., window_size: tuple[int, int] = ..., softcap: float = ...,
+    alibi_slopes: Tensor | None = ..., deterministic: bool = ..., return_attn_probs: Literal[False] = ...,
+    block_table: None = ...,
+) -> Tensor: ...  # fmt: skip
+
+
+@overload
+def flash_attn_varlen_func(
+    q: Tensor, k: Tensor, v: Tensor, cu_seqlens_q: Tensor, cu_seqlens_k: Tensor,
+    max_seqlen_q: int, max_seqlen_k: int, dropout_p: float = ...,
+    softmax_scale: float | None = ..., causal: bool = ..., window_size: tuple[int, int] = ..., softcap: float = ...,
+    alibi_slopes: Tensor | None = ..., deterministic: bool = ..., *, return_attn_probs: Literal[True],
+    block_table: None = ...,
+) -> Flashed: ...  # fmt: skip
+
+
+@named
+def flash_attn_varlen_func(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cu_seqlens_q: Tensor,
+    cu_seqlens_k: Tensor,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    dropout_p: float = 0.0,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: Tensor | None = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+    block_table: None = None,
+) -> Tensor | Flashed:
+    """`flash_attn_func` of B packed sentences: q `(total_q, H, D)`, k and v `(total_k, Hk, D)` → `(total_q, H, D)`.
+
+    Sentence b has the queries `cu_seqlens_q[b]` to `cu_seqlens_q[b + 1] − 1`, and so its keys: both int32 `(B + 1,)`,
+    from 0 to the number of all rows. The longest have at most `max_seqlen_q` queries and `max_seqlen_k` keys. What is
+    aligned at the last key is aligned at that of the sentence, and dropout's mask is that of the sentences as a batch.
+    Nothing is padded in the kernels, and no GPU is waited for; so on one the numbers in `cu_seqlens` are not checked,
+    and rows of no sentence come back as they were allocated. Where PyTorch's arithmetic runs (float64, on a T4 or
+    without a GPU), one sentence is computed after the other.
+    The other arguments are those of `flash_attn_func`; `softmax_lse` is `(H, total_q)`.
+    Raises `TypeError` or `ValueError` for what does not fit, and for a `block_table`.
+    """
+    _check_axes(3, 3, q=q, k=k, v=v)
+    if block_table is not None:
+        raise ValueError("block_table is given, expected None: these kernels read no keys and values in pages")
+    for name, length in (("max_seqlen_q", max_seqlen_q), ("max_seqlen_k", max_seqlen_k)):
+        if not isinstance(length, int | torch.SymInt):
+            raise TypeError(f"{name} is {length!r}, expected an int")
+    for name, starts in (("cu_seqlens_q", cu_seqlens_q), ("cu_seqlens_k", cu_seqlens_k)):
+        check_kind(name, starts, "ids")
+    if k.shape[0] != v.shape[0]:
+        raise ValueError(f"v has shape {tuple(v.shape)}, expected k's {k.shape[0]} rows")
+    query, key, value = (x.transpose(0, 1)[None] for x in (q, k, v))
+    packed = Packed(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k)
+    how = dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, return_attn_probs
+    out, lse = _flash(query, key, value, packed, *how)
+    out = out[0].transpose(0, 1)
+    return out if lse is None else (out, lse, None)
+
+
+def _flash(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    packed: Packed | None,
+    dropout_p: float,
+    scale: float | None,
+    causal: bool,
+    window_size: tuple[int, int],
+    softcap: float,
+    slopes: Tensor | None,
+    with_lse: bool,
+) -> tuple[Tensor, Tensor | None]:
+    """Both of flash-attention's functions, in PyTorch's layout."""
     pair = isinstance(window_size, tuple | list) and len(window_size) == 2
     if not pair or not all(isinstance(side, int | torch.SymInt) for side in window_size):
         raise TypeError(f"window_size is {window_size!r}, expected two integers (left, right)")
     sides = tuple(None if side < 0 else side for side in window_size)
-    query, key, value = (x.transpose(1, 2) for x in (q, k, v))
-    if alibi_slopes is not None and check_slopes("alibi_slopes", alibi_slopes, "q", query).requires_grad:
+    batch = query.shape[0] if packed is None else packed.batch
+    if slopes is not None and check_slopes("alibi_slopes", slopes, "q", query, batch).requires_grad:
         raise ValueError("alibi_slopes requires a gradient, and attention has none for it: pass it with .detach()")
     cap = softcap if softcap else None
-    out = _attend(query, key, value, None, alibi_slopes, None, dropout_p, causal, sides, softmax_scale, cap)
-    return out.transpose(1, 2)
+    return _attend(query, key, value, None, slopes, None, dropout_p, causal, sides, scale, cap, packed, with_lse)
 
 
 @named
@@ -191,7 +337,7 @@ def padded_attention(
     query: Tensor, key: Tensor, value: Tensor, key_mask: Tensor | None, dropout_p: float, causal: bool, scale: float
 ) -> Tensor:
     """Attention where the keys `(B, Tk)` that are `False` are padding, and `causal` is aligned at the last key."""
-    return _attend(query, key, value, None, None, key_mask, dropout_p, causal, (None, None), scale, None)
+    return _attend(query, key, value, None, None, key_mask, dropout_p, causal, (None, None), scale, None)[0]
 
 
 def _attend(
@@ -206,27 +352,65 @@ def _attend(
     window: tuple[int | None, ...],
     scale: float | None,
     softcap: float | None,
-) -> Tensor:
-    """The kernels' attention, or PyTorch's. A `mask` is added to the scores, or of booleans says who may attend."""
+    packed: Packed | None = None,
+    with_lse: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """The kernels' attention, or PyTorch's; and with `with_lse` each query's log-sum-exp, for which there is no mask.
+
+    A `mask` is added to the scores, or of booleans says who may attend.
+    """
     query, key, value, mask = in_autocast_dtype(query, key, value, mask)
     scale = 1 / math.sqrt(query.shape[3]) if scale is None else float(scale)
     drawn = draw_key(query, dropout_p)
+    sentences = (None,) * 4 if packed is None else tuple(packed)
+    on_kernels, out = runs_in_triton("attention", query), None
     if slopes is None and softcap is None and _fit(query, key, value, key_mask):
-        if runs_in_torch(query) and drawn is None:  # else dropout's masks would not be ours
-            return _torchs(query, key, value, mask, key_mask, causal, window, scale)
-        if runs_in_triton("attention", query) and _lacks_tensor_cores(query.device, INSTEAD):
+        given = mask, key_mask, causal, window, scale
+        if runs_in_torch(query):
+            if drawn is None and not _hides_lengths(packed, query):  # dropout's masks would not be ours
+                out = _torchs(query, key, value, *given, packed=packed)
+        elif on_kernels and _lacks_tensor_cores(query.device, INSTEAD) and not _hides_lengths(packed, query):
             group = query.shape[1] // key.shape[1]  # PyTorch's kernel there wants as many heads of each
-            key, value = (x.repeat_interleave(group, 1) if group > 1 else x for x in (key, value))
-            return _torchs(query, key, value, mask, key_mask, causal, window, scale, dropout_p)
-    elif runs_in_triton("attention", query):
+            repeated = (x.repeat_interleave(group, 1) if group > 1 else x for x in (key, value))
+            out = _torchs(query, *repeated, *given, dropout_p, packed)
+    elif on_kernels:
         _lacks_tensor_cores(query.device, ALTHOUGH)
-    bias = mask
-    if mask is not None and mask.dtype == torch.bool:
-        bias = torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, -math.inf)
-    return _attention(query, key, value, bias, slopes, key_mask, drawn, causal, *window, scale, softcap, dropout_p)
+    if out is None:
+        if mask is not None and mask.dtype == torch.bool:
+            mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, -math.inf)
+        inputs = (
+            query,
+            key,
+            value,
+            mask,
+            slopes,
+            key_mask,
+            drawn,
+            causal,
+            *window,
+            scale,
+            softcap,
+            dropout_p,
+            *sentences,
+        )
+        if with_lse and on_kernels:
+            out, lse = _attention(*inputs, with_kept=True)
+            return out, lse * math.log(2)  # the kernels' scores are in base 2
+        out = _attention(*inputs)
+    if not with_lse:
+        return out, None
+    return out, _lse(query.detach(), key.detach(), slopes, causal, *window, scale, softcap, *sentences)
 
 
-INSTEAD = "attention runs in PyTorch's scaled_dot_product_attention, which is several times faster there"
+def _hides_lengths(packed: Packed | None, query: Tensor) -> bool:
+    """Whether a tracer can't know how long sentences are, so that they must be computed within an operator."""
+    return packed is not None and is_seen("attention", query)
+
+
+INSTEAD = (
+    "attention runs in PyTorch's scaled_dot_product_attention, which is several times faster there "
+    "(but packed sentences under torch.compile)"
+)
 ALTHOUGH = "attention with a softcap or ALiBi's slopes, which PyTorch's does not have, is several times slower there"
 
 
@@ -269,8 +453,14 @@ def _torchs(
     window: tuple[int | None, ...],
     scale: float,
     dropout_p: float = 0.0,
+    packed: Packed | None = None,
 ) -> Tensor:
     """PyTorch's own attention; a query with nothing to attend to gets zeros, whichever of its kernels runs."""
+    if packed is not None:
+        how = None, None, causal, window, scale, dropout_p
+        nothing = query.new_empty((*query.shape[:2], 0, value.shape[3]))
+        sentences = packed.sentences(None, query, key, value)
+        return torch.cat([nothing, *(_torchs(*parts, *how) for _, parts in sentences)], 2)
     Tq, Tk = query.shape[2], key.shape[2]
     options: Any = {"dropout_p": dropout_p, "scale": scale}
     if query.shape[1] != key.shape[1]:

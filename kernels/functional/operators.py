@@ -91,8 +91,10 @@ def operator(
     call: Callable[..., tuple[Arguments, dict[str, Any]]] = lambda *inputs: (inputs, {}),
     saved: Callable[..., Arguments] = lambda out, *inputs: inputs,
     layout: Callable[[Tensor], Tensor] = owned,
-) -> Callable[..., Tensor]:
+) -> Callable[..., Any]:
     """Registers `minitransformer::name` and `minitransformer::name_backward`; returns a function of the inputs.
+
+    With `with_kept` the function returns the kept tensors behind the output: they have no gradient.
 
     name            the pair's, in `kernels` and in `kernels.eager`; the first input decides which of them runs
     kernel          the pair's name, if it is another
@@ -197,17 +199,29 @@ def operator(
         methods = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
         return type(qualified, (torch.autograd.Function,), methods)
 
+    def unseen_forward_with_kept(ctx: Any, *inputs: Any) -> tuple[Tensor, ...]:
+        found = forward(*inputs)
+        save(ctx, inputs, found)
+        ctx.mark_non_differentiable(*found[1:])
+        return tuple(found)
+
     unseen = as_function(qualified, unseen_forward, lambda ctx, received: differentiate(ctx, [received]))
+    unseen_with_kept = as_function(
+        qualified, unseen_forward_with_kept, lambda ctx, received, *_: differentiate(ctx, [received])
+    )
     unseen_backward = as_function(f"{qualified}_backward", lambda ctx, run, *given: tuple(run()), refuse)
 
-    def function(*inputs: Any) -> Tensor:
+    def function(*inputs: Any, with_kept: bool = False) -> Any:
         if forward_ad._current_level >= 0 and any(
             isinstance(value, Tensor) and forward_ad.unpack_dual(value).tangent is not None for value in inputs
         ):
             raise RuntimeError(f"{name}: a derivative in forward mode is asked for, and a pair has only a backward")
         if is_seen(name, *inputs):
-            return forward_operator(*inputs)[0]
-        return unseen.apply(*inputs) if torch.is_grad_enabled() else forward(*inputs)[0]
+            out, *more = forward_operator(*inputs)
+            return (out, *(x.detach() for x in more)) if with_kept else out
+        if not torch.is_grad_enabled():
+            return forward(*inputs) if with_kept else forward(*inputs)[0]
+        return unseen_with_kept.apply(*inputs) if with_kept else unseen.apply(*inputs)
 
     return function
 

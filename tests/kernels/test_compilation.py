@@ -22,6 +22,7 @@ ONCE = "a few bytes, saved once a program outside its loop"
 AGAIN = "a few bytes, loaded again in the loop"
 RADEON = "256 registers a thread, and no smaller tile: WMMA wants 16 rows for each operand (float32 has none of it)"
 T4 = "no tensor cores: of heads wider than 128, 16 rows and all that meets them are more than 64 KiB and the registers"
+AT_ONCE = "dropout, a softcap and ALiBi's slopes at once: 32 bytes, and 40 more with the lengths of packed sentences"
 TO_READ = "the minimal attention is for reading: its blocks are as large for every GPU"
 
 SPILLS = {
@@ -35,6 +36,7 @@ SPILLS = {
     ("cuda:90", "norm_backward_kernel"): (24, AGAIN),
     ("cuda:90", "attention_dkey_dvalue_kernel"): (8, AGAIN),
     ("cuda:100", "attention_forward_kernel"): (24, AGAIN),
+    ("cuda:100", "attention_dkey_dvalue_kernel"): (72, AT_ONCE),
     ("cuda:100", "wide_dx_kernel"): (8, ONCE),
     ("cuda:120", "attention_dquery_kernel"): (8, ONCE),
     ("cuda:120", "attention_dkey_dvalue_kernel"): (24, AGAIN),

@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import pytest
@@ -31,6 +32,8 @@ SEEN[..., 0] = True
 REAL = torch.tensor([[True] * 5, [True, True, True, False, False]], device=DEVICE)[:, None, None]
 PROBABILITIES = torch.rand(2, 7, 5, generator=torch.Generator().manual_seed(4)).to(DEVICE).softmax(1)
 SLOPES = torch.tensor([[0.5, 0.25, 1.0, 0.1], [1.5, 0.3, 0.03, 0.7]], device=DEVICE)
+STARTS = torch.tensor([0, 2, 2, 5], dtype=torch.int32, device=DEVICE)
+"""Of three packed sentences, one of them without a token."""
 IDS = torch.tensor([[3, 0, 6], [3, 3, 1]], device=DEVICE)
 WIDE = 8193
 """More channels than a norm keeps in one block."""
@@ -78,6 +81,20 @@ def flash(
     mask = seen(i, j).broadcast_to(q.shape[1], k.shape[1])
     weights = scores.masked_fill(~mask, -torch.inf).softmax(-1).masked_fill(~mask, 0)
     return (weights @ value).transpose(1, 2)
+
+
+def varlen(queries: list[int], keys: list[int], seen: Callable[[Tensor, Tensor], Tensor], **options: Any) -> Case:
+    """Packed sentences, and flash-attention of each by the formula; four heads of queries for two of keys."""
+    starts = [torch.tensor([0, *accumulate(each)], dtype=torch.int32, device=DEVICE) for each in (queries, keys)]
+    softcap, slopes = options.get("softcap", 0.0), options.get("alibi_slopes", [None] * len(queries))
+
+    def one_by_one(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        parts = zip(q[None].split(queries, 1), k[None].split(keys, 1), v[None].split(keys, 1), slopes, strict=True)
+        return torch.cat([flash(*qkv, seen, softcap, own)[0] for *qkv, own in parts])  # pyright: ignore
+
+    shapes = (sum(queries), 4, 6), (sum(keys), 2, 6), (sum(keys), 2, 3)
+    ours = partial(functional.flash_attn_varlen_func, **options)
+    return Case(lambda *qkv: ours(*qkv, *starts, max(queries), max(keys)), one_by_one, shapes)
 
 
 def turned(x: Tensor, interleaved: bool) -> Tensor:
@@ -214,6 +231,16 @@ CASES = {
         lambda q, k, v: functional.flash_attn_func(q, k, v, 0.0, None, True, (2, -1), 0.7, SLOPES, True),
         lambda q, k, v: flash(q, k, v, lambda i, j: (j <= i) & (j >= i - 2), 0.7, SLOPES),
         ((2, 3, 4, 6), (2, 5, 2, 6), (2, 5, 2, 3)),
+    ),
+    "flash_attn_varlen_func": varlen([3, 0, 1], [2, 1, 4], lambda i, j: j >= 0),
+    "flash_attn_varlen_func, all that it takes": varlen(
+        [3, 1, 2],
+        [5, 0, 2],
+        lambda i, j: (j <= i) & (j >= i - 2),
+        causal=True,
+        window_size=(2, -1),
+        softcap=0.7,
+        alibi_slopes=SLOPES[[0, 1, 0]],
     ),
     "cross_entropy": losses()[0],
     "linear_cross_entropy": losses()[1],
@@ -374,7 +401,14 @@ def operator_inputs(dtype: torch.dtype) -> dict[str, tuple]:
         "linear_cross_entropy": (x(5, 6), x(7, 6), TARGETS, 0.1, -100, True, 0.1),
         "attention": (
             x(2, 2, 3, 6), x(2, 1, 5, 6), x(2, 1, 5, 3), x(2, 3, 5), SLOPES[:, :2] if dtype == torch.float32 else None,
-            REAL[:, 0, 0], key, False, None, 1, 0.3, 2.0, 0.4,
+            REAL[:, 0, 0], key, False, None, 1, 0.3, 2.0, 0.4, *[None] * 4,
+        ),
+        "attention, packed": (
+            x(1, 2, 5, 6), x(1, 1, 5, 6), x(1, 1, 5, 3), None, None, None, key, True, None, None, 0.3, None, 0.4,
+            *[STARTS] * 2, 3, 3,
+        ),
+        "attention_lse": (
+            x(1, 2, 5, 6).detach(), x(1, 1, 5, 6).detach(), None, True, 2, None, 0.3, 2.0, *[STARTS] * 2, 3, 3,
         ),
     }  # fmt: skip
 
@@ -394,7 +428,7 @@ SAMPLE = "layernorm", "embedding", "cross_entropy", "attention"
 )
 def test_opcheck(name, dtype):
     """PyTorch's own test of an operator: its schema, its autograd, its tracing, and both together."""
-    operator = getattr(torch.ops.minitransformer, name).default
+    operator = getattr(torch.ops.minitransformer, name.split(",")[0]).default
     assert set(torch.library.opcheck(operator, operator_inputs(dtype)[name]).values()) == {"SUCCESS"}
 
 
@@ -455,7 +489,8 @@ def everything(x: Tensor, weight: Tensor, q: Tensor, k: Tensor, table: Tensor) -
     h = functional.rms_norm(functional.layer_norm(x, (6,), weight, weight), (6,), weight)
     h = functional.swiglu(h, functional.gelu(h)) + functional.silu(functional.geglu(h, h))
     mixed = functional.flash_attn_func(q, k, k, causal=True, dropout_p=0.5, alibi_slopes=SLOPES[0])
-    again = functional.scaled_dot_product_attention(mixed, mixed, mixed, is_causal=True)
+    rows = functional.flash_attn_varlen_func(mixed[0], k[0], k[0], STARTS.clamp(max=3), STARTS, 2, 3, 0.5, causal=True)
+    again = functional.scaled_dot_product_attention(mixed + rows, mixed, mixed, is_causal=True)
     h = h + functional.softmax(again.flatten()).max() + functional.rope(again, ANGLES[:4].cos(), ANGLES[:4].sin()).sum()
     return functional.linear_cross_entropy(h, table, TARGETS) + functional.cross_entropy(h @ table.T, TARGETS)
 
@@ -490,7 +525,7 @@ def test_compiled_in_one_graph(dynamic, autocast, where, request):
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
 
 
-def of_length(n: int) -> dict[str, tuple[Callable[..., Tensor], list[Tensor]]]:
+def of_length(n: int) -> dict[str, tuple[Callable[..., Tensor], list[Any]]]:
     """Every function, and inputs of which one axis, that of tokens or of sentences, is n long."""
     x, tokens, heads = (
         torch.randn(shape, generator=torch.Generator().manual_seed(n)).to(DEVICE)
@@ -532,6 +567,12 @@ def of_length(n: int) -> dict[str, tuple[Callable[..., Tensor], list[Tensor]]]:
         ),
         "flash_attn_func": (
             lambda q: functional.flash_attn_func(q, q, q, causal=True, window_size=(2, -1)), [heads.transpose(1, 2)]
+        ),
+        "flash_attn_varlen_func": (
+            lambda q, starts, longest: functional.flash_attn_varlen_func(
+                q, q, q, starts, starts, longest, longest, 0.5, causal=True, return_attn_probs=True
+            )[0],
+            [heads[0].transpose(0, 1), torch.tensor([0] * (n // 4 + 1) + [n]).int().to(DEVICE), n],
         ),
     }  # fmt: skip
 
@@ -849,6 +890,18 @@ def flashed(dtype: torch.dtype = torch.float32, **options: Any) -> Tensor:
     return functional.flash_attn_func(x, x, x, **options)
 
 
+def packed(**options: Any) -> Tensor:
+    given: dict[str, Any] = {
+        "q": X(5, 4, 6),
+        "k": X(5, 2, 6),
+        "v": X(5, 2, 6),
+        "cu_seqlens_q": STARTS,
+        "cu_seqlens_k": STARTS,
+    }
+    given |= {"max_seqlen_q": 3, "max_seqlen_k": 3} | options
+    return functional.flash_attn_varlen_func(**given)
+
+
 REFUSED: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: functional.layer_norm(X(2, 6), (5,)), ValueError, r"input has shape \(2, 6\).*normalized_shape \(5"),
     (lambda: functional.layer_norm(X(2, 6), ()), ValueError, r"input has shape \(2, 6\)"),
@@ -928,11 +981,54 @@ REFUSED: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: flashed(window_size=(1, 2.5)), TypeError, r"window_size is \(1, 2.5\), expected two integers"),
     (lambda: functional.layer_norm([1.0], (1,)), TypeError, "expected a torch.Tensor, got list"),  # pyright: ignore
     (lambda: functional.cross_entropy(X(5, 7), X(5)), ValueError, r"target has shape \(5,\), expected prob.*\(5"),
-    (
-        lambda: flashed(return_attn_probs=True),
-        ValueError,
-        "^return_attn_probs is True, expected False: these kernels never make the weights$",
-    ),
+    *[
+        (lambda options=options: packed(**options), error, f"^{re.escape(message)}$")
+        for options, error, message in (
+            (
+                {"block_table": STARTS},
+                ValueError,
+                "block_table is given, expected None: these kernels read no keys and values in pages",
+            ),
+            ({"max_seqlen_k": 3.0}, TypeError, "max_seqlen_k is 3.0, expected an int"),
+            ({"cu_seqlens_q": [0, 5]}, TypeError, "cu_seqlens_q must be a torch.Tensor, got list"),
+            ({"cu_seqlens_k": STARTS.long()}, TypeError, "cu_seqlens_k is torch.int64, expected torch.int32"),
+            (
+                {"cu_seqlens_k": STARTS.to("meta")},
+                ValueError,
+                f"k is on {STARTS.device} and cu_seqlens_k on meta, expected one device",
+            ),
+            (
+                {"cu_seqlens_q": STARTS[None]},
+                ValueError,
+                "cu_seqlens_q has shape (1, 4), expected (B + 1,) for B sentences",
+            ),
+            (
+                {"cu_seqlens_k": STARTS[[0, 3]], "max_seqlen_k": 5},
+                ValueError,
+                "cu_seqlens_q has shape (4,) and cu_seqlens_k (2,), expected one shape",
+            ),
+            (
+                {"max_seqlen_q": 0},
+                ValueError,
+                "max_seqlen_q is 0 and cu_seqlens_q has shape (4,), expected sentences for q's 5 rows",
+            ),
+            *[
+                (
+                    {"cu_seqlens_q": torch.tensor(starts, dtype=torch.int32)},
+                    ValueError,
+                    f"cu_seqlens_q holds {starts}, expected numbers that rise from 0 to q's 5 rows",
+                )
+                for starts in ([0, 3, 2, 5], [0, 2, 2, 6], [1, 2, 2, 5])
+                if DEVICE == "cpu"
+            ],
+            *([(
+                {"max_seqlen_q": 2}, ValueError, "max_seqlen_q is 2, and cu_seqlens_q has a sentence of 3",
+            )] if DEVICE == "cpu" else []),
+            ({"alibi_slopes": X(2, 4)}, ValueError, "alibi_slopes has shape (2, 4), expected (4,) or (3, 4)"),
+        )
+    ],
+    (lambda: packed(v=X(4, 2, 6)), ValueError, r"^v has shape \(4, 2, 6\), expected k's 5 rows$"),
+    (lambda: packed(q=X(1, 5, 4, 6)), ValueError, r"^q has shape \(1, 5, 4, 6\), expected 3 axes$"),
     (
         lambda: flashed(alibi_slopes=X(4).requires_grad_()),
         ValueError,
@@ -1275,7 +1371,7 @@ def attend(x: Tensor) -> Tensor:
 
 @pytest.mark.usefixtures("turing")
 @pytest.mark.filterwarnings("ignore:Triton uses no tensor cores")
-@pytest.mark.parametrize("name", [name for name in CASES if name.startswith(("sdpa", "flash_attn_func"))])
+@pytest.mark.parametrize("name", [name for name in CASES if name.startswith(("sdpa", "flash_attn"))])
 def test_on_a_t4_the_numbers_are_those_of_the_namesake(name):
     case = CASES[name]
     inputs = drawn(case)

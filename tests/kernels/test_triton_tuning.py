@@ -8,8 +8,10 @@ import torch
 from support.kernels.prove_kernel import DEVICE
 from triton.runtime.errors import OutOfResources, PTXASError
 
+import kernels
 from kernels import tuning
 from kernels.attention import host, tiles
+from kernels.eager.packed import Packed
 from kernels.tuning import KIBIBYTE, Capability, Tile, Tuner, capability, pretending
 
 H100, A100, RTX, T4 = (
@@ -250,6 +252,21 @@ def test_every_pair_of_head_widths_has_tiles(family, name, dropout, itemsize):
             assert min(tile.rows, tile.columns) >= tiles.SMALLEST
             assert all(number & (number - 1) == 0 for number in tile[:3])
             assert tiles.fitted(tile, family, 10_000, 10_000) == tile
+
+
+def test_packed_sentences_are_tuned_apart_and_without_descriptors(monkeypatch):
+    """A descriptor's block would reach into the next sentence."""
+    seen, x = [], torch.zeros(1, 2, 5, 64, dtype=torch.float16, device=DEVICE)
+    monkeypatch.setattr(host, "TUNED_FROM", 0)
+    monkeypatch.setitem(host.TUNERS, "forward", lambda choices, key, *_: seen.append((choices, key)) or choices[0])
+    monkeypatch.setattr(host, "_launch_forward", lambda *_, **__: None)
+    starts = torch.tensor([0, 5], dtype=torch.int32, device=DEVICE)
+    with pretending(H100):
+        for packed in (None, Packed(starts, starts, 5, 5)):
+            kernels.attention_forward(x, x, x, packed=packed)
+    (choices, key), (of_packed, another) = seen
+    assert key != another
+    assert of_packed == [tile for tile in choices if not tile.descriptors] != choices
 
 
 def test_widths_are_padded_to_blocks():

@@ -66,7 +66,8 @@ dkey of grouped heads from the first head of the group alone
     attention_dkey_dvalue_kernel: (head * GROUP + member) * Tq → head * GROUP * Tq
 ALiBi forgotten in dkey and dvalue
     attention_dkey_dvalue_kernel: scores -= slope * distance(queries[None, :] + (Tk - Tq), keys[:, None]) → pass
-ALiBi's slope of the group's first head for all of it | attention_dkey_dvalue_kernel: h * GROUP + member) → h * GROUP)
+ALiBi's slope of the group's first head for all of it
+    attention_dkey_dvalue_kernel: b, h * GROUP + member) → b, h * GROUP)
 softcap's slope forgotten in dkey
     attention_dkey_dvalue_kernel: delta[None, :]) if softcap is not None → delta[None, :])\n            if False
 a mask for the queries of every block | attention_dkey_dvalue_kernel: Tq if MASKED else None → Tq
@@ -94,6 +95,8 @@ descriptors as the default, which no GPU has compared with anything
     TILES: (128, 64, 8, 3), (128, 64, 8, 3, True), (128, 64, 8, 2) → (128, 64, 8, 3, True), (128, 64, 8, 2)
 a product ahead of the softmax beside a bias, for which there are no registers | schedule: roomy and not bias → roomy
 [attention/host.py: kernels/test_triton_tuning]
+descriptors of packed sentences, which would reach into the next one
+    _launch: [tile for tile in choices if not tile.descriptors] → choices
 attention tuned once, with padding or without | Problem.tuning_key: padding, dropout → dropout
 [attention/host.py: kernels/test_triton_attention]
 a descriptor of an axis along which all numbers are the same | _described: all(x.shape) and all(x.stride()) → True
@@ -102,7 +105,7 @@ heads of one row that are neighbours no more in their gradients | _empty_gradien
 gradients that share memory where PyTorch forbids it | attention_cache: replace(problem, apart=True) → problem
 tf32 where float32 is promised | attention_forward: "ieee" → "tf32"
 attention: the largest score taken before a negative scale turns it about
-    attention_forward: _heads(-query) if problem.scale < 0 else cache → cache
+    attention_forward: _heads(-query, packed) if problem.scale < 0 else cache → cache
 [attention/blocks.py: kernels/test_triton_attention]
 the last block of a part is visited by the next program too | part_of: (part + 1) // parts → (part + 1) // parts + 1
 the window is one key narrower | sees: keys >= → keys >
@@ -114,6 +117,23 @@ attention: a block at the band's edge taken for one that needs no mask | reach: 
 [attention/blocks.py: kernels/test_triton_layouts]
 attention: offsets in 32 bits
     locate: head.to(tl.int64), (head // H).to(tl.int64), (head % H).to(tl.int64) → head, head // H, head % H
+[attention/blocks.py: kernels/test_packed_attention]
+a packed sentence that ends where its last key stands among all
+    locate_packed: tl.load(starts.keys + b + 1) - first_key → tl.load(starts.keys + b + 1)
+[attention/forward.py: kernels/test_packed_attention]
+packed sentences whose log-sum-exps overwrite each other
+    attention_forward_kernel: h * num_queries + at_query → h * num_queries
+programs beyond a packed sentence's end that go on | attention_forward_kernel: block * QUERIES >= Tq → False
+[attention/backward.py: kernels/test_packed_attention]
+dkey of each packed sentence from the first one's log-sum-exps
+    attention_dkey_dvalue_kernel: num_queries + at_query + queries → num_queries + queries
+[attention/host.py: kernels/test_packed_attention]
+packed sentences as far apart as sentences with an axis
+    _heads: stride_b if packed is None else stride_t → stride_b
+[eager/packed.py: kernels/test_packed_attention]
+every packed sentence dropped like the first | packed_forward: replace(dropout, sentence=b) → dropout
+[functional/attention.py: kernels/test_packed_attention]
+a log-sum-exp in base 2 | _attend: lse * math.log(2) → lse
 [attention/dropping.py: kernels/test_triton_attention]
 attention's dropout with head and sentence swapped
     hash_queries: mix_in(mix_in(low, b + sentence), h) → mix_in(mix_in(low, h), b + sentence)
@@ -308,11 +328,13 @@ Add & Norm of two types | _summands: x, sublayer_out = promoted(x, sublayer_out)
 a norm that is compiled again for every length | _norm_kept: math.prod(x.shape[:-1]) → x.shape[:-1].numel()
 a normalisation over nothing | _norm_shape: 0 in shape → False
 [functional/attention.py: kernels/test_functional]
+a compiled graph that holds the lengths of packed sentences
+    _hides_lengths: packed is not None and is_seen("attention", query) → False
 PyTorch's causal mask aligned at the last key | scaled_dot_product_attention: is_causal and Tq != Tk → False
 ALiBi's slopes forgotten without the kernels | _call: options["slopes"] = slopes → pass
 a mask of another shape than the scores | _check_broadcasts: mask.ndim > len(whole) or → any([]) and
 a mask in another type than the query | _masks: mask.to(query.dtype) → mask
-flash-attention's window of −1 is a window of 0 | flash_attn_func: None if side < 0 else side → max(side, 0)
+flash-attention's window of −1 is a window of 0 | _flash: None if side < 0 else side → max(side, 0)
 [tuning.py: kernels/test_functional]
 a T4 runs attention's slow kernels | lacks_tensor_cores: int(gpu.arch) < 80 → int(gpu.arch) < 75
 [speedup.py: kernels/test_speedup]

@@ -15,6 +15,7 @@ from torch import Tensor
 import kernels
 from kernels.attention.minimal import attention_minimal
 from kernels.checks import EXACT
+from kernels.eager.packed import Packed
 from kernels.linear_attention import WIDE_HEADS_MEMORY
 from kernels.proof.cases import SMOOTHED, draw, name_of, shapes
 from kernels.tuning import Tile, capability
@@ -125,11 +126,20 @@ TF32: list[Case] = [(64, 64, BOTH), (128, 128, PADDED), (128, 128, BOTH), (256, 
 """Cases with products of float32 rounded to tf32."""
 
 
+STARTS = torch.tensor([0, 100, TIME], dtype=torch.int32)
+LENGTHS = Packed(STARTS, STARTS, TIME, TIME)
 SPARSE = Pattern(causal=True, window=32, block=64, summary=4, stride=100, global_tokens=(0, 9))
 WITH_MORE: dict[str, tuple[int, int, tuple[int, ...] | None, dict[str, Any]]] = {
     "grouped heads": (128, 4, None, {"causal": True}),
     "softcap": (128, 4, None, {"softcap": 50.0}),
     "slopes": (128, 2, None, {"slopes": torch.zeros(2), "causal": True}),
+    "variable lengths": (128, 4, None, {"packed": LENGTHS, "causal": True}),
+    "variable lengths and more": (
+        64,
+        2,
+        None,
+        {"packed": LENGTHS, "softcap": 50.0, "slopes": torch.zeros(2, 2)} | DROPPING,
+    ),
     "a bias for all sentences": (64, 2, (1, 2, TIME, TIME), {}),
     "a bias of keys": (64, 4, (1, 1, 1, TIME), DROPPING | PADDING),
     "a pattern": (64, 2, None, {"pattern": SPARSE}),

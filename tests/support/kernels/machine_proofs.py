@@ -1,6 +1,7 @@
 """Proofs of kernels as machine code, in a process of its own: `python machine_proofs.py WHAT` prints what it found."""
 
 import json
+import math
 import re
 import sys
 from collections.abc import Callable
@@ -129,6 +130,34 @@ def minimal() -> list[float]:
     return errors
 
 
+def packed() -> dict[str, tuple[list[float], float]]:
+    """Attention of packed sentences in float16 and bfloat16: errors of the output, the log-sum-exps and the gradients.
+
+    Beside what each may be off by: twice the rounding of the largest number.
+    """
+    import kernels
+    from kernels.eager.packed import Packed, packed_attention, packed_lse
+
+    starts, key_starts = (torch.tensor([0, *each]).int() for each in ([20, 20, 21, 58], [7, 40, 40, 73]))
+    found, options = {}, {"causal": True, "window": (20, None), "softcap": 2.0, "slopes": torch.rand(4, 4)}
+    sentences = Packed(starts, key_starts, 37, 33)
+    for dtype in (torch.float16, torch.bfloat16):
+        generator = torch.Generator().manual_seed(0)
+        shapes = (1, 4, 58, 32), (1, 2, 73, 32), (1, 2, 73, 16), (1, 4, 58, 16)
+        *inputs, received = (torch.randn(shape, generator=generator).to(dtype) for shape in shapes)
+        with emulating(), checks.poisoned():
+            out, cache = kernels.attention_forward(*inputs, packed=sentences, **options)
+            ours = [out, *kernels.attention_backward(received, cache), cache[5] * math.log(2)]
+        *inputs, received = (x.double() for x in (*inputs, received))
+        out, cache = packed_attention.forward(*inputs, packed=sentences, **options)
+        lse = packed_lse(*inputs[:2], packed=sentences, scale=32**-0.5, **options)
+        theirs = [out, *packed_attention.backward(received, cache), lse]
+        pairs = ((each.double(), wanted) for each, wanted in zip(ours, theirs, strict=True))
+        errors = [float(torch.where(each == wanted, 0, each - wanted).abs().max()) for each, wanted in pairs]
+        found[str(dtype)] = errors, 2 * torch.finfo(dtype).eps * max(float(x.abs().max()) for x in theirs[:4])
+    return found
+
+
 WHAT: dict[str, Callable[..., Any]] = {
     "sample": sample,
     "hoppers": hoppers,
@@ -136,6 +165,7 @@ WHAT: dict[str, Callable[..., Any]] = {
     "orders": orders,
     "barriers": barriers,
     "minimal": minimal,
+    "packed": packed,
 }
 
 if __name__ == "__main__":
