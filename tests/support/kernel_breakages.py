@@ -128,8 +128,7 @@ programs beyond a packed sentence's end that go on | attention_forward_kernel: b
 dkey of each packed sentence from the first one's log-sum-exps
     attention_dkey_dvalue_kernel: num_queries + at_query + queries → num_queries + queries
 [attention/host.py: kernels/test_packed_attention]
-packed sentences as far apart as sentences with an axis
-    _heads: stride_b if packed is None else stride_t → stride_b
+every packed sentence read where the first one lies | _heads: packed is None else stride_t → packed is None else 0
 [eager/packed.py: kernels/test_packed_attention]
 every packed sentence dropped like the first | packed_forward: replace(dropout, sentence=b) → dropout
 [functional/attention.py: kernels/test_packed_attention]
