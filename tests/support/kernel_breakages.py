@@ -322,8 +322,8 @@ Add & Norm of two types | _summands: x, sublayer_out = promoted(x, sublayer_out)
 a norm that is compiled again for every length | _norm_kept: math.prod(x.shape[:-1]) → x.shape[:-1].numel()
 a normalisation over nothing | _norm_shape: 0 in shape → False
 [functional/attention.py: kernels/test_functional]
-a compiled graph that holds the lengths of packed sentences
-    _hides_lengths: packed is not None and is_seen("attention", query) → False
+a compiled graph that must know the lengths of packed sentences
+    _attend: drawn is None and (packed is None or not is_seen("attention", query)) → drawn is None
 PyTorch's causal mask aligned at the last key | scaled_dot_product_attention: is_causal and Tq != Tk → False
 ALiBi's slopes forgotten without the kernels | _call: options["slopes"] = slopes → pass
 a mask of another shape than the scores | _check_broadcasts: mask.ndim > len(whole) or → any([]) and
