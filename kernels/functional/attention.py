@@ -363,48 +363,34 @@ def _attend(
     scale = 1 / math.sqrt(query.shape[3]) if scale is None else float(scale)
     drawn = draw_key(query, dropout_p)
     sentences = (None,) * 4 if packed is None else tuple(packed)
-    on_kernels, out = runs_in_triton("attention", query), None
+    out = None
     if slopes is None and softcap is None and _fit(query, key, value, key_mask):
         given = mask, key_mask, causal, window, scale
         if runs_in_torch(query):
-            if drawn is None and not _hides_lengths(packed, query):  # dropout's masks would not be ours
+            # Dropout's masks would not be ours, and a tracer can't know where sentences end.
+            if drawn is None and (packed is None or not is_seen("attention", query)):
                 out = _torchs(query, key, value, *given, packed=packed)
-        elif on_kernels and _lacks_tensor_cores(query.device, INSTEAD) and not _hides_lengths(packed, query):
+        elif (
+            runs_in_triton("attention", query)
+            and _lacks_tensor_cores(query.device, INSTEAD)
+            and (packed is None or not is_seen("attention", query))
+        ):
             group = query.shape[1] // key.shape[1]  # PyTorch's kernel there wants as many heads of each
             repeated = (x.repeat_interleave(group, 1) if group > 1 else x for x in (key, value))
             out = _torchs(query, *repeated, *given, dropout_p, packed)
-    elif on_kernels:
+    elif runs_in_triton("attention", query):
         _lacks_tensor_cores(query.device, ALTHOUGH)
     if out is None:
         if mask is not None and mask.dtype == torch.bool:
             mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, -math.inf)
-        inputs = (
-            query,
-            key,
-            value,
-            mask,
-            slopes,
-            key_mask,
-            drawn,
-            causal,
-            *window,
-            scale,
-            softcap,
-            dropout_p,
-            *sentences,
-        )
-        if with_lse and on_kernels:
-            out, lse = _attention(*inputs, with_kept=True)
+        tensors, how = (query, key, value, mask, slopes, key_mask, drawn), (causal, *window, scale, softcap, dropout_p)
+        if with_lse and runs_in_triton("attention", query):
+            out, lse = _attention(*tensors, *how, *sentences, with_kept=True)
             return out, lse * math.log(2)  # the kernels' scores are in base 2
-        out = _attention(*inputs)
+        out = _attention(*tensors, *how, *sentences)
     if not with_lse:
         return out, None
     return out, _lse(query.detach(), key.detach(), slopes, causal, *window, scale, softcap, *sentences)
-
-
-def _hides_lengths(packed: Packed | None, query: Tensor) -> bool:
-    """Whether a tracer can't know how long sentences are, so that they must be computed within an operator."""
-    return packed is not None and is_seen("attention", query)
 
 
 INSTEAD = (

@@ -570,7 +570,7 @@ def of_length(n: int) -> dict[str, tuple[Callable[..., Tensor], list[Any]]]:
         ),
         "flash_attn_varlen_func": (
             lambda q, starts, longest: functional.flash_attn_varlen_func(
-                q, q, q, starts, starts, longest, longest, 0.5, causal=True, return_attn_probs=True
+                q, q, q, starts, starts, longest, longest, causal=True, return_attn_probs=True
             )[0],
             [heads[0].transpose(0, 1), torch.tensor([0] * (n // 4 + 1) + [n]).int().to(DEVICE), n],
         ),
@@ -1310,7 +1310,7 @@ def test_without_a_gpu_the_same_is_refused(call, error, message):
         call()
 
 
-OF_ANY_LENGTH = "scaled_dot_product_attention, causal", "flash_attn_func", "cross_entropy"
+OF_ANY_LENGTH = "scaled_dot_product_attention, causal", "flash_attn_func", "flash_attn_varlen_func", "cross_entropy"
 """The cases that a quick test compiles without a GPU too: what they ask of lengths is theirs alone there."""
 
 

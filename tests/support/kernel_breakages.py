@@ -128,8 +128,7 @@ programs beyond a packed sentence's end that go on | attention_forward_kernel: b
 dkey of each packed sentence from the first one's log-sum-exps
     attention_dkey_dvalue_kernel: num_queries + at_query + queries → num_queries + queries
 [attention/host.py: kernels/test_packed_attention]
-packed sentences as far apart as sentences with an axis
-    _heads: stride_b if packed is None else stride_t → stride_b
+every packed sentence read where the first one lies | _heads: packed is None else stride_t → packed is None else 0
 [eager/packed.py: kernels/test_packed_attention]
 every packed sentence dropped like the first | packed_forward: replace(dropout, sentence=b) → dropout
 [functional/attention.py: kernels/test_packed_attention]
@@ -328,8 +327,8 @@ Add & Norm of two types | _summands: x, sublayer_out = promoted(x, sublayer_out)
 a norm that is compiled again for every length | _norm_kept: math.prod(x.shape[:-1]) → x.shape[:-1].numel()
 a normalisation over nothing | _norm_shape: 0 in shape → False
 [functional/attention.py: kernels/test_functional]
-a compiled graph that holds the lengths of packed sentences
-    _hides_lengths: packed is not None and is_seen("attention", query) → False
+a compiled graph that must know the lengths of packed sentences
+    _attend: drawn is None and (packed is None or not is_seen("attention", query)) → drawn is None
 PyTorch's causal mask aligned at the last key | scaled_dot_product_attention: is_causal and Tq != Tk → False
 ALiBi's slopes forgotten without the kernels | _call: options["slopes"] = slopes → pass
 a mask of another shape than the scores | _check_broadcasts: mask.ndim > len(whole) or → any([]) and
