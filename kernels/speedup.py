@@ -24,7 +24,6 @@ from minitransformer.plots.page import GREY, VERMILION, Page
 from minitransformer.training.optimizer import Adam
 from minitransformer.training.step import loss_and_gradient
 
-from . import functions_of
 from .availability import gpu_memory, require_triton, triton_device
 from .proof import cases, ledger
 
@@ -48,14 +47,14 @@ OLD = """This is float16: it has no fast bfloat16. Below compute capability 8.0 
 attention, the kernel with products of its own, is slow here; kernels.functional takes PyTorch's instead."""
 
 
-def ladder(device: Any, dtype: Any, wrong: Collection[str] = ()) -> dict[str, Ops]:
-    """Return tables of ops: PyTorch's arithmetic, then with one kernel more at a time, without those that are wrong."""
-    from .tables import attention_from, torch_ops, triton_entries
+def ladder(ops: Ops, wrong: Collection[str] = ()) -> dict[str, Ops]:
+    """Return tables: PyTorch's arithmetic, `ops`, then with one kernel more at a time, without those that are wrong."""
+    from .tables import attention_from, triton_entries
 
-    triton, tables = triton_entries(), {FIRST: (ops := torch_ops(device, dtype))}
+    triton, tables = triton_entries(), {FIRST: ops}
     for rung, swapped in RUNGS.items():
         if not {*swapped} & {*wrong}:
-            ours = {name: triton[name] for op in swapped for name in (functions_of(op) if op == "adam" else [op])}
+            ours = {name: triton[name] for name in (("adam_step", "global_norm") if "adam" in swapped else swapped)}
             ours = {"attention": attention_from(ours["softmax"])} if "softmax" in ours else ours
             tables[rung] = ops = replace(ops, **ours)
     return tables
@@ -107,6 +106,7 @@ def measure(device: str, out: Path) -> list[str]:
     import torch
     from triton.testing import do_bench
 
+    from .tables import torch_ops
     from .tuning import capability, lacks_tensor_cores
 
     gpu, config, length, sentences, dtype = "a rehearsal (nothing is timed)", TINY, TINY.max_length, 2, "float32"
@@ -119,7 +119,7 @@ def measure(device: str, out: Path) -> list[str]:
     print(said := title(gpu, dtype, sentences, length), *[OLD] * old, sep="\n")
     for op, options in [each for ops in RUNGS.values() for each in ops.items()]:
         attempt(op, partial(check, op, options, config, length, getattr(torch, dtype), device), wrong)
-    tables = ladder(device, dtype, wrong)
+    tables = ladder(torch_ops(device, dtype), wrong)
     tables[GRAPH] = list(tables.values())[-1]
     words = np.random.default_rng(SEED).integers(EOS_ID + 1, config.vocab_size, (4, 2, sentences, length - 1))
     batches, model = [collate(*each) for each in words], Transformer(config, tables[FIRST])

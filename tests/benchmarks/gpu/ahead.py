@@ -108,7 +108,7 @@ def launches(machine: Machine, names: Sequence[str]) -> Iterator[Callable[[], An
     bench = OnlyLaunched(machine, {})
     for name in names:
         if name == "swap":
-            tables = list(swap.ladder(machine).values())
+            tables = list(swap.ladder(machine.ops).values())
             for ops, captured in ((tables[-1], True), (tables[-1], False), (tables[1], False)):
                 yield partial(_train, machine, ops, captured)
         elif name != "lessons":
@@ -121,7 +121,7 @@ def launches(machine: Machine, names: Sequence[str]) -> Iterator[Callable[[], An
 def _train(machine: Machine, ops: Ops, captured: bool) -> None:
     """Make a training step."""
     setting = swap.Setting.of(machine)
-    swap.step_of(Transformer(setting.config, ops), setting, captured)()
+    swap.step_of(Transformer(setting.config, ops), setting.batches(), captured)()
 
 
 @contextmanager

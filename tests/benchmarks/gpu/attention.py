@@ -13,10 +13,11 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from timing import Machine, Prepare, Task, of_autograd, of_pair, task
+from timing import Machine, Prepare, Task, of_autograd, of_function, of_pair, task
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from kernels.attention.minimal import attention_minimal
 from kernels.eager.attention import attention_mask
 from kernels.proof.ledger import BOTH, FLEX, FORWARD, OURS
 from minitransformer.ops import Dropout, Pattern
@@ -28,7 +29,7 @@ BACKENDS = {
 }
 """Ways of `scaled_dot_product_attention`."""
 
-RATE = 0.1
+RATE, MINIMAL = 0.1, "minimal"
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class Shape:
 
 def tasks(machine: Machine) -> Iterator[Task]:
     """Yield attention's tasks beside its peers, the most important first."""
-    peers = OURS, "FlashAttention-2", "cuDNN", FLEX
+    peers = OURS, "FlashAttention-2", "cuDNN", MINIMAL, FLEX
     whole = [(kind, T, D) for D in (128, 64) for T in (4096, 16_384) for kind in ("full", "causal")]
     special = {
         "bias": {},
@@ -135,6 +136,8 @@ def contestants(shape: Shape, what: str, machine: Machine) -> dict[str, Prepare]
 
     for name, backend in BACKENDS.items():
         prepares[name] = of_autograd(partial(pinned, backend), what)
+    if what == FORWARD and shape.kind in ("full", "causal") and shape.group == 1:
+        prepares[MINIMAL] = of_function(partial(attention_minimal, causal=shape.causal))
     if shape.causal or shape.window is not None or shape.kind == "bias":
         prepares[FLEX] = of_autograd(_flex(shape, machine), what)
     return prepares

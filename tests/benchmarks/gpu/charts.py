@@ -9,6 +9,7 @@ from minitransformer.plots.page import GREY, INK, PALE, Page
 
 COLOURS = {
     OURS: "#d6604d", "online": "#f4a582", "sweeps": "#f4a582", "unfused": "#f0c8b4", "naive": GREY, "NumPy": GREY,
+    "minimal": "#f4a582",
     "FlashAttention-2": "#4393c3", "cuDNN": "#2166ac", "memory-efficient": "#92c5de", "math": "#8073ac",
     "FlexAttention": "#4dac26",
     "PyTorch": "#4393c3", "PyTorch, fused": "#92c5de", "torch.compile": "#2166ac", "Liger": "#8073ac",

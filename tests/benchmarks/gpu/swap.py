@@ -8,7 +8,7 @@ import itertools
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
@@ -19,10 +19,8 @@ from timing import Bench, Call, Found, Machine, Task
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-import kernels
-from kernels.graph import Captured
 from kernels.proof.ledger import OURS
-from kernels.tables import triton_entries
+from kernels.speedup import GRAPH, LEARNING_RATE, LENGTH, SEED, SENTENCES, SMOOTHING, TINY, ladder, step_of
 from minitransformer.costs import flops_per_token
 from minitransformer.data.batching import BOS_ID, EOS_ID, Batch
 from minitransformer.layers import DropoutStream
@@ -34,13 +32,10 @@ from minitransformer.training.step import loss_and_gradient
 STEPS = 100_000
 """The paper's training (Vaswani 2017, §5.2)."""
 
-SMOOTHING, LEARNING_RATE, SEED = 0.1, 1e-4, 1
-
 LOSS_TOLERANCE, GRADIENT_TOLERANCE = 1e-2, 0.05
 """How far off the loss may be, and the gradient beside its own length: bfloat16 alone makes 0.017 with base."""
 
-NUMPY, PYTORCH = "NumPy", "PyTorch"
-GRAPH, EAGER, COMPILED = "+ CUDA graph", "PyTorch eager", "PyTorch, torch.compile"
+NUMPY, PYTORCH, EAGER, COMPILED = "NumPy", "PyTorch", "PyTorch eager", "PyTorch, torch.compile"
 
 SDPA = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]
 """What PyTorch's model may use; the first that the GPU has."""
@@ -58,8 +53,7 @@ class Setting:
     @classmethod
     def of(cls, machine: Machine) -> "Setting":
         """The paper's base with 25,088 tokens on each side."""
-        tiny = TransformerConfig(vocab_size=30, d_model=16, num_heads=1, d_ff=32, num_layers=1, max_length=4)
-        return machine.size(cls(TransformerConfig.base(), 784, 32, 16), cls(tiny, 2, 4, 1))
+        return machine.size(cls(TransformerConfig.base(), SENTENCES[0], LENGTH, 16), cls(TINY, 2, TINY.max_length, 1))
 
     @property
     def flops(self) -> float:
@@ -81,7 +75,7 @@ class Setting:
 
 def tasks(machine: Machine) -> Iterator[Task]:
     """NumPy, the rungs of the ladder, PyTorch's own."""
-    setting, tables = Setting.of(machine), ladder(machine)
+    setting, tables = Setting.of(machine), ladder(machine.ops)
     size, work = {"sentences": setting.sentences, "length": setting.length}, {"flops": setting.flops}
     numpy = cache(lambda: _numpy(setting))  # once in a process, when somebody needs it
 
@@ -141,41 +135,12 @@ def _numpy(setting: Setting) -> tuple[Truth, dict[str, Any]]:
     return truth, {"ms": gradients_ms * setting.sentences / setting.part + update_ms, "estimated_from": estimate}
 
 
-def ladder(machine: Machine) -> dict[str, Ops]:
-    """PyTorch's arithmetic, and one kernel more at a time until all that a training step reaches is ours."""
-    ops, triton = machine.ops, triton_entries()
-    tables = {"torch arithmetic": ops}
-    for name, ours in {
-        "+ Triton softmax": {"attention": kernels.attention_from(triton["softmax"])},
-        "+ flash attention": {"attention": triton["attention"]},
-        "+ add_layernorm": {"add_layernorm": triton["add_layernorm"]},
-        "+ linear_cross_entropy": {"linear_cross_entropy": triton["linear_cross_entropy"]},
-        "+ Adam": {"adam_step": kernels.adam_step, "global_norm": kernels.global_norm},
-        "+ embedding, dropout, relu": {op: triton[op] for op in ("embedding", "dropout", "relu")},
-    }.items():
-        tables[name] = ops = replace(ops, **ours)
-    return tables
-
-
 def _ours(setting: Setting, ops: Ops, truth: Truth, captured: bool) -> list[Call]:
     """Our model on a table of ops."""
     model = Transformer(setting.config, ops)
     loss = loss_and_gradient(model, truth.batch, 1.0, SMOOTHING, None)
     truth.require(float(loss), model.parameters.named["tokens.table"].grad)
-    return [step_of(model, setting, captured)]
-
-
-def step_of(model: Transformer, setting: Setting, captured: bool) -> Call:
-    """A training step of ours on the next batch."""
-    optimizer, batches = Adam(model.parameters, model.ops), setting.batches()
-    run = Captured(loss_and_gradient) if captured else loss_and_gradient
-
-    def step() -> None:
-        model.parameters.zero_grad()
-        run(model, next(batches), 1.0, SMOOTHING, DropoutStream(SEED, optimizer.num_steps + 1))
-        optimizer.step(LEARNING_RATE)
-
-    return step
+    return [step_of(model, setting.batches(), captured)]
 
 
 def _pytorch(setting: Setting, machine: Machine, truth: Truth, compiled: bool) -> list[Call]:
