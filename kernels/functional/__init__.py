@@ -23,7 +23,8 @@ Under autocast, attention and `linear_cross_entropy` compute in its dtype. On a 
 take their input in float32, as PyTorch's do.
 """
 
-from .attention import flash_attn_func, flash_attn_varlen_func, linear_attention, scaled_dot_product_attention
+from .attention import linear_attention, scaled_dot_product_attention
+from .flash import flash_attn_func, flash_attn_varlen_func
 from .losses import cross_entropy, linear_cross_entropy
 from .rows import (
     add_layer_norm,

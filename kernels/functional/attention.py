@@ -1,9 +1,9 @@
-"""Attention in PyTorch's layout, `(B, H, T, D)`, and in flash-attention's, `(B, T, H, D)`."""
+"""Attention in PyTorch's layout, `(B, H, T, D)`, and where it runs."""
 
 import math
 import warnings
 from functools import cache
-from typing import Any, Literal, overload
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -13,7 +13,7 @@ from minitransformer.ops import Pair
 from minitransformer.ops.pattern import pattern_of
 
 from .. import eager
-from ..checks import check_device, check_kind, check_slopes
+from ..checks import check_device
 from ..eager.attention import attention_mask
 from ..eager.packed import Packed, packed_attention, packed_lse
 from .operators import (
@@ -164,154 +164,7 @@ def scaled_dot_product_attention(
         if Tq > Tk:  # a comparison as a value would be no bool where lengths are symbols
             is_causal, right = False, Tq - Tk
     mask, key_mask = _masks(attn_mask, query, key)
-    return _attend(query, key, value, mask, None, key_mask, dropout_p, is_causal, (None, right), scale, None)[0]
-
-
-Flashed = tuple[Tensor, Tensor, None]
-"""What flash-attention returns with `return_attn_probs`: the output, each query's log-sum-exp, and no weights."""
-
-
-@overload
-def flash_attn_func(
-    q: Tensor, k: Tensor, v: Tensor, dropout_p: float = ...,
-    softmax_scale: float | None = ..., causal: bool = ..., window_size: tuple[int, int] = ..., softcap: float = ...,
-    alibi_slopes: Tensor | None = ..., deterministic: bool = ..., return_attn_probs: Literal[False] = ...,
-) -> Tensor: ...  # fmt: skip
-
-
-@overload
-def flash_attn_func(
-    q: Tensor, k: Tensor, v: Tensor, dropout_p: float = ...,
-    softmax_scale: float | None = ..., causal: bool = ..., window_size: tuple[int, int] = ..., softcap: float = ...,
-    alibi_slopes: Tensor | None = ..., deterministic: bool = ..., *, return_attn_probs: Literal[True],
-) -> Flashed: ...  # fmt: skip
-
-
-@named
-def flash_attn_func(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    dropout_p: float = 0.0,
-    softmax_scale: float | None = None,
-    causal: bool = False,
-    window_size: tuple[int, int] = (-1, -1),
-    softcap: float = 0.0,
-    alibi_slopes: Tensor | None = None,
-    deterministic: bool = False,
-    return_attn_probs: bool = False,
-) -> Tensor | Flashed:
-    """Attention with flash-attention's arguments: q `(B, Tq, H, D)`, k and v `(B, Tk, Hk, D)` → `(B, Tq, H, D)`.
-
-    Query head h uses key head `h // (H/Hk)`. `causal` and `window_size`, (left, right) with −1 for no limit, are
-    aligned at the last key: query i stands at position `Tk − Tq + i`. A `softcap` above 0 bends scores into ±softcap.
-    `alibi_slopes`, float32, `(H,)` or `(B, H)`, lower the score of query i and key j by `slope · |Tk − Tq + i − j|`.
-    Dropout is drawn from PyTorch's generator. `deterministic` changes nothing: each call in a process gives the same
-    bits, and with `MINITRANSFORMER_TUNE=0` each process does.
-    With `return_attn_probs` it returns `(out, softmax_lse, None)`: the natural logarithm of the sum of each query's
-    exponentiated scores before dropout, float32 `(B, H, Tq)`, +inf for a query that sees nothing. It is a constant to
-    autograd, without a gradient. The weights, flash-attention's third, are never made.
-    Raises `ValueError` for shapes that do not fit, and slopes that require a gradient.
-    """
-    _check_axes(4, 4, q=q, k=k, v=v)
-    query, key, value = (x.transpose(1, 2) for x in (q, k, v))
-    how = dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, return_attn_probs
-    out, lse = _flash(query, key, value, None, *how)
-    out = out.transpose(1, 2)
-    return out if lse is None else (out, lse, None)
-
-
-@overload
-def flash_attn_varlen_func(
-    q: Tensor, k: Tensor, v: Tensor, cu_seqlens_q: Tensor, cu_seqlens_k: Tensor,
-    max_seqlen_q: int, max_seqlen_k: int, dropout_p: float = ...,
-    softmax_scale: float | None = ..., causal: bool = ..., window_size: tuple[int, int] = ..., softcap: float = ...,
-    alibi_slopes: Tensor | None = ..., deterministic: bool = ..., return_attn_probs: Literal[False] = ...,
-    block_table: None = ...,
-) -> Tensor: ...  # fmt: skip
-
-
-@overload
-def flash_attn_varlen_func(
-    q: Tensor, k: Tensor, v: Tensor, cu_seqlens_q: Tensor, cu_seqlens_k: Tensor,
-    max_seqlen_q: int, max_seqlen_k: int, dropout_p: float = ...,
-    softmax_scale: float | None = ..., causal: bool = ..., window_size: tuple[int, int] = ..., softcap: float = ...,
-    alibi_slopes: Tensor | None = ..., deterministic: bool = ..., *, return_attn_probs: Literal[True],
-    block_table: None = ...,
-) -> Flashed: ...  # fmt: skip
-
-
-@named
-def flash_attn_varlen_func(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    cu_seqlens_q: Tensor,
-    cu_seqlens_k: Tensor,
-    max_seqlen_q: int,
-    max_seqlen_k: int,
-    dropout_p: float = 0.0,
-    softmax_scale: float | None = None,
-    causal: bool = False,
-    window_size: tuple[int, int] = (-1, -1),
-    softcap: float = 0.0,
-    alibi_slopes: Tensor | None = None,
-    deterministic: bool = False,
-    return_attn_probs: bool = False,
-    block_table: None = None,
-) -> Tensor | Flashed:
-    """`flash_attn_func` of B packed sentences: q `(total_q, H, D)`, k and v `(total_k, Hk, D)` → `(total_q, H, D)`.
-
-    Sentence b has the queries `cu_seqlens_q[b]` to `cu_seqlens_q[b + 1] − 1`, and so its keys: both int32 `(B + 1,)`,
-    from 0 to the number of all rows. The longest have at most `max_seqlen_q` queries and `max_seqlen_k` keys. What is
-    aligned at the last key is aligned at that of the sentence, and dropout's mask is that of the sentences as a batch.
-    Nothing is padded in the kernels, and no GPU is waited for; so on one the numbers in `cu_seqlens` are not checked,
-    and rows of no sentence come back as they were allocated. Where PyTorch's arithmetic runs (float64, on a T4 or
-    without a GPU), one sentence is computed after the other.
-    The other arguments are those of `flash_attn_func`; `softmax_lse` is `(H, total_q)`.
-    Raises `TypeError` or `ValueError` for what does not fit, and for a `block_table`.
-    """
-    _check_axes(3, 3, q=q, k=k, v=v)
-    if block_table is not None:
-        raise ValueError("block_table is given, expected None: these kernels read no keys and values in pages")
-    for name, length in (("max_seqlen_q", max_seqlen_q), ("max_seqlen_k", max_seqlen_k)):
-        if not isinstance(length, int | torch.SymInt):
-            raise TypeError(f"{name} is {length!r}, expected an int")
-    for name, starts in (("cu_seqlens_q", cu_seqlens_q), ("cu_seqlens_k", cu_seqlens_k)):
-        check_kind(name, starts, "ids")
-    if k.shape[0] != v.shape[0]:
-        raise ValueError(f"v has shape {tuple(v.shape)}, expected k's {k.shape[0]} rows")
-    query, key, value = (x.transpose(0, 1)[None] for x in (q, k, v))
-    packed = Packed(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k)
-    how = dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, return_attn_probs
-    out, lse = _flash(query, key, value, packed, *how)
-    out = out[0].transpose(0, 1)
-    return out if lse is None else (out, lse, None)
-
-
-def _flash(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    packed: Packed | None,
-    dropout_p: float,
-    scale: float | None,
-    causal: bool,
-    window_size: tuple[int, int],
-    softcap: float,
-    slopes: Tensor | None,
-    with_lse: bool,
-) -> tuple[Tensor, Tensor | None]:
-    """Both of flash-attention's functions, in PyTorch's layout."""
-    pair = isinstance(window_size, tuple | list) and len(window_size) == 2
-    if not pair or not all(isinstance(side, int | torch.SymInt) for side in window_size):
-        raise TypeError(f"window_size is {window_size!r}, expected two integers (left, right)")
-    sides = tuple(None if side < 0 else side for side in window_size)
-    batch = query.shape[0] if packed is None else packed.batch
-    if slopes is not None and check_slopes("alibi_slopes", slopes, "q", query, batch).requires_grad:
-        raise ValueError("alibi_slopes requires a gradient, and attention has none for it: pass it with .detach()")
-    cap = softcap if softcap else None
-    return _attend(query, key, value, None, slopes, None, dropout_p, causal, sides, scale, cap, packed, with_lse)
+    return attend(query, key, value, mask, None, key_mask, dropout_p, is_causal, (None, right), scale, None)[0]
 
 
 @named
@@ -337,10 +190,10 @@ def padded_attention(
     query: Tensor, key: Tensor, value: Tensor, key_mask: Tensor | None, dropout_p: float, causal: bool, scale: float
 ) -> Tensor:
     """Attention where the keys `(B, Tk)` that are `False` are padding, and `causal` is aligned at the last key."""
-    return _attend(query, key, value, None, None, key_mask, dropout_p, causal, (None, None), scale, None)[0]
+    return attend(query, key, value, None, None, key_mask, dropout_p, causal, (None, None), scale, None)[0]
 
 
-def _attend(
+def attend(
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -471,12 +324,12 @@ def _with_four_axes(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, tuple[int, ...]]:
     """Attention's inputs with one axis for the batch and one for the heads, and the output's shape before its rows."""
     tensors = {"query": query, "key": key, "value": value}
-    _check_axes(2, **tensors)
+    check_axes(2, **tensors)
     headless = max(x.ndim for x in tensors.values()) < 4
     if headless:
         query, key, value = (x.unsqueeze(-3) for x in (query, key, value))
         mask = mask.unsqueeze(-3) if mask is not None and mask.ndim > 2 else mask
-    _check_axes(3, query=query, key=key, value=value)
+    check_axes(3, query=query, key=key, value=value)
     try:
         lead = torch.broadcast_shapes(query.shape[:-3], key.shape[:-3], value.shape[:-3])
     except RuntimeError:
@@ -499,7 +352,7 @@ def _check_broadcasts(mask: Tensor, whole: tuple[int, ...]) -> None:
 
 
 def _masks(mask: Tensor | None, query: Tensor, key: Tensor) -> tuple[Tensor | None, Tensor | None]:
-    """A mask as `_attend` takes it, and which keys are not padding."""
+    """A mask as `attend` takes it, and which keys are not padding."""
     if mask is None:
         return None, None
     check_device("attn_mask", mask, "query", query)
@@ -514,7 +367,8 @@ def _masks(mask: Tensor | None, query: Tensor, key: Tensor) -> tuple[Tensor | No
     return mask, None
 
 
-def _check_axes(least: int, most: int | None = None, **tensors: Tensor) -> None:
+def check_axes(least: int, most: int | None = None, **tensors: Tensor) -> None:
+    """Raise `ValueError` unless each tensor, by its name, has from `least` to `most` axes."""
     for name, tensor in tensors.items():
         if not least <= tensor.ndim <= (most or tensor.ndim):
             raise ValueError(

@@ -132,7 +132,7 @@ every packed sentence read where the first one lies | _heads: packed is None els
 [eager/packed.py: kernels/test_packed_attention]
 every packed sentence dropped like the first | packed_forward: replace(dropout, sentence=b) → dropout
 [functional/attention.py: kernels/test_packed_attention]
-a log-sum-exp in base 2 | _attend: lse * math.log(2) → lse
+a log-sum-exp in base 2 | attend: lse * math.log(2) → lse
 [attention/dropping.py: kernels/test_triton_attention]
 attention's dropout with head and sentence swapped
     hash_queries: mix_in(mix_in(low, b + sentence), h) → mix_in(mix_in(low, h), b + sentence)
@@ -328,11 +328,12 @@ a norm that is compiled again for every length | _norm_kept: math.prod(x.shape[:
 a normalisation over nothing | _norm_shape: 0 in shape → False
 [functional/attention.py: kernels/test_functional]
 a compiled graph that must know the lengths of packed sentences
-    _attend: drawn is None and (packed is None or not is_seen("attention", query)) → drawn is None
+    attend: drawn is None and (packed is None or not is_seen("attention", query)) → drawn is None
 PyTorch's causal mask aligned at the last key | scaled_dot_product_attention: is_causal and Tq != Tk → False
 ALiBi's slopes forgotten without the kernels | _call: options["slopes"] = slopes → pass
 a mask of another shape than the scores | _check_broadcasts: mask.ndim > len(whole) or → any([]) and
 a mask in another type than the query | _masks: mask.to(query.dtype) → mask
+[functional/flash.py: kernels/test_functional]
 flash-attention's window of −1 is a window of 0 | _flash: None if side < 0 else side → max(side, 0)
 [tuning.py: kernels/test_functional]
 a T4 runs attention's slow kernels | lacks_tensor_cores: int(gpu.arch) < 80 → int(gpu.arch) < 75

@@ -1,0 +1,157 @@
+"""Attention with flash-attention's arguments and layout, `(B, T, H, D)`, and of packed sentences, `(total, H, D)`."""
+
+from typing import Literal, overload
+
+import torch
+from torch import Tensor
+
+from ..checks import check_kind, check_slopes
+from ..eager.packed import Packed
+from .attention import attend, check_axes
+from .operators import named
+
+Flashed = tuple[Tensor, Tensor, None]
+"""What flash-attention returns with `return_attn_probs`: the output, each query's log-sum-exp, and no weights."""
+
+
+@overload
+def flash_attn_func(
+    q: Tensor, k: Tensor, v: Tensor, dropout_p: float = ...,
+    softmax_scale: float | None = ..., causal: bool = ..., window_size: tuple[int, int] = ..., softcap: float = ...,
+    alibi_slopes: Tensor | None = ..., deterministic: bool = ..., return_attn_probs: Literal[False] = ...,
+) -> Tensor: ...  # fmt: skip
+
+
+@overload
+def flash_attn_func(
+    q: Tensor, k: Tensor, v: Tensor, dropout_p: float = ...,
+    softmax_scale: float | None = ..., causal: bool = ..., window_size: tuple[int, int] = ..., softcap: float = ...,
+    alibi_slopes: Tensor | None = ..., deterministic: bool = ..., *, return_attn_probs: Literal[True],
+) -> Flashed: ...  # fmt: skip
+
+
+@named
+def flash_attn_func(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    dropout_p: float = 0.0,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: Tensor | None = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+) -> Tensor | Flashed:
+    """Attention with flash-attention's arguments: q `(B, Tq, H, D)`, k and v `(B, Tk, Hk, D)` → `(B, Tq, H, D)`.
+
+    Query head h uses key head `h // (H/Hk)`. `causal` and `window_size`, (left, right) with −1 for no limit, are
+    aligned at the last key: query i stands at position `Tk − Tq + i`. A `softcap` above 0 bends scores into ±softcap.
+    `alibi_slopes`, float32, `(H,)` or `(B, H)`, lower the score of query i and key j by `slope · |Tk − Tq + i − j|`.
+    Dropout is drawn from PyTorch's generator. `deterministic` changes nothing: each call in a process gives the same
+    bits, and with `MINITRANSFORMER_TUNE=0` each process does.
+    With `return_attn_probs` it returns `(out, softmax_lse, None)`: the natural logarithm of the sum of each query's
+    exponentiated scores before dropout, float32 `(B, H, Tq)`, +inf for a query that sees nothing. It is a constant to
+    autograd, without a gradient. The weights, flash-attention's third, are never made.
+    Raises `ValueError` for shapes that do not fit, and slopes that require a gradient.
+    """
+    check_axes(4, 4, q=q, k=k, v=v)
+    query, key, value = (x.transpose(1, 2) for x in (q, k, v))
+    how = dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, return_attn_probs
+    out, lse = _flash(query, key, value, None, *how)
+    out = out.transpose(1, 2)
+    return out if lse is None else (out, lse, None)
+
+
+@overload
+def flash_attn_varlen_func(
+    q: Tensor, k: Tensor, v: Tensor, cu_seqlens_q: Tensor, cu_seqlens_k: Tensor,
+    max_seqlen_q: int, max_seqlen_k: int, dropout_p: float = ...,
+    softmax_scale: float | None = ..., causal: bool = ..., window_size: tuple[int, int] = ..., softcap: float = ...,
+    alibi_slopes: Tensor | None = ..., deterministic: bool = ..., return_attn_probs: Literal[False] = ...,
+    block_table: None = ...,
+) -> Tensor: ...  # fmt: skip
+
+
+@overload
+def flash_attn_varlen_func(
+    q: Tensor, k: Tensor, v: Tensor, cu_seqlens_q: Tensor, cu_seqlens_k: Tensor,
+    max_seqlen_q: int, max_seqlen_k: int, dropout_p: float = ...,
+    softmax_scale: float | None = ..., causal: bool = ..., window_size: tuple[int, int] = ..., softcap: float = ...,
+    alibi_slopes: Tensor | None = ..., deterministic: bool = ..., *, return_attn_probs: Literal[True],
+    block_table: None = ...,
+) -> Flashed: ...  # fmt: skip
+
+
+@named
+def flash_attn_varlen_func(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cu_seqlens_q: Tensor,
+    cu_seqlens_k: Tensor,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    dropout_p: float = 0.0,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: Tensor | None = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+    block_table: None = None,
+) -> Tensor | Flashed:
+    """`flash_attn_func` of B packed sentences: q `(total_q, H, D)`, k and v `(total_k, Hk, D)` → `(total_q, H, D)`.
+
+    Sentence b has the queries `cu_seqlens_q[b]` to `cu_seqlens_q[b + 1] − 1`, and so its keys: both int32 `(B + 1,)`,
+    from 0 to the number of all rows. The longest have at most `max_seqlen_q` queries and `max_seqlen_k` keys. What is
+    aligned at the last key is aligned at that of the sentence, and dropout's mask is that of the sentences as a batch.
+    Nothing is padded in the kernels, and no GPU is waited for; so on one the numbers in `cu_seqlens` are not checked,
+    and rows of no sentence come back as they were allocated. Where PyTorch's arithmetic runs (float64, on a T4 or
+    without a GPU), one sentence is computed after the other.
+    The other arguments are those of `flash_attn_func`; `softmax_lse` is `(H, total_q)`.
+    Raises `TypeError` or `ValueError` for what does not fit, and for a `block_table`.
+    """
+    check_axes(3, 3, q=q, k=k, v=v)
+    if block_table is not None:
+        raise ValueError("block_table is given, expected None: these kernels read no keys and values in pages")
+    for name, length in (("max_seqlen_q", max_seqlen_q), ("max_seqlen_k", max_seqlen_k)):
+        if not isinstance(length, int | torch.SymInt):
+            raise TypeError(f"{name} is {length!r}, expected an int")
+    for name, starts in (("cu_seqlens_q", cu_seqlens_q), ("cu_seqlens_k", cu_seqlens_k)):
+        check_kind(name, starts, "ids")
+    if k.shape[0] != v.shape[0]:
+        raise ValueError(f"v has shape {tuple(v.shape)}, expected k's {k.shape[0]} rows")
+    query, key, value = (x.transpose(0, 1)[None] for x in (q, k, v))
+    packed = Packed(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k)
+    how = dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, return_attn_probs
+    out, lse = _flash(query, key, value, packed, *how)
+    out = out[0].transpose(0, 1)
+    return out if lse is None else (out, lse, None)
+
+
+def _flash(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    packed: Packed | None,
+    dropout_p: float,
+    scale: float | None,
+    causal: bool,
+    window_size: tuple[int, int],
+    softcap: float,
+    slopes: Tensor | None,
+    with_lse: bool,
+) -> tuple[Tensor, Tensor | None]:
+    """Both of flash-attention's functions, in PyTorch's layout."""
+    pair = isinstance(window_size, tuple | list) and len(window_size) == 2
+    if not pair or not all(isinstance(side, int | torch.SymInt) for side in window_size):
+        raise TypeError(f"window_size is {window_size!r}, expected two integers (left, right)")
+    sides = tuple(None if side < 0 else side for side in window_size)
+    batch = query.shape[0] if packed is None else packed.batch
+    if slopes is not None and check_slopes("alibi_slopes", slopes, "q", query, batch).requires_grad:
+        raise ValueError("alibi_slopes requires a gradient, and attention has none for it: pass it with .detach()")
+    cap = softcap if softcap else None
+    return attend(query, key, value, None, slopes, None, dropout_p, causal, sides, scale, cap, packed, with_lse)
