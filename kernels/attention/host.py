@@ -296,8 +296,8 @@ def _heads(x: Tensor, packed: Packed | None = None) -> Heads:
     stride_b is a row's: a kernel then takes a sentence's first row in the place of its number.
     """
     B, H, T, D = x.shape
-    width, steps = tiles.whole(D), x.stride()
-    if width != D or steps[3] != 1 or any(step % tiles.SMALLEST for step in steps[:3]) or x.data_ptr() % 16:
+    width, (*steps, step) = tiles.whole(D), x.stride()
+    if width != D or step != 1 or math.gcd(*steps, tiles.SMALLEST) != tiles.SMALLEST or x.data_ptr() % 16:
         padded = _empty_heads(B, H, T, width, x)
         padded[..., :D], padded[..., D:] = x, 0
         x = padded

@@ -205,11 +205,13 @@ def block_of(length: int) -> int:
     return max(1 << (length - 1).bit_length(), SMALLEST)
 
 
+@cache
 def whole(width: int) -> int:
     """A head's width rounded up to a multiple of 16."""
     return -(-width // SMALLEST) * SMALLEST
 
 
+@cache
 def blocks_of(D: int, DV: int) -> tuple[int, int]:
     """The powers of 2 that hold the two widths. None is less than half the other, for then the compiler would spill."""
     block_d, block_dv = block_of(D), block_of(DV)
