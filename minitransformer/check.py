@@ -36,6 +36,8 @@ from .layers import (
     LinearSelfAttention,
     Norm,
     NormConfig,
+    OutputLayer,
+    Parameter,
     PatchEmbedding,
     Recurrent,
     RelativeBias,
@@ -63,6 +65,7 @@ from .models import (
 from .ops import Array, Dropout, Ops, Pattern, dropout_key, numpy_ops
 from .ops.arguments import Declaration, random_arguments
 from .ops.gated import ACTIVATIONS
+from .ops.initialize import constant
 
 TOLERANCE = 1e-6
 SAMPLES = 8
@@ -232,8 +235,8 @@ def layer_cases(ops: Ops, rng: np.random.Generator) -> Iterator[Case]:
     yield case("RMSNorm", Norm(ops, 4, NormConfig(kind="rmsnorm")), inputs)
     embedding = TokenEmbedding(ops, vocab_size=6, d_model=4)
     yield case("TokenEmbedding", embedding, {"ids": rng.integers(6, size=(2, 3))})
-    pair = embedding.logits, embedding.logits_backward
-    yield case("TokenEmbedding, output layer", embedding, inputs, pair=pair)
+    output = OutputLayer(ops, embedding.table, Parameter((6,), constant(0.0)))
+    yield case("OutputLayer", output, inputs, pair=(output.logits, output.logits_backward))
     yield case("LearnedPositions", LearnedPositions(ops, max_length=4, d_model=4), inputs)
     patches = PatchEmbedding(ops, channels=2, size=2, d_model=4)
     yield case("PatchEmbedding", patches, {"images": rng.standard_normal((2, 2, 2, 4))})

@@ -427,7 +427,7 @@ expected = model.parameters.grad.copy()
 
 model.parameters.zero_grad()
 embedding_cache, layer_caches, _ = decoder_cache
-dhidden = model.tokens.logits_backward(dlogits, logits_cache)  # use 3 of the table: the output layer
+dhidden = model.output.logits_backward(dlogits, logits_cache)  # use 3 of the table: the output layer
 dtarget, dmemory = decoder_backward(dhidden, model.decoder.layers, layer_caches)
 model.decoder.embedding.backward(dtarget, embedding_cache)  # use 2: the target
 model.encoder.backward(dmemory, encoder_cache)  # use 1, inside: the source
@@ -718,7 +718,7 @@ for name, (_, decoder) in norms.items():
 
 # %%
 model.parameters.zero_grad()
-dhidden = model.tokens.logits_backward(dlogits, logits_cache)
+dhidden = model.output.logits_backward(dlogits, logits_cache)
 for layer, layer_cache in zip(reversed(model.decoder.layers), reversed(layer_caches), strict=True):
     dhidden, dmemory_here = layer.backward(dhidden, layer_cache)  # dmemory_here of the layer below overwrites it
 model.decoder.embedding.backward(dhidden, embedding_cache)

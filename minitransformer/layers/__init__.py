@@ -12,6 +12,7 @@ from .feed_forward import FeedForward, FeedForwardConfig
 from .linear import InitConfig, Linear
 from .linear_attention import LinearSelfAttention
 from .norm import Norm, NormConfig, ResidualNorm
+from .output import IGNORED, OutputLayer
 from .parameter import FlatParameters, Layer, Parameter
 from .positions import BiasConfig, LearnedPositions, RelativeBias, Rotary, RotaryConfig, SinusoidalPositions
 from .recurrent import Recurrent, RecurrentStack
@@ -19,6 +20,7 @@ from .sparse import SparseConfig
 from .stack import Stack, StackConfig
 
 __all__ = [
+    "IGNORED",
     "PLAIN",
     "AdditiveAttention",
     "AttendingConvolution",
@@ -44,6 +46,7 @@ __all__ = [
     "LinearSelfAttention",
     "Norm",
     "NormConfig",
+    "OutputLayer",
     "Parameter",
     "PatchEmbedding",
     "Recurrent",

@@ -34,23 +34,6 @@ class TokenEmbedding(Layer):
         """Adds into the table's gradient; ids have none."""
         self.ops.embedding.backward(dout, cache, out=self.table.grad)
 
-    def logits(self, hidden: Array, transposed: Array | None = None) -> tuple[Array, tuple]:
-        """hidden `(..., C)` → `hidden @ tableᵀ`, `(..., V)`; `transposed` may be what `transposed()` made of it."""
-        weight = self.table.value.swapaxes(0, 1) if transposed is None else transposed
-        return self.ops.linear.forward(hidden, weight, None)
-
-    def transposed(self) -> Array:
-        """`tableᵀ`, `(C, V)`, copied: many products with few rows are a fifth faster with it than with the view."""
-        table = self.table.value
-        copy = self.ops.zeros(tuple(reversed(table.shape)), table.dtype)
-        copy[...] = table.swapaxes(0, 1)
-        return copy
-
-    def logits_backward(self, dlogits: Array, cache: tuple) -> Array:
-        """Returns dhidden `(..., C)`; adds into the table's gradient."""
-        dhidden, _, _ = self.ops.linear.backward(dlogits, cache, out=(self.table.grad.swapaxes(0, 1), None))
-        return dhidden
-
 
 class PatchEmbedding(Layer):
     """Square patches of an image as vectors, after a learned vector that stands for the class.

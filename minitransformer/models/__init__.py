@@ -1,5 +1,6 @@
 """Whole models, built from layers."""
 
+from ..layers import IGNORED
 from .baselines import ConvolutionalConfig, ConvolutionalTranslator, RecurrentConfig, RecurrentTranslator
 from .bert import BERT, BERTConfig
 from .config import (
@@ -18,7 +19,6 @@ from .gpt import GPT, GPTConfig
 from .kinds import KINDS, build_model, config_from_dict
 from .marian import MarianConfig
 from .model import Model
-from .objectives import IGNORED
 from .t5 import T5Config
 from .transformer import Transformer
 from .vit import ViT, ViTConfig

@@ -5,6 +5,7 @@ from typing import Any, ClassVar, Literal, Self, cast
 
 from ..config import SMALLEST, choice, positive, rate, require, whole
 from ..layers import (
+    IGNORED,
     AttentionConfig,
     BlockConfig,
     Context,
@@ -15,6 +16,7 @@ from ..layers import (
     Linear,
     Norm,
     NormConfig,
+    OutputLayer,
     Parameter,
     Stack,
     StackConfig,
@@ -24,7 +26,6 @@ from ..ops import Array, Ops, without_spurious_warnings
 from ..ops.initialize import constant
 from .config import TextConfig, head_width
 from .model import Model
-from .objectives import IGNORED
 
 
 @dataclass(frozen=True)
@@ -108,23 +109,21 @@ class MaskedHead(Layer):
         self.activation = {"relu": ops.relu, "silu": ops.silu}.get(config.activation, ops.gelu)
         self.options = {"approximate": "tanh"} if config.activation == "gelu_tanh" else {}
         self.norm = Norm(ops, config.d_model, config.encoder.block.norm)
-        self.tokens = tokens
         self.bias = Parameter((config.vocab_size,), constant(0.0))
+        self.output = OutputLayer(ops, tokens.table, self.bias)
 
     def forward(self, hidden: Array) -> tuple[Array, tuple]:
         """hidden `(..., C)` → logits `(..., V)`."""
         x, transform_cache = self.transform.forward(hidden)
         x, active_cache = self.activation.forward(x, **self.options)
         x, norm_cache = self.norm.forward(x)
-        logits, logits_cache = self.ops.linear.forward(x, self.tokens.table.value.swapaxes(0, 1), self.bias.value)
+        logits, logits_cache = self.output.logits(x)
         return logits, (transform_cache, active_cache, norm_cache, logits_cache)
 
     def backward(self, dlogits: Array, cache: tuple) -> Array:
         """Returns dhidden; adds into the gradients of the parameters and of the table of tokens."""
         transform_cache, active_cache, norm_cache, logits_cache = cache
-        out = self.tokens.table.grad.swapaxes(0, 1), self.bias.grad
-        dx, _, _ = self.ops.linear.backward(dlogits, logits_cache, out=out)
-        dx = self.norm.backward(dx, norm_cache)
+        dx = self.norm.backward(self.output.logits_backward(dlogits, logits_cache), norm_cache)
         return self.transform.backward(self.activation.backward(dx, active_cache), transform_cache)
 
 
@@ -224,7 +223,7 @@ class BERT(Model[BERTConfig]):
     def backward(self, dout: Array, cache: tuple) -> None:
         """Takes the gradient of what `forward` returned; adds into the gradient of every parameter."""
         encoder_cache, head_cache = cache
-        dhidden = self.ops.activations(self.ops.cast(self.ops.asarray(dout), self.dtype))
+        dhidden = self._received(dout)
         if isinstance(self.head, MaskedHead | ClassHead):
             dhidden = self.head.backward(dhidden, head_cache)
         self.encoder.backward(dhidden, encoder_cache)

@@ -3,13 +3,12 @@
 from abc import abstractmethod
 from typing import Any, Generic, Protocol, TypeVar
 
-from ..layers import Cache, Context, DropoutStream, Parameter, TokenEmbedding
+from ..layers import IGNORED, Cache, Context, DropoutStream, OutputLayer, Parameter, TokenEmbedding
 from ..ops import Array, Ops, without_spurious_warnings
 from ..ops.initialize import constant
 from .config import TranslationConfig
 from .decoding import Decoding
 from .model import Model
-from .objectives import IGNORED, next_token_loss, next_token_loss_backward
 
 MANY_ROWS = 16
 """Beams of all sentences, from which on decoding copies the table of the output layer: fewer don't repay it."""
@@ -59,8 +58,9 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
         self.tokens = TokenEmbedding(self.ops, *shape, config.embedding_scale, config.embedding_std)
         # Ids and targets come in through `tokens`, whose ops check them; inside the stacks nothing can be wrong.
         self.encoder, self.decoder = self._stacks(self.ops.unchecked())
-        self.output = self.tokens if config.tied else TokenEmbedding(self.ops, *shape)
+        table = self.tokens.table if config.tied else TokenEmbedding(self.ops, *shape).table
         self.logits_bias = Parameter((config.vocab_size,), constant(0.0)) if config.output_bias else None
+        self.output = OutputLayer(self.ops, table, self.logits_bias)
 
     @abstractmethod
     def _stacks(self, ops: Ops) -> tuple[EncoderT, DecoderT]:
@@ -95,15 +95,14 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
         own_mask = self._mask("target_mask", target_mask, target)
         context = Context(mask=own_mask, memory=memory, memory_mask=mask, dropout=dropout)
         hidden, decoder_cache = self.decoder.forward(target, context)
-        logits, logits_cache = self._logits(hidden)
+        logits, logits_cache = self.output.logits(hidden)
         return logits, (encoder_cache, decoder_cache, logits_cache)
 
     @without_spurious_warnings
     def backward(self, dlogits: Array, cache: tuple) -> None:
         """dlogits `(B, Tt, V)`: adds into the gradient of every parameter."""
         encoder_cache, decoder_cache, logits_cache = cache
-        dlogits = self.ops.cast(self.ops.asarray(dlogits), self.dtype)
-        dhidden = self._logits_backward(self.ops.activations(dlogits), logits_cache)
+        dhidden = self.output.logits_backward(self._received(dlogits), logits_cache)
         dmemory = self.decoder.backward(dhidden, decoder_cache)
         self.encoder.backward(dmemory, encoder_cache)
 
@@ -130,24 +129,14 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
         memory, encoder_cache = self.encoder.forward(source, Context(mask=mask, dropout=dropout))
         context = Context(memory=memory, memory_mask=mask, dropout=dropout)
         hidden, decoder_cache = self.decoder.forward(target, context)
-        if self.logits_bias:
-            logits, logits_cache = self._logits(hidden)
-            targets = self._shaped("target_out", targets, target)
-            loss, cache = self.ops.cross_entropy.forward(logits, targets, label_smoothing, pad_id)
-            return loss, (encoder_cache, decoder_cache, (logits_cache, cache))
-        loss, loss_cache = next_token_loss(self.output, hidden, targets, label_smoothing, pad_id, with_grad)
+        loss, loss_cache = self.output.loss(hidden, targets, label_smoothing, pad_id, with_grad)
         return loss, (encoder_cache, decoder_cache, loss_cache)
 
     @without_spurious_warnings
     def loss_backward(self, dloss: float, cache: tuple) -> None:
         """Adds `dloss` times the loss's gradient into the gradient of every parameter."""
         encoder_cache, decoder_cache, loss_cache = cache
-        if self.logits_bias:
-            logits_cache, loss_cache = loss_cache
-            dhidden = self._logits_backward(self.ops.cross_entropy.backward(dloss, loss_cache), logits_cache)
-        else:
-            dhidden = next_token_loss_backward(self.output, dloss, loss_cache)
-        dmemory = self.decoder.backward(dhidden, decoder_cache)
+        dmemory = self.decoder.backward(self.output.loss_backward(dloss, loss_cache), decoder_cache)
         self.encoder.backward(dmemory, encoder_cache)
 
     def start_decoding(self, source: Array, num_beams: int = 1, source_mask: Array | None = None) -> Decoding:
@@ -180,19 +169,7 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
         state.cache.position += 1
         state.memory = None  # the cache holds now what the layers need of it
         hidden = hidden.reshape(*state.shape, hidden.shape[-1])
-        logits, _ = self.output.logits(hidden, state.output)
-        return logits if self.logits_bias is None else logits + self.logits_bias.value
-
-    def _logits(self, hidden: Array) -> tuple[Array, tuple]:
-        """hidden `(..., C)` → the logits of the output layer, with their bias if there is one."""
-        logits, cache = self.output.logits(hidden)
-        return (logits + self.logits_bias.value if self.logits_bias else logits), cache
-
-    def _logits_backward(self, dlogits: Array, cache: tuple) -> Array:
-        """Returns dhidden; adds into the gradients of the output layer's table and bias."""
-        if self.logits_bias:
-            self.logits_bias.grad += dlogits.reshape(-1, dlogits.shape[-1]).sum(0)
-        return self.output.logits_backward(dlogits, cache)
+        return self.output.logits(hidden, state.output)[0]
 
     def _pair(self, source: Any, target: Any, source_mask: Any = None) -> tuple[Array, Array, Array | None]:
         """Both as arrays of the backend, and the source's mask, `True` where a token is real."""

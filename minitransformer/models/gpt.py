@@ -5,6 +5,7 @@ from typing import Any, ClassVar, Literal
 
 from ..config import SMALLEST, choice, flag, ids, positive, rate, whole
 from ..layers import (
+    IGNORED,
     AttentionConfig,
     BiasConfig,
     BlockConfig,
@@ -14,6 +15,7 @@ from ..layers import (
     FeedForwardConfig,
     InitConfig,
     NormConfig,
+    OutputLayer,
     RotaryConfig,
     SparseConfig,
     Stack,
@@ -24,7 +26,6 @@ from ..ops import Array, without_spurious_warnings
 from .config import TextConfig, head_width, require_below
 from .decoding import Decoding
 from .model import Model
-from .objectives import IGNORED, next_token_loss, next_token_loss_backward
 
 BIASES = {"alibi": BiasConfig("alibi"), "relative": BiasConfig("t5")}
 """The positions that are biases of attention's scores."""
@@ -167,9 +168,8 @@ class GPT(Model[GPTConfig]):
         self.tokens = TokenEmbedding(ops, config.vocab_size, config.d_model, config.embedding_scale, config.init_std)
         # Ids and targets come in through tables of tokens, whose ops check them; inside the stack nothing can be wrong.
         self.decoder = Stack(ops.unchecked(), config.decoder, self.tokens, self.dtype)
-        self.output = self.tokens
-        if not config.tied:
-            self.output = TokenEmbedding(ops, config.vocab_size, config.d_model, 1.0, config.init_std)
+        own = None if config.tied else TokenEmbedding(ops, config.vocab_size, config.d_model, std=config.init_std)
+        self.output = OutputLayer(ops, (own or self.tokens).table)
 
     @without_spurious_warnings
     def forward(
@@ -189,9 +189,7 @@ class GPT(Model[GPTConfig]):
     def backward(self, dlogits: Array, cache: tuple) -> None:
         """dlogits `(B, T, V)`: adds into the gradient of every parameter."""
         decoder_cache, logits_cache = cache
-        dlogits = self.ops.cast(self.ops.asarray(dlogits), self.dtype)
-        dhidden = self.output.logits_backward(self.ops.activations(dlogits), logits_cache)
-        self.decoder.backward(dhidden, decoder_cache)
+        self.decoder.backward(self.output.logits_backward(self._received(dlogits), logits_cache), decoder_cache)
 
     @without_spurious_warnings
     def loss(
@@ -205,14 +203,14 @@ class GPT(Model[GPTConfig]):
         """The mean cross-entropy of targets `(B, T)`, the tokens after each of ids `(B, T)`; −100 does not count."""
         ids = self._ids("ids", ids)
         hidden, decoder_cache = self.decoder.forward(ids, Context(dropout=dropout))
-        loss, loss_cache = next_token_loss(self.output, hidden, targets, label_smoothing, IGNORED, with_grad)
+        loss, loss_cache = self.output.loss(hidden, targets, label_smoothing, IGNORED, with_grad)
         return loss, (decoder_cache, loss_cache)
 
     @without_spurious_warnings
     def loss_backward(self, dloss: float, cache: tuple) -> None:
         """Adds `dloss` times the loss's gradient into the gradient of every parameter."""
         decoder_cache, loss_cache = cache
-        self.decoder.backward(next_token_loss_backward(self.output, dloss, loss_cache), decoder_cache)
+        self.decoder.backward(self.output.loss_backward(dloss, loss_cache), decoder_cache)
 
     @without_spurious_warnings
     def start_decoding(self, source: Array, num_beams: int = 1) -> Decoding:

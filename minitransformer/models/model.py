@@ -70,6 +70,10 @@ class Model(Copies, Layer, ABC, Generic[ConfigT]):
             raise ValueError(f"{name} has {ids.shape[1]} tokens, more than the model's max_length of {longest}")
         return ids
 
+    def _received(self, gradient: Any) -> Array:
+        """The gradient of an output, in the dtype of activations."""
+        return self.ops.activations(self.ops.cast(self.ops.asarray(gradient), self.dtype))
+
     def _shaped(self, name: str, array: Any, like: Array) -> Array:
         """An array of the backend. Raises `ValueError` unless it has the shape of `like`."""
         array = self.ops.asarray(array)

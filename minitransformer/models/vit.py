@@ -109,9 +109,8 @@ class ViT(Model[ViTConfig]):
     def backward(self, dlogits: Array, cache: tuple) -> None:
         """dlogits `(B, classes)`: adds into the gradient of every parameter."""
         encoder_cache, hidden, classes_cache = cache
-        dlogits = self.ops.activations(self.ops.cast(self.ops.asarray(dlogits), self.dtype))
         dhidden = self.ops.zeros(tuple(hidden.shape), hidden.dtype)
-        dhidden[:, 0] = self.classes.backward(dlogits, classes_cache)
+        dhidden[:, 0] = self.classes.backward(self._received(dlogits), classes_cache)
         self.encoder.backward(dhidden, encoder_cache)
 
     @without_spurious_warnings

@@ -33,7 +33,7 @@ REAL = torch.tensor([[True] * 5, [True, True, True, False, False]], device=DEVIC
 PROBABILITIES = torch.rand(2, 7, 5, generator=torch.Generator().manual_seed(4)).to(DEVICE).softmax(1)
 SLOPES = torch.tensor([[0.5, 0.25, 1.0, 0.1], [1.5, 0.3, 0.03, 0.7]], device=DEVICE)
 STARTS = torch.tensor([0, 2, 2, 5], dtype=torch.int32, device=DEVICE)
-"""Of three packed sentences, one of them without a token."""
+"""A case of three packed sentences, one of them without a token."""
 IDS = torch.tensor([[3, 0, 6], [3, 3, 1]], device=DEVICE)
 WIDE = 8193
 """More channels than a norm keeps in one block."""

@@ -32,6 +32,8 @@ from minitransformer.layers import (
     Linear,
     Norm,
     NormConfig,
+    OutputLayer,
+    Parameter,
     Recurrent,
     RecurrentStack,
     ResidualConvolution,
@@ -39,8 +41,8 @@ from minitransformer.layers import (
     StepAttention,
     TokenEmbedding,
 )
-from minitransformer.models.objectives import next_token_loss, next_token_loss_backward
 from minitransformer.ops import numpy_ops
+from minitransformer.ops.initialize import constant
 
 C, V = 4, 5
 STREAM = DropoutStream(seed=5, step=2, sentence=3)
@@ -133,36 +135,40 @@ def test_a_layer_and_every_gradient(proof: Proof, name):
 # --- Layers that are called otherwise -------------------------------------------------------------------------
 
 
-def tokens() -> TokenEmbedding:
-    return TokenEmbedding(numpy_ops, V, C)
-
-
-@pytest.mark.parametrize("shape", [(2, 3, C), (1, 1, C), (3, C)])
-def test_logits(proof: Proof, shape):
-    prove_layer(
-        tokens,
-        {"hidden": normal(np.random.default_rng(0), *shape)},
-        proof,
-        component="TokenEmbedding, logits",
-        call=TokenEmbedding.logits,
-        back=TokenEmbedding.logits_backward,
-        oracle=lambda w, hidden: F.linear(hidden, w["table"]),
+def output_layer(bias: bool) -> OutputLayer:
+    return OutputLayer(
+        numpy_ops, TokenEmbedding(numpy_ops, V, C).table, Parameter((V,), constant(0.0)) if bias else None
     )
 
 
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("shape", [(2, 3, C), (1, 1, C), (3, C)])
+def test_logits(proof: Proof, shape, bias):
+    prove_layer(
+        partial(output_layer, bias),
+        {"hidden": normal(np.random.default_rng(0), *shape)},
+        proof,
+        component="OutputLayer, logits",
+        call=OutputLayer.logits,
+        back=OutputLayer.logits_backward,
+        oracle=lambda w, hidden: F.linear(hidden, w["table"], w.get("bias")),
+    )
+
+
+@pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("targets", [[[1, 2], [0, 4]], [[0, 0], [0, 0]]], ids=str)
-def test_the_loss_of_the_next_tokens(proof: Proof, label_smoothing, targets):
+def test_the_loss_of_the_next_tokens(proof: Proof, label_smoothing, targets, bias):
     wanted = np.array(targets)
     prove_layer(
-        tokens,
+        partial(output_layer, bias),
         {"hidden": normal(np.random.default_rng(0), 2, 2, C)},
         proof,
-        component="next_token_loss",
-        call=lambda layer, hidden: next_token_loss(layer, hidden, wanted, label_smoothing, ignored=0),
-        back=next_token_loss_backward,
+        component="OutputLayer, loss",
+        call=lambda layer, hidden: layer.loss(hidden, wanted, label_smoothing, ignored=0),
+        back=OutputLayer.loss_backward,
         oracle=lambda w, hidden: oracles.cross_entropy(
-            F.linear(hidden, w["table"]), torch.tensor(wanted), label_smoothing, ignore_index=0
+            F.linear(hidden, w["table"], w.get("bias")), torch.tensor(wanted), label_smoothing, ignore_index=0
         ),
     )
 

@@ -118,9 +118,9 @@ a header that describes one tensor twice, of which the last description counts
 [models/encoder_decoder.py: pretrained/test_architectures]
 a source's mask inferred though targets begin with the padding token
     EncoderDecoder._source_mask: given is None and self.config.pad_id != self.config.bos_id → given is None
-[models/encoder_decoder.py: models/test_family]
+[layers/output.py: models/test_family]
 a bias of the logits without its gradient
-    EncoderDecoder._logits_backward: self.logits_bias.grad += dlogits.reshape(-1, dlogits.shape[-1]).sum(0) → pass
+    OutputLayer.logits_backward: None if self.bias is None else self.bias.grad → None
 [models/gpt.py: models/test_initial_values]
 GPT-2's residual layers that start as large as all others | GPTConfig.decoder: (2 * self.num_layers) ** -0.5 → 1.0
 [models/bert.py: pretrained/test_architectures]
@@ -202,9 +202,9 @@ the gradient of what a pre-norm sub-layer reads past its norm
 [layers/stack.py: models/test_model_gradients]
 the memory's gradient from the first decoder layer only
     Stack.backward: here if dmemory is None else dmemory + here → here
-[models/objectives.py: models/test_model_gradients]
+[layers/output.py: models/test_model_gradients]
 tied gradient counted once: the output layer's is lost
-    next_token_loss_backward: loss_cache, out=tokens.table.grad → loss_cache
+    OutputLayer.loss_backward: loss_cache, out=self.table.grad → loss_cache
 [layers/cache.py: models/test_decoding_in_steps]
 beams that keep another beam's keys and values | Cache.reorder: b, row in enumerate(beams.tolist()) for k in row →
         b in range(self.batch) for k in range(self.num_beams)
