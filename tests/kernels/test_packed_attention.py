@@ -23,7 +23,7 @@ from minitransformer.ops import Dropout, Pair
 
 SCRIPTS = Path(__file__).parents[1] / "support" / "kernels"
 LENGTHS = [18, 0, 1], [20, 3, 0]
-"""Of queries and of keys: none, one, a block and a bit."""
+"""Lengths of queries and of keys: none, one, a block and a bit."""
 SLOPES = torch.rand(3, 2, generator=torch.Generator().manual_seed(2))
 Lengths = tuple[list[int], list[int]]
 
