@@ -28,7 +28,7 @@ from . import soft_cross_entropy as soft
 from .checks import check_loss_options, check_z_loss, kernel
 from .launch import on_quietly, rows_of
 from .logits import group_of, in_groups, load_logits, multiple, row_arguments
-from .rows import exp, is_token
+from .rows import exp, is_token, rounded_product
 from .scalars import number, number_arguments
 
 MEAN_BLOCK = 4096
@@ -94,7 +94,7 @@ def row_losses(
                 above_origin += tl.sum(in_groups(above, GROUP, ROWS, BLOCK), axis=2)
     highest = tl.where(token >= 0, tl.max(maximum, axis=1), float("nan"))  # (R,)
     highest = tl.where(counted, highest, 0.0)
-    total = tl.where(counted, tl.sum(total * exp(maximum - highest[:, None]), axis=1), 1.0)
+    total = tl.where(counted, tl.sum(rounded_product(total, exp(maximum - highest[:, None])), axis=1), 1.0)
     loss = tl.fma(label_smoothing - 1.0, target_logit - origin, tl.log(total) + (highest - origin))
     if SMOOTHING:
         loss -= label_smoothing * tl.sum(above_origin, axis=1) / V

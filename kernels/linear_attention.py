@@ -154,7 +154,7 @@ def linear_attention_forward_kernel(
     shared = head // group * num_chunks
     state, total = state_of(states, totals, shared + chunk if CAUSAL else shared, D, DV, BLOCK_D, BLOCK_DV)
     numerator = tl.dot(q, rounded(state, PRECISION), input_precision=PRECISION)  # (M, Dv)
-    denominator = tl.sum(q * total[None, :], axis=1)  # (M,)
+    denominator = tl.sum(rounded_product(q, total[None, :]), axis=1)  # (M,)
     if CAUSAL:
         keys = real(key_mask, b, rows, T)
         k = features(load_rows(key, b, h // group, 0, rows, present, D, BLOCK_D), keys, D, BLOCK_D, PRECISION)
@@ -175,7 +175,7 @@ def sums_gradient(dout, out, denominator_ptr, b, h, head, rows, T, DV: tl.conste
     denominator = load_numbers(denominator_ptr + head * T + rows, present, 1.0)
     dnumerator = load_rows(dout, b, h, 0, rows, present, DV, BLOCK_DV).to(tl.float32) / denominator[:, None]
     out_block = load_rows(out, b, h, 0, rows, present, DV, BLOCK_DV).to(tl.float32)
-    return dnumerator, -tl.sum(dnumerator * out_block, axis=1)
+    return dnumerator, -tl.sum(rounded_product(dnumerator, out_block), axis=1)
 
 
 @triton.jit(do_not_specialize=CHANGING)
@@ -224,7 +224,7 @@ def chunk_dstates_kernel(
             dout, out, denominator_ptr, b, h * group + member, head, rows, T, DV, BLOCK_DV
         )
         dstate += tl.dot(tl.trans(q), rounded(dnumerator, PRECISION), input_precision=PRECISION)
-        dtotal += tl.sum(q * ddenominator[:, None], axis=0)
+        dtotal += tl.sum(rounded_product(q, ddenominator[:, None]), axis=0)
     keep_state(dstates, dtotals, shared * num_chunks + chunk, dstate, dtotal, D, DV, BLOCK_D, BLOCK_DV)
 
 

@@ -21,7 +21,7 @@ from minitransformer.ops.cross_entropy import check_all_count
 from .checks import check_loss_options
 from .launch import on_quietly, rows_of
 from .logits import group_of, in_groups, load_logits, multiple, row_arguments
-from .rows import exp
+from .rows import exp, rounded_product
 from .scalars import number, number_arguments
 
 CHANGING = ["num_rows"]
@@ -63,8 +63,8 @@ def soft_cross_entropy_forward_kernel(
         maximum = higher
     highest = tl.max(maximum, axis=1)  # (R,)
     shift = maximum - highest[:, None]
-    row_total = tl.where(present, tl.sum(total * exp(shift), axis=1), 1.0)
-    row_along = tl.sum(along + tl.where(mass == 0.0, 0.0, shift * mass), axis=1)
+    row_total = tl.where(present, tl.sum(rounded_product(total, exp(shift)), axis=1), 1.0)
+    row_along = tl.sum(along + tl.where(mass == 0.0, 0.0, rounded_product(shift, mass)), axis=1)
     row_mass = tl.sum(mass, axis=1)
     tl.store(losses_ptr + row, tl.fma(row_mass, tl.log(row_total), -row_along), present)
     tl.store(highest_ptr + row, highest, present)

@@ -109,14 +109,20 @@ def measure(device: str, out: Path) -> list[str]:
     from .tables import torch_ops
     from .tuning import capability, lacks_tensor_cores
 
-    gpu, config, length, sentences, dtype = "a rehearsal (nothing is timed)", TINY, TINY.max_length, 2, "float32"
+    gpu, config, length, sentences, dtype = (
+        "a rehearsal at a tiny size (nothing is timed)",
+        TINY,
+        TINY.max_length,
+        2,
+        "float32",
+    )
     if device == "cuda":
         gpu, config, length, dtype = torch.cuda.get_device_name(), TransformerConfig.base(), LENGTH, "bfloat16"
         sentences = next(n for n in SENTENCES if n * SENTENCE_BYTES < gpu_memory(device))
     if old := lacks_tensor_cores(capability(torch.device(device, 0))):
         dtype = "float16"
     scale, began, wrong = 4096.0 if old else 1.0, time.monotonic(), list[str]()
-    print(said := title(gpu, dtype, sentences, length), *[OLD] * old, sep="\n")
+    print(said := title(gpu, dtype, sentences, length) if device == "cuda" else gpu, *[OLD] * old, sep="\n")
     for op, options in [each for ops in RUNGS.values() for each in ops.items()]:
         attempt(op, partial(check, op, options, config, length, getattr(torch, dtype), device), wrong)
     tables = ladder(torch_ops(device, dtype), wrong)
@@ -126,8 +132,8 @@ def measure(device: str, out: Path) -> list[str]:
     start, losses, rows = model.parameters.state_dict(), {}, {}
 
     def row(name: str) -> str:
-        if time.monotonic() - began > SECONDS:
-            return f"not timed: {SECONDS} seconds are over"
+        if time.monotonic() - began > SECONDS or (name != FIRST and FIRST not in losses):
+            return f"not timed: {SECONDS} seconds are over, or the first row failed"
         model.parameters.load_state_dict(start)
         step = step_of(model.replica(tables[name]), itertools.cycle(batches), name == GRAPH, scale)
         losses[name] = [float(step()) for _ in range(STEPS)][-1]

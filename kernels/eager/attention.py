@@ -12,7 +12,7 @@ from minitransformer.ops.pattern import Window, pattern_of
 from ..checks import check_gradient, check_mask, check_slopes, declared
 from .dropout import dropout_backward, dropout_forward
 from .scores import fold, scores_backward, scores_forward
-from .softmax import softmax_backward, softmax_forward
+from .softmax import softmax_backward, softmax_forward, widened
 from .sparse_attention import InPieces, backward_in_pieces, forward_in_pieces
 
 
@@ -121,7 +121,7 @@ def attention_lse(
     Tq, Tk = query.shape[2], key.shape[2]
     mask = attention_mask(Tq, Tk, query.device, causal=causal, window=window)
     bias = None if slopes is None else alibi_bias(slopes, Tq, Tk)
-    lse = scores_forward(query, key, bias, mask, scale, softcap)[0].logsumexp(-1)
+    lse = scores_forward(widened(query), widened(key), bias, mask, scale, softcap)[0].logsumexp(-1)
     return lse.masked_fill(lse == -math.inf, math.inf).float()
 
 

@@ -370,6 +370,8 @@ def _masks(mask: Tensor | None, query: Tensor, key: Tensor) -> tuple[Tensor | No
 def check_axes(least: int, most: int | None = None, **tensors: Tensor) -> None:
     """Raise `ValueError` unless each tensor, by its name, has from `least` to `most` axes."""
     for name, tensor in tensors.items():
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"{name} is {type(tensor).__name__}, expected a torch.Tensor")
         if not least <= tensor.ndim <= (most or tensor.ndim):
             raise ValueError(
                 f"{name} has shape {tuple(tensor.shape)}, expected {least} axes" + ("" if most else " or more")

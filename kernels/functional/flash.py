@@ -49,18 +49,20 @@ def flash_attn_func(
     Query head h uses key head `h // (H/Hk)`. `causal` and `window_size`, (left, right) with −1 for no limit, are
     aligned at the last key: query i stands at position `Tk − Tq + i`. A `softcap` above 0 bends scores into ±softcap.
     `alibi_slopes`, float32, `(H,)` or `(B, H)`, lower the score of query i and key j by `slope · |Tk − Tq + i − j|`.
-    Dropout is drawn from PyTorch's generator. `deterministic` changes nothing: each call in a process gives the same
-    bits, and with `MINITRANSFORMER_TUNE=0` each process does.
+    Dropout is drawn from PyTorch's generator. `deterministic` changes nothing: in the kernels each call in a process
+    gives the same bits, and with `MINITRANSFORMER_TUNE=0` each process does. On a T4, where PyTorch's attention runs
+    instead, that is for PyTorch to say.
     With `return_attn_probs` it returns `(out, softmax_lse, None)`: the natural logarithm of the sum of each query's
     exponentiated scores before dropout, float32 `(B, H, Tq)`, +inf for a query that sees nothing. It is a constant to
-    autograd, without a gradient. The weights, flash-attention's third, are never made.
+    autograd, without a gradient. The weights, flash-attention's third, are never made; but where no kernel runs, all
+    scores are, for these numbers.
     Raises `ValueError` for shapes that do not fit, and slopes that require a gradient.
     """
     check_axes(4, 4, q=q, k=k, v=v)
     query, key, value = (x.transpose(1, 2) for x in (q, k, v))
     how = dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, return_attn_probs
     out, lse = _flash(query, key, value, None, *how)
-    out = out.transpose(1, 2)
+    out = out.transpose(1, 2).contiguous()
     return out if lse is None else (out, lse, None)
 
 
@@ -108,9 +110,9 @@ def flash_attn_varlen_func(
     Sentence b has the queries `cu_seqlens_q[b]` to `cu_seqlens_q[b + 1] − 1`, and so its keys: both int32 `(B + 1,)`,
     from 0 to the number of all rows. The longest have at most `max_seqlen_q` queries and `max_seqlen_k` keys. What is
     aligned at the last key is aligned at that of the sentence, and dropout's mask is that of the sentences as a batch.
-    Nothing is padded in the kernels, and no GPU is waited for; so on one the numbers in `cu_seqlens` are not checked,
-    and rows of no sentence come back as they were allocated. Where PyTorch's arithmetic runs (float64, on a T4 or
-    without a GPU), one sentence is computed after the other.
+    Nothing is padded in the kernels, and they wait for no GPU; so on one the numbers in `cu_seqlens` are not checked,
+    and rows of no sentence come back as they were allocated. Where PyTorch's arithmetic runs (float64, on a T4 but
+    under `torch.compile`, or without a GPU), the numbers are read and one sentence is computed after the other.
     The other arguments are those of `flash_attn_func`; `softmax_lse` is `(H, total_q)`.
     Raises `TypeError` or `ValueError` for what does not fit, and for a `block_table`.
     """
@@ -118,17 +120,18 @@ def flash_attn_varlen_func(
     if block_table is not None:
         raise ValueError("block_table is given, expected None: these kernels read no keys and values in pages")
     for name, length in (("max_seqlen_q", max_seqlen_q), ("max_seqlen_k", max_seqlen_k)):
-        if not isinstance(length, int | torch.SymInt):
+        if isinstance(length, bool) or not isinstance(length, int | torch.SymInt):
             raise TypeError(f"{name} is {length!r}, expected an int")
     for name, starts in (("cu_seqlens_q", cu_seqlens_q), ("cu_seqlens_k", cu_seqlens_k)):
-        check_kind(name, starts, "ids")
+        if check_kind(name, starts, "ids").ndim != 1:
+            raise ValueError(f"{name} has shape {tuple(starts.shape)}, expected (B + 1,) for B sentences")
     if k.shape[0] != v.shape[0]:
         raise ValueError(f"v has shape {tuple(v.shape)}, expected k's {k.shape[0]} rows")
     query, key, value = (x.transpose(0, 1)[None] for x in (q, k, v))
     packed = Packed(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k)
     how = dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, return_attn_probs
     out, lse = _flash(query, key, value, packed, *how)
-    out = out[0].transpose(0, 1)
+    out = out[0].transpose(0, 1).contiguous()
     return out if lse is None else (out, lse, None)
 
 

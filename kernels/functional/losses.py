@@ -9,6 +9,7 @@ from torch import Tensor
 
 from minitransformer.ops import Pair
 
+from ..checks import check_z_loss
 from ..eager.cross_entropy import BLOCK_LOGITS
 from .operators import Kept, in_autocast_dtype, in_float32, is_seen, named, operator, runs_in_torch
 
@@ -141,6 +142,7 @@ def cross_entropy(
     probabilities, and for probabilities that require a gradient.
     """
     _check_options(weight, reduction, ("mean", "sum", "none"))
+    check_z_loss(z_loss, target)
     for name, value in {"size_average": size_average, "reduce": reduce}.items():
         if value is not None:
             raise ValueError(f"{name} is given, expected None: PyTorch has deprecated it, and takes reduction")
@@ -192,6 +194,7 @@ def linear_cross_entropy(
             "call cross_entropy(F.linear(input, linear_weight), target, reduction='none')"
         )
     _check_options(weight, reduction, ("mean", "sum"))
+    check_z_loss(z_loss, target)
     if linear_bias is not None:
         raise ValueError("linear_bias is given, expected None: the projection has no bias")
     if options is not None:

@@ -227,6 +227,17 @@ def test_a_log_sum_exp_is_that_of_the_scores_and_a_constant(where, monkeypatch):
     torch.testing.assert_close(lse, wanted)
     torch.testing.assert_close(of_one, wanted[None, :, :3])
     assert (out.requires_grad, lse.requires_grad, of_one.requires_grad) == (True, False, False)
+    assert out.is_contiguous()
+
+
+def test_half_precisions_log_sum_exp_is_of_exact_scores(monkeypatch):
+    """On a GPU without our kernels too, where PyTorch's arithmetic leaves scores in half precision."""
+    from kernels.eager import scores
+    from kernels.eager.attention import attention_lse
+
+    monkeypatch.setattr(scores, "_exact", lambda x: x)  # as on a GPU
+    q, k = (30 * torch.randn(1, 2, 50, 64, generator=torch.Generator().manual_seed(seed)).half() for seed in range(2))
+    torch.testing.assert_close(attention_lse(q, k, scale=1 / 8), attention_lse(q.double(), k.double(), scale=1 / 8))
 
 
 @contextmanager

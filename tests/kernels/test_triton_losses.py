@@ -1,5 +1,6 @@
 """The losses: cross-entropy over logits, and its fusion with the output projection."""
 
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -8,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from support.kernels.machine_faults import in_a_process
 from support.kernels.prove_kernel import DEVICE, DTYPES, check, few, on_device, prove_kernel, seeds, to_numpy
 from support.kernels.traffic import Traffic
 
@@ -316,3 +318,11 @@ def test_a_long_row_of_probabilities(width):
     expected, reference = ops.cross_entropy_forward(logits, targets)
     check("loss", loss, expected, 1e-6)
     check("gradient", kernels.cross_entropy_backward(2.0, cache), ops.cross_entropy_backward(2.0, reference), 1e-6)
+
+
+@pytest.mark.slow
+def test_a_z_loss_as_machine_code():
+    """No two lanes disagree about a sum that both hold, as they do where one's own product is not rounded."""
+    script = Path(__file__).parents[1] / "support" / "kernels" / "machine_proofs.py"
+    for errors in in_a_process(str(script), "z_loss").values():
+        assert max(errors) < 2

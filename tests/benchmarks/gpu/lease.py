@@ -193,6 +193,8 @@ def keep(files: Sequence[Path]) -> None:
 
     for file in files:
         new = ledger.read(file)
+        if new["smoke"]:
+            sys.exit(f"{file} is a rehearsal's, which measured nothing: it is not kept")
         path = ledger.path_of(ledger.RESULTS, new["gpu"])
         old = opened(path, new["gpu"], smoke=False)
         for name, section in new["sections"].items():

@@ -158,6 +158,33 @@ def packed() -> dict[str, tuple[list[float], float]]:
     return found
 
 
+def z_loss() -> dict[str, list[float]]:
+    """Both losses with a z-loss: errors of loss and gradients, as multiples of the largest number's rounding."""
+    import kernels
+
+    found, targets = {}, torch.arange(200) % 30  # so many rows that lanes would disagree about an unrounded product
+    targets[::7] = -100
+    options: dict[str, Any] = {"label_smoothing": 0.1, "ignore_index": -100, "z_loss": 0.1}
+    for dtype in (torch.float16, torch.bfloat16):
+        generator = torch.Generator().manual_seed(0)
+        x, table = (torch.randn(n, 16, generator=generator).to(dtype) for n in (200, 30))
+        logits = x @ table.T
+        with emulating(), checks.poisoned():
+            loss, cache = kernels.cross_entropy_forward(logits, targets, **options)
+            fused, fused_cache = kernels.linear_cross_entropy_forward(x, table, targets, **options)
+            ours = [loss, kernels.cross_entropy_backward(1.0, cache)]
+            ours += [fused, *kernels.linear_cross_entropy_backward(1.0, fused_cache)]
+        wide = [each.double().requires_grad_() for each in (logits, x, table)]
+        theirs = []
+        for scores, leaves in ((wide[0], wide[:1]), (wide[1] @ wide[2].T, wide[1:])):
+            each = torch.nn.functional.cross_entropy(scores, targets, label_smoothing=0.1, reduction="none")
+            wanted = (each + 0.1 * (targets != -100) * scores.logsumexp(-1) ** 2).sum() / (targets != -100).sum()
+            theirs += [wanted.detach(), *torch.autograd.grad(wanted, leaves)]
+        eps, pairs = torch.finfo(dtype).eps, zip(ours, theirs, strict=True)
+        found[str(dtype)] = [float((a.double() - b).abs().max() / b.abs().max() / eps) for a, b in pairs]
+    return found
+
+
 WHAT: dict[str, Callable[..., Any]] = {
     "sample": sample,
     "hoppers": hoppers,
@@ -166,6 +193,7 @@ WHAT: dict[str, Callable[..., Any]] = {
     "barriers": barriers,
     "minimal": minimal,
     "packed": packed,
+    "z_loss": z_loss,
 }
 
 if __name__ == "__main__":
