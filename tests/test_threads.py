@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from minitransformer.threads import Threads, _blas, available_cores
+from minitransformer.system.threads import Threads, _blas, available_cores
 
 
 def blas_threads() -> set[int]:

@@ -16,8 +16,8 @@ from threadpoolctl import threadpool_limits
 from minitransformer.data.tokenizer import BPETokenizer
 from minitransformer.decoding import Translation, Translator, beam_search, greedy_search, search
 from minitransformer.models import Transformer, TransformerConfig
+from minitransformer.system.workers import Workers
 from minitransformer.training.checkpoint import Checkpoint, CheckpointError, save_checkpoint
-from minitransformer.workers import Workers
 
 TEXT = [
     "the old dog sleeps in the garden .",

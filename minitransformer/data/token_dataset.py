@@ -4,8 +4,8 @@ A dataset is a folder of three files: `ids.bin`, the ids of source 0, target 0, 
 tokens; `offsets.bin`, the starts of these 2N sentences and the end of the last; `meta.json`. It is written as a stream
 and then memory-mapped: a pass over it needs only eight bytes of memory a pair, for the lengths.
 
-`meta.json` holds the SHA-256 of the other two, and its own checksum (see `minitransformer.sealed_json`): a dataset
-with a changed byte does not open. Version 1 of the format had no checksums; its datasets open if their sizes fit.
+`meta.json` holds the SHA-256 of the other two, and its own checksum (see `system/sealed_json.py`): a dataset with a
+changed byte does not open. Version 1 of the format had no checksums; its datasets open if their sizes fit.
 """
 
 import hashlib
@@ -21,8 +21,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..atomic import unfinished, unfinished_name
-from ..sealed_json import seal, unseal
+from ..system.atomic import unfinished, unfinished_name
+from ..system.sealed_json import seal, unseal
 from .batching import Batches, as_ids, check_special_ids
 from .sentence_pairs import StrPath
 

@@ -12,7 +12,7 @@ import pytest
 from support.folders import flips, largest_file
 
 from minitransformer.data.token_dataset import FIELDS_OF_VERSION_1, TokenDataset
-from minitransformer.sealed_json import seal
+from minitransformer.system.sealed_json import seal
 
 
 class WordTokenizer:
