@@ -38,6 +38,10 @@ causal mask aligned top-left where Tq and Tk differ | attention_forward: key.sha
 padding attended to instead of words | attention_forward: else key_mask → else ~key_mask
 scores of few queries left in the order of the keys
     scores_forward: np.ascontiguousarray((key @ rows.swapaxes(-1, -2)).swapaxes(-1, -2)) → (key @ rows.swapaxes(-1, -2))
+pieces overwrite each other's gradients of shared keys | backward_in_pieces: += dkey_part → = dkey_part
+each piece its own softmax
+    forward_in_pieces: np.maximum(largest[:, :, queries], row_maximum(scores)) → row_maximum(scores)
+dropout of a piece numbered from its own first key | _drop_part: + keys.astype → + (keys - keys[:1]).astype
 [ops/attention.py: ops/test_op_gradients]
 missing √d_k | attention_forward: 1 / math.sqrt(query.shape[-1]) → 1.0
 query's gradient without the scale | scores_backward: \ndquery *= factor →
@@ -58,11 +62,6 @@ a causal pattern in which a query does not see itself
 a global token that is not seen by all | Pattern._seen_by_all: key == token → (key == token) & (query == token)
 a global token that does not see all | Pattern._seeing_all: query == token → (query == token) & (query == key)
 pairs counted in two pieces | Pattern.pieces: ~earlier(query, key) → True
-[ops/sparse_attention.py: ops/test_attention]
-pieces overwrite each other's gradients of shared keys | backward_in_pieces: += dkey_part → = dkey_part
-each piece its own softmax
-    forward_in_pieces: np.maximum(largest[:, :, queries], row_maximum(scores)) → row_maximum(scores)
-dropout of a piece numbered from its own first key | _drop_part: + keys.astype → + (keys - keys[:1]).astype
 [ops/linear_attention.py: ops/test_attention]
 linear attention's causal state one chunk late: it holds the chunk itself | _chunks: past, state → past, state + added
 linear attention in decoding divided by the newest keys alone | linear_attention_step: before[..., -1] = total → pass
