@@ -633,8 +633,8 @@ print("20 steps, and 10 + 10 in two runs, to the last bit:", np.array_equal(stra
 # %% [markdown]
 # It also works with less. The package has no generator to save: which batch comes next follows from (seed, step), and
 # so do the dropout masks. We can tell what step 1,000 does without taking the 999 steps before it. Its checkpoints hold
-# the weights, $m$, $v$ and the step. [A test](../tests/test_resume.py) kills a training at random moments, resumes it,
-# and compares the files byte by byte.
+# the weights, $m$, $v$ and the step. [A test](../tests/training/test_resume.py) kills a training at random moments,
+# resumes it, and compares the files byte by byte.
 #
 # ## Common mistakes, and what they look like
 #

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.blas import blas_threads
 from support.toy_training import SETTINGS, TOKENIZER, backwards, toy_model, toy_trainer
-from test_threads import blas_threads
 from threadpoolctl import threadpool_limits
 
 from minitransformer.data.batching import collate

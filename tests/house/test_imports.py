@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 
-PACKAGE = Path(__file__).parents[1] / "minitransformer"
+PACKAGE = Path(__file__).parents[2] / "minitransformer"
 IMPORT = re.compile(r"^ *from (\.+)([\w.]*) import (\([^)]*|.*)", re.MULTILINE)
 
 

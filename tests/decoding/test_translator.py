@@ -10,7 +10,7 @@ from threading import Event, Thread
 
 import numpy as np
 import pytest
-from test_threads import blas_threads
+from support.blas import blas_threads
 from threadpoolctl import threadpool_limits
 
 from minitransformer.data.tokenizer import BPETokenizer
