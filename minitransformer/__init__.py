@@ -15,8 +15,8 @@ TYPE_CHECKING = False  # type checkers take this name for True; importing it fro
 if TYPE_CHECKING:
     from typing import Any
 
-    from minitransformer.data.batching import Batch, Batches
-    from minitransformer.data.token_dataset import TokenDataset
+    from minitransformer.data.batching import Batch
+    from minitransformer.data.token_dataset import Batches, TokenDataset
     from minitransformer.data.tokenizer import BPETokenizer
     from minitransformer.decoding import Filler, Generator, Sampling, Translator
     from minitransformer.evaluation import evaluate
@@ -88,8 +88,8 @@ __all__ = [
 ]
 
 _NAMES_IN = {
-    "data.batching": "Batch Batches",
-    "data.token_dataset": "TokenDataset",
+    "data.batching": "Batch",
+    "data.token_dataset": "Batches TokenDataset",
     "data.tokenizer": "BPETokenizer",
     "decoding": "Filler Generator Sampling Translator",
     "evaluation": "evaluate",

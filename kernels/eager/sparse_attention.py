@@ -1,4 +1,4 @@
-"""Attention in pieces: a sparse pattern on a long sequence costs what it keeps; see the reference's file of this name.
+"""Attention in pieces: a sparse pattern on a long sequence costs what it keeps.
 
 What is new to `attention.py` is only that a query's softmax runs over all pieces that it is in.
 """

@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from minitransformer.atomic import atomic_write
+from minitransformer.system.atomic import atomic_write
 
 from .. import KERNELS, functions_of
 from .fingerprint import fingerprint

@@ -22,8 +22,8 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
-from minitransformer.atomic import atomic_write
-from minitransformer.visible import visible
+from minitransformer.system.atomic import atomic_write
+from minitransformer.system.visible import visible
 
 from .limits import Endless, within
 from .sources import LESSONS, parsed

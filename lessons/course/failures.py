@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from minitransformer.visible import visible
+from minitransformer.system.visible import visible
 
 NAME = re.compile(r"(?<![\w.])[^\W\d]\w*")
 

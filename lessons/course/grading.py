@@ -18,8 +18,8 @@ from typing import Any
 
 from tqdm import tqdm
 
-from minitransformer.atomic import atomic_write
-from minitransformer.visible import visible
+from minitransformer.system.atomic import atomic_write
+from minitransformer.system.visible import visible
 
 from .exercise import CORRECT, NOT_YET
 from .failures import cut, said

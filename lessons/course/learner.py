@@ -6,7 +6,7 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-from minitransformer.atomic import atomic_write
+from minitransformer.system.atomic import atomic_write
 
 from . import answers
 from .finding import answers_in, cells_in

@@ -17,7 +17,7 @@ from pathlib import Path
 import nbformat
 from nbclient import NotebookClient
 
-from minitransformer.atomic import atomic_write
+from minitransformer.system.atomic import atomic_write
 
 from . import answers, map
 from .finding import answers_in, built_with, cells_in

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from minitransformer.visible import visible
+from minitransformer.system.visible import visible
 
 from . import answers
 from .sources import checked, number_of, parsed, sources

@@ -32,7 +32,7 @@ from minitransformer.gradcheck import GradientError, check_gradients, error
 from minitransformer.layers import Context, FlatParameters, Recurrent
 from minitransformer.models import RecurrentConfig, RecurrentTranslator
 from minitransformer.ops import numpy_ops
-from minitransformer.threads import Threads
+from minitransformer.system.threads import Threads
 from minitransformer.training.optimizer import Adam, clip_scale
 
 check = start("03")

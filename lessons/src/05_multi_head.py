@@ -28,7 +28,7 @@ from minitransformer.gradcheck import check_gradients, error
 from minitransformer.layers import AttentionConfig, SelfAttention
 from minitransformer.layers.parameter import FlatParameters
 from minitransformer.ops import attention_backward, attention_forward, attention_weights, numpy_ops  # noqa: F401
-from minitransformer.threads import Threads
+from minitransformer.system.threads import Threads
 
 check = start("05")
 rng = np.random.default_rng(0)

@@ -26,8 +26,7 @@ from course import recorded, start
 from course.lesson_09.pictures import draw_batches, draw_schedules, draw_trainings
 from course.style import BLUE, VERMILION
 from minitransformer import Transformer, TransformerConfig
-from minitransformer.data.batching import Batches
-from minitransformer.data.token_dataset import TokenDataset
+from minitransformer.data.token_dataset import Batches, TokenDataset
 from minitransformer.data.tokenizer import BPETokenizer
 from minitransformer.gradcheck import error
 from minitransformer.grammar import pairs
@@ -89,7 +88,7 @@ draw_batches({
 # %% [markdown]
 # An epoch is one pass through all pairs. If it went from the short sentences to the long ones, the model would be
 # pulled one way and then the other. So the *batches* are shuffled after they are cut, and sentences of equal length are
-# mixed anew in every epoch. [`Batches`](../minitransformer/data/batching.py) does this as a function: batch $i$ of
+# mixed anew in every epoch. [`Batches`](../minitransformer/data/token_dataset.py) does this as a function: batch $i$ of
 # epoch $e$ depends on (seed, $e$, $i$) alone. Keep that in mind for the end of the lesson.
 
 # %%
@@ -634,8 +633,8 @@ print("20 steps, and 10 + 10 in two runs, to the last bit:", np.array_equal(stra
 # %% [markdown]
 # It also works with less. The package has no generator to save: which batch comes next follows from (seed, step), and
 # so do the dropout masks. We can tell what step 1,000 does without taking the 999 steps before it. Its checkpoints hold
-# the weights, $m$, $v$ and the step. [A test](../tests/test_resume.py) kills a training at random moments, resumes it,
-# and compares the files byte by byte.
+# the weights, $m$, $v$ and the step. [A test](../tests/training/test_resume.py) kills a training at random moments,
+# resumes it, and compares the files byte by byte.
 #
 # ## Common mistakes, and what they look like
 #

@@ -28,8 +28,8 @@ from threadpoolctl import threadpool_limits
 from course import start
 from course.lesson_10.pictures import draw_errors, draw_map, draw_training
 from course.style import GREY, VERMILION
-from minitransformer.data.batching import Batches, collate
-from minitransformer.data.token_dataset import TokenDataset
+from minitransformer.data.batching import collate
+from minitransformer.data.token_dataset import Batches, TokenDataset
 from minitransformer.decoding import Translator
 from minitransformer.grammar import CONSTRUCTIONS, count_sentences, sample, translate
 from minitransformer.grammar.lexicon.adjectives import ADJECTIVES

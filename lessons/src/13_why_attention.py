@@ -40,10 +40,10 @@ import numpy as np
 
 from course import start
 from course.lesson_13.pictures import draw_costs, draw_paths
-from minitransformer.allocator import keep_freed_memory
 from minitransformer.gradcheck import GradientError, check_gradients, error
 from minitransformer.ops import attention_backward, attention_forward, conv1d_forward, softmax_forward
-from minitransformer.threads import Threads
+from minitransformer.system.allocator import keep_freed_memory
+from minitransformer.system.threads import Threads
 from paper.experiments.table1.complexity import (
     ATTENTION,
     CONVOLUTION,

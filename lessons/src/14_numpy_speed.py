@@ -9,7 +9,7 @@
 # | you know | the model and its training: lessons [08](08_model.ipynb) and [09](09_training.ipynb) |
 # | runs in | at most 40 s on 2 cores; no GPU, no PyTorch, no network. Let the machine do nothing else meanwhile |
 # | in the paper | §5.2: the hardware, and the seconds of a step |
-# | in the package | [`adam_step`](../minitransformer/ops/adam.py), [`Threads`](../minitransformer/threads.py) |
+# | in the package | [`adam_step`](../minitransformer/ops/adam.py), [`Threads`](../minitransformer/system/threads.py) |
 #
 # Everything in this course runs on NumPy, and its training keeps up with PyTorch's. There is no trick to it. Both leave
 # their matrix products to a library (BLAS), and both wait for the same memory. This lesson is about the few numbers
@@ -41,14 +41,14 @@ from course.measuring import (
 )
 from course.style import BLUE, GREY, INK, PALE, VERMILION
 from minitransformer import Transformer, TransformerConfig
-from minitransformer.allocator import keep_freed_memory
 from minitransformer.costs import flops_per_token
 from minitransformer.data.batching import Batch
 from minitransformer.gradcheck import error
 from minitransformer.ops import adam_step as package_adam_step
 from minitransformer.ops import numpy_ops
+from minitransformer.system.allocator import keep_freed_memory
+from minitransformer.system.threads import Threads
 from minitransformer.textbook import textbook_ops
-from minitransformer.threads import Threads
 from minitransformer.training import DataParallel
 from minitransformer.training.optimizer import Adam
 
@@ -420,8 +420,8 @@ for name, (plain, fast) in small.items():
 #
 # When Python drops an array, its memory goes back to the C library, and a large piece may go on to the system. The next
 # array of that size then gets new memory, which the system fills with zeros, page by page, when it is first touched.
-# Each time is a *page fault*. [One call](../minitransformer/allocator.py) tells the C library (glibc) to keep what is
-# freed for the next step:
+# Each time is a *page fault*. [One call](../minitransformer/system/allocator.py) tells the C library (glibc) to keep
+# what is freed for the next step:
 
 
 # %%

@@ -29,8 +29,8 @@ from course.lesson_26.pictures import draw_drift, draw_exchange
 from course.style import BLUE, GREY, INK, VERMILION
 from minitransformer import Transformer, TransformerConfig
 from minitransformer.costs import flops_per_token, num_parameters
-from minitransformer.data.batching import Batch, Batches
-from minitransformer.data.token_dataset import TokenDataset
+from minitransformer.data.batching import Batch
+from minitransformer.data.token_dataset import Batches, TokenDataset
 from minitransformer.data.tokenizer import BPETokenizer
 from minitransformer.gradcheck import check_gradients
 from minitransformer.grammar import pairs

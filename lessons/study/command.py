@@ -10,7 +10,7 @@ from minitransformer.cli.backend import Backend, add_backend_options, chosen_bac
 from minitransformer.cli.common import Parser, heavy_work, number, path_name, positive_int, say
 from minitransformer.cli.errors import INTERRUPTED
 from minitransformer.cli.outputs import check_output
-from minitransformer.threads import available_cores
+from minitransformer.system.threads import available_cores
 
 from .experiment import Context, Experiment, Study
 from .report import Origin, check_folder, from_longer, machine, save_findings, write_report

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from minitransformer.atomic import atomic_write
-from minitransformer.visible import visible
+from minitransformer.system.atomic import atomic_write
+from minitransformer.system.visible import visible
 
 from .experiment import Experiment, Findings, Study
 from .markdown import paragraph

@@ -3,8 +3,8 @@
 import argparse
 from dataclasses import dataclass
 
-from ..allocator import memory_limit
 from ..ops import Ops, numpy_ops
+from ..system.allocator import memory_limit
 
 DTYPES = {
     "numpy": ("float32", "float64"),

@@ -15,13 +15,13 @@ from pathlib import Path
 from reprlib import repr as shortened
 from typing import Any, Literal, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
-from ..allocator import keep_freed_memory
-from ..atomic import atomic_write
 from ..data.sentence_pairs import is_language
 from ..decoding import MOST_LENGTH_PENALTY
-from ..threads import MOST_THREADS
+from ..system.allocator import keep_freed_memory
+from ..system.atomic import atomic_write
+from ..system.threads import MOST_THREADS
+from ..system.visible import visible
 from ..training.distributed import TIMEOUT
-from ..visible import visible
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -14,13 +14,13 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from ..atomic import remove_unfinished
 from ..data.preparation import CorpusChoice, prepare
 from ..decoding import Translator
 from ..evaluation import evaluate, exact_match_by
 from ..grammar import Example, sample
-from ..lock import locked
 from ..models import TransformerConfig
+from ..system.atomic import remove_unfinished
+from ..system.lock import locked
 from ..training import TrainingSettings, check_new
 from ..training.checkpoint import (
     Checkpoint,

@@ -13,8 +13,8 @@ from io import TextIOWrapper
 from types import TracebackType
 from typing import TextIO
 
+from ..system.visible import visible
 from ..training import TrainingDiverged
-from ..visible import visible
 
 ERROR, INTERRUPTED, BROKEN_PIPE = 2, 130, 141  # the last two as in shells: 128 + the number of the signal
 DELIBERATE = (ValueError, TrainingDiverged, FloatingPointError)

@@ -21,7 +21,7 @@ from ..config import help_of
 from ..data.sentence_pairs import read_lines
 from ..decoding import Generator, Sampling, with_tokenizer
 from ..models import GPT, EncoderDecoder
-from ..visible import visible
+from ..system.visible import visible
 from .backend import add_backend_options, chosen_backend
 from .common import (
     MOST_BEAMS,

@@ -46,9 +46,9 @@ from ..data.preparation import (
     open_prepared,
     prepare,
 )
-from ..lock import locked
 from ..models import PRESETS, ModelConfig, TransformerConfig, build_model
 from ..ops import numpy_ops
+from ..system.lock import locked
 from ..training import LOG_NAME, PICTURE_NAME, Trainer, TrainingOutcome, TrainingSettings, check_new, read_log
 from ..training.checkpoint import Checkpoint, latest, load_checkpoint
 from ..training.distributed import ALONE, Processes

@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .batching import PAD_ID, Batches, pad
+from .batching import PAD_ID, pad
 from .rows import Rows
 from .text import TextDataset
+from .token_dataset import Batches
 
 Ids = NDArray[np.int64]
 

@@ -13,7 +13,7 @@ import urllib.request
 from concurrent.futures import Future
 from pathlib import Path
 
-from ..atomic import atomic_write
+from ..system.atomic import atomic_write
 from .sentence_pairs import Corpus, ParallelFiles
 from .token_dataset import file_sha256, sha256
 

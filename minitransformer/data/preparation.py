@@ -20,10 +20,10 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
-from ..atomic import atomic_write, remove_unfinished
 from ..grammar import pairs as grammar_pairs
 from ..grammar import sample
-from ..sealed_json import seal, unseal
+from ..system.atomic import atomic_write, remove_unfinished
+from ..system.sealed_json import seal, unseal
 from . import multi30k
 from .sentence_pairs import Corpus, SentencePair, corpus_from_folder, read_lines
 from .text import TextDataset

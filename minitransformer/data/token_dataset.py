@@ -1,11 +1,11 @@
-"""The token ids of a corpus, on disk: a dataset may be larger than memory.
+"""The token ids of a corpus, on disk, and their batches: a dataset may be larger than memory.
 
 A dataset is a folder of three files: `ids.bin`, the ids of source 0, target 0, source 1, … without gaps or special
 tokens; `offsets.bin`, the starts of these 2N sentences and the end of the last; `meta.json`. It is written as a stream
 and then memory-mapped: a pass over it needs only eight bytes of memory a pair, for the lengths.
 
-`meta.json` holds the SHA-256 of the other two, and its own checksum (see `minitransformer.sealed_json`): a dataset
-with a changed byte does not open. Version 1 of the format had no checksums; its datasets open if their sizes fit.
+`meta.json` holds the SHA-256 of the other two, and its own checksum (see `system/sealed_json.py`): a dataset with a
+changed byte does not open. Version 1 of the format had no checksums; its datasets open if their sizes fit.
 """
 
 import hashlib
@@ -15,15 +15,16 @@ import struct
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..atomic import unfinished, unfinished_name
-from ..sealed_json import seal, unseal
-from .batching import Batches, as_ids, check_special_ids
+from ..system.atomic import unfinished, unfinished_name
+from ..system.sealed_json import seal, unseal
+from .batching import Batch, as_ids, check_special_ids, collate
 from .sentence_pairs import StrPath
 
 FORMAT, VERSION = "minitransformer token dataset", 2
@@ -32,6 +33,10 @@ DTYPES = ("<u2", "<u4")
 COUNTS = ("num_pairs", "num_ids", "max_id", "num_too_long", "num_empty")
 FIELDS_OF_VERSION_1 = {"dtype", *COUNTS, "format", "version", "fingerprint"}
 CHECKSUM_BLOCK = 1 << 20  # numbers
+
+# Pairs with the same longer side are sorted by the difference of their sides plus a random number below this.
+# 0 pads least, but then every epoch groups nearly the same sentences.
+LENGTH_NOISE = np.float32(3)
 
 
 class Tokenizer(Protocol):
@@ -92,7 +97,7 @@ class TokenDataset:
         """The number of pairs of the corpus that are not in the dataset: too long, or with an empty side."""
         return self.num_too_long + self.num_empty
 
-    def batches(self, tokens_per_batch: int, seed: int | None, config: Any) -> Batches:
+    def batches(self, tokens_per_batch: int, seed: int | None, config: Any) -> "Batches":
         """The batches for an encoder–decoder of this configuration; a `seed` of None, for validation, is 0.
 
         Raises ValueError as `Batches` does, and if the model's special ids are not those of the data.
@@ -162,6 +167,89 @@ class TokenDataset:
         if offsets[0] != 0 or offsets[-1] != len(ids) or np.any(offsets[1:] < offsets[:-1]):
             raise _damaged(folder, "offsets.bin", f"offsets must rise from 0 to {len(ids)}")
         return cls(ids, offsets, meta["max_id"], meta["num_too_long"], meta["num_empty"], meta)
+
+
+class Batches:
+    """A dataset's batches: every pair once an epoch, with pairs of about the same length together (Vaswani 2017, §5.1).
+
+    A batch is a rectangle of token ids, so a short sentence beside a long one is mostly padding. Therefore an epoch's
+    pairs are sorted by length, with ties in random order, and cut into batches; these are shuffled. The padded size of
+    a batch, its longest side (with </s> or <s>) × its pairs, is at most `tokens_per_batch`. All of this follows from
+    (seed, epoch): a batch does not depend on those made before it, so a stopped training resumes exactly. Every epoch
+    has `len(batches)` batches, so batch i of a whole training is `batches.batch(*divmod(i, len(batches)))`.
+
+    Raises ValueError if the dataset is empty, if its longest sentence does not fit into a batch or has more than
+    `max_length` tokens (with </s> or <s>), or if it holds an id outside a vocabulary of `vocab_size`.
+    """
+
+    def __init__(
+        self,
+        dataset: TokenDataset,
+        tokens_per_batch: int,
+        seed: int = 0,
+        vocab_size: int | None = None,
+        max_length: int | None = None,
+    ) -> None:
+        if len(dataset) == 0:
+            raise ValueError("the dataset has no sentence pairs")
+        if vocab_size is not None and dataset.max_id >= vocab_size:
+            raise ValueError(f"the dataset holds token id {dataset.max_id}, but the vocabulary has {vocab_size} tokens")
+        self._dataset = dataset
+        self._seed = seed
+        self._longer = np.maximum(dataset.source_lengths, dataset.target_lengths) + 1  # (N,)
+        longest = self._longer.max()
+        if max_length is not None and longest > max_length:
+            raise ValueError(f"max_length is {max_length}, but the longest sentence has {longest} tokens")
+        self._edges = _cut(np.sort(self._longer), tokens_per_batch)
+        self._epoch_order = lru_cache(maxsize=1)(self._shuffle)
+
+    def __len__(self) -> int:
+        """The number of batches in an epoch."""
+        return len(self._edges) - 1
+
+    def indices(self, epoch: int, index: int) -> NDArray[np.int64]:
+        """The numbers of the pairs in batch `index` of `epoch`, sorted by source length, then by target length.
+
+        Sorted rows need less padding once the batch is split. Raises IndexError if the epoch has fewer batches.
+        """
+        if not 0 <= index < len(self):
+            raise IndexError(f"an epoch has batches 0 to {len(self) - 1}, got {index}")
+        pairs, batches = self._epoch_order(epoch)
+        start, stop = self._edges[batches[index] :][:2]
+        chosen = pairs[start:stop]
+        by_length = (self._dataset.target_lengths[chosen], self._dataset.source_lengths[chosen])
+        return chosen[np.lexsort(by_length)]
+
+    def batch(self, epoch: int, index: int) -> Batch:
+        """Batch `index` of `epoch`; the batches before it are not made."""
+        sources, targets = zip(*map(self._dataset.__getitem__, self.indices(epoch, index)), strict=True)
+        return collate(sources, targets)
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """The batches of `epoch` in order, from batch `start` on."""
+        return (self.batch(epoch, index) for index in range(start, len(self)))
+
+    def _shuffle(self, epoch: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The numbers of all pairs (N,), sorted by length with random ties, and the order of the batches."""
+        rng = np.random.default_rng([self._seed, epoch])
+        ties = LENGTH_NOISE * rng.random(len(self._longer), dtype=np.float32)
+        ties += self._dataset.source_lengths - self._dataset.target_lengths
+        # The cuts depend only on the sorted longer sides, which are the same in every epoch.
+        pairs = np.lexsort((ties, self._longer))
+        return pairs, rng.permutation(len(self))
+
+
+def _cut(lengths: NDArray[np.integer], tokens_per_batch: int) -> NDArray[np.int64]:
+    """The edges of the largest batches of ascending `lengths` in which longest × sentences ≤ tokens_per_batch."""
+    if lengths[-1] > tokens_per_batch:
+        raise ValueError(f"tokens_per_batch is {tokens_per_batch}, but the longest sentence has {lengths[-1]} tokens")
+    edges = [0]
+    while edges[-1] < len(lengths):
+        start = edges[-1]
+        candidates = lengths[start : start + tokens_per_batch // int(lengths[start])]
+        padded_sizes = candidates.astype(np.int64) * np.arange(1, len(candidates) + 1)
+        edges.append(start + int(np.searchsorted(padded_sizes, tokens_per_batch, side="right")))
+    return np.array(edges)
 
 
 def _write(

@@ -26,8 +26,8 @@ from collections.abc import Callable, Iterable
 from itertools import chain, pairwise
 from pathlib import Path
 
-from ..atomic import atomic_write
-from ..visible import printed
+from ..system.atomic import atomic_write
+from ..system.visible import printed
 from .bpe import LONGEST_WORD, WORD_PATTERN, Pair, choose_characters, count_words, learn_merges, merge_pair, split_words
 
 SPECIAL_TOKENS = ("<pad>", "<s>", "</s>")

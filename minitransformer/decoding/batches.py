@@ -6,8 +6,8 @@ from typing import Any, Self
 
 from ..data.batching import pad
 from ..models import EncoderDecoder
-from ..threads import Threads
-from ..workers import Workers
+from ..system.threads import Threads
+from ..system.workers import Workers
 from .search import Hypothesis, beam_search, greedy_search
 
 SMALLEST_PART = 256

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..atomic import atomic_write
 from ..decoding import Tokenizer
+from ..system.atomic import atomic_write
 from .payload import check_model, in_page, payload
 from .sentences import example_sentences
 from .storage import StorageLoss, measure_loss

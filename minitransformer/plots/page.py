@@ -11,8 +11,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, fontManager, get_font
 
-from ..atomic import atomic_write
-from ..visible import printed
+from ..system.atomic import atomic_write
+from ..system.visible import printed
 
 INK, GREY, PALE = "#222222", "#7a7a7a", "#e3e8ee"
 # Colour-blind readers can tell these apart.

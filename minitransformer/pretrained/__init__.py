@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from ..allocator import memory_limit
 from ..models import (
     KINDS,
     BERTConfig,
@@ -28,6 +27,7 @@ from ..models import (
     ViTConfig,
 )
 from ..ops import Ops, numpy_ops
+from ..system.allocator import memory_limit
 from . import marian, t5
 from .bert import BERT
 from .download import folder_of

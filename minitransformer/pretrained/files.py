@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from ..atomic import atomic_write
-from ..visible import visible
+from ..system.atomic import atomic_write
+from ..system.visible import visible
 
 WEIGHTS, INDEX, CONFIG = "model.safetensors", "model.safetensors.index.json", "config.json"
 GENERATION = "generation_config.json"

@@ -10,11 +10,11 @@ from pathlib import Path
 from reprlib import repr as shortened
 from typing import Any
 
-from ..atomic import atomic_write
 from ..data.masked import MASK
 from ..data.tokenizer import SPECIAL_TOKENS, BPETokenizer
 from ..models import BERTConfig, ModelConfig
-from ..visible import printed
+from ..system.atomic import atomic_write
+from ..system.visible import printed
 from .bpe import bpe_as_json
 from .files import PretrainedError, read_json, write_json
 from .names import token

@@ -21,7 +21,9 @@ from tokenizers.models import BPE, Unigram, WordPiece
 
 from .files import PretrainedError
 from .pipeline import LONGEST_PIECE, MOST_GROWTH, charsmap_growth, check_pipeline
-from .tokenizers import SPACE
+
+SPACE = "▁"
+"""How sentencepiece writes a space."""
 
 MARKS = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 """The special tokens that have a name; ones that are not in the vocabulary get the next ids in this order."""

@@ -33,10 +33,10 @@ from typing import Any
 
 import numpy as np
 
-from ..atomic import atomic_write
 from ..data.sentence_pairs import is_language
 from ..models import DEFAULT_KIND, Model, ModelConfig, build_model, config_from_dict
 from ..ops import Ops, numpy_ops
+from ..system.atomic import atomic_write
 
 VERSION = 1
 OPTIMIZER_PREFIX = "optimizer/"

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Self
 
 from ..config import SMALLEST, Config, positive, rate, whole
-from ..threads import MOST_THREADS
+from ..system.threads import MOST_THREADS
 from .checkpoint import Checkpoint, CheckpointError
 from .optimizer import Schedule
 from .shards import MOST_SHARDS

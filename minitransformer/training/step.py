@@ -14,7 +14,7 @@ import numpy as np
 from ..layers import DropoutStream
 from ..models import Model
 from ..ops import Array
-from ..threads import Threads
+from ..system.threads import Threads
 from .data import TrainingBatch
 from .distributed import ALONE, Processes
 from .optimizer import Adam, clip_scale

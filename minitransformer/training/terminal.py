@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from types import FrameType, SimpleNamespace
 from typing import Any
 
-from ..visible import visible
+from ..system.visible import visible
 
 FIGURES = {
     "validation_loss": "validation loss",

@@ -18,10 +18,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..atomic import remove_unfinished
 from ..data import BPETokenizer
-from ..lock import locked
 from ..models import Model
+from ..system.atomic import remove_unfinished
+from ..system.lock import locked
 from .agreement import facts_of
 from .checkpoint import (
     Checkpoint,

@@ -1,6 +1,6 @@
 """The training log: one line a step, each a JSON object; no step occurs twice.
 
-Each line ends with a checksum of itself (see `minitransformer.sealed_json`), and steps follow each other without gaps.
+Each line ends with a checksum of itself (see `system/sealed_json.py`), and steps follow each other without gaps.
 The first edition wrote lines without a checksum; they are accepted if they have exactly that edition's fields.
 """
 
@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..atomic import atomic_write
-from ..sealed_json import is_sealed, seal, unseal
+from ..system.atomic import atomic_write
+from ..system.sealed_json import is_sealed, seal, unseal
 
 LOG_NAME, PICTURE_NAME = "log.jsonl", "loss.png"
 FIELDS = {"step", "epoch", "loss", "grad_norm", "learning_rate", "tokens", "tokens_per_second", "seconds"}

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from race import Work
 
-from minitransformer.allocator import keep_freed_memory
+from minitransformer.system.allocator import keep_freed_memory
 
 
 def prompt_of(vocab_size: int, length: int) -> np.ndarray:

@@ -10,11 +10,11 @@ from typing import Any
 
 from race import Work
 
-from minitransformer.allocator import keep_freed_memory
 from minitransformer.decoding import Translator
 from minitransformer.ops import numpy_ops
 from minitransformer.pretrained import save
 from minitransformer.probe import Call, probe
+from minitransformer.system.allocator import keep_freed_memory
 
 LENGTH_PENALTY = 0.6
 ENGINE_TOKENS = 1024

@@ -9,7 +9,7 @@ from race import Work
 from transformers import MarianConfig, MarianMTModel  # pyright: ignore[reportMissingImports]
 from workloads import TARGET_TOKENS, TRANSLATION_SHAPE, configuration, sources
 
-from minitransformer.allocator import keep_freed_memory
+from minitransformer.system.allocator import keep_freed_memory
 
 
 @contextmanager

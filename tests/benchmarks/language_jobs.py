@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from race import Work
 
-from minitransformer.allocator import keep_freed_memory
 from minitransformer.cli.kinds import KINDS
 from minitransformer.data.preparation import open_prepared
 from minitransformer.data.text import TextDataset
 from minitransformer.models import GPT, GPTConfig
+from minitransformer.system.allocator import keep_freed_memory
 from minitransformer.training import DataParallel, TrainingSettings, training_step
 from minitransformer.training.optimizer import Adam
 

@@ -21,12 +21,12 @@ from workloads import (
     training_batches,
 )
 
-from minitransformer.allocator import keep_freed_memory
 from minitransformer.decoding import greedy_search, search
 from minitransformer.models import Decoding, Transformer, TransformerConfig
 from minitransformer.ops import attention_backward, attention_forward, numpy_ops
+from minitransformer.system.allocator import keep_freed_memory
+from minitransformer.system.threads import Threads
 from minitransformer.textbook import textbook_ops
-from minitransformer.threads import Threads
 from minitransformer.training import DataParallel
 from minitransformer.training.optimizer import Adam
 

@@ -14,9 +14,9 @@ from typing import Any
 from race import Work
 from workloads import LEARNING_RATE, SMOOTHING, configuration, training_batches
 
-from minitransformer.allocator import keep_freed_memory
 from minitransformer.layers import Stack
 from minitransformer.models import Transformer
+from minitransformer.system.allocator import keep_freed_memory
 from minitransformer.training import DataParallel
 from minitransformer.training.distributed import ALONE, Processes, torch_distributed
 from minitransformer.training.sharded_adam import ShardedAdam, exchange, gather

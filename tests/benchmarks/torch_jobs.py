@@ -17,9 +17,9 @@ from workloads import (
     training_batches,
 )
 
-from minitransformer.allocator import keep_freed_memory
 from minitransformer.data.batching import PAD_ID, Batch
 from minitransformer.models import Transformer
+from minitransformer.system.allocator import keep_freed_memory
 
 
 @contextmanager

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from minitransformer.data import BPETokenizer, multi30k
-from minitransformer.data.batching import Batch, Batches
+from minitransformer.data.batching import Batch
 from minitransformer.data.sentence_pairs import Corpus, corpus_from_folder
-from minitransformer.data.token_dataset import TokenDataset
+from minitransformer.data.token_dataset import Batches, TokenDataset
 from minitransformer.models import TransformerConfig
 
 SHAPES: dict[str, dict[str, Any]] = {

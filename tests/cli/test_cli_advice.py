@@ -119,10 +119,10 @@ ELSEWHERE = {
     "move it elsewhere or delete it": "data/test_preparation.py, data/test_token_dataset.py",
     "and the data is made again": "data/test_preparation.py",
     ", and the dataset is made again": "data/test_preparation.py",
-    "already holds a training, up to": "test_resume.py",
-    "not a checkpoint of this training: move it": "test_resume.py",
-    "and the log begins again": "test_training_log.py",
-    "split it, or ask for it to be truncated": "test_translator.py",
+    "already holds a training, up to": "training/test_resume.py",
+    "not a checkpoint of this training: move it": "training/test_resume.py",
+    "and the log begins again": "training/test_training_log.py",
+    "split it, or ask for it to be truncated": "decoding/test_translator.py",
     "name a folder with a config.json": "test_cli_family.py",
 }
 """Advice that tests beside what gives it follow: where they are."""

@@ -13,7 +13,7 @@ from support.folders import contents
 
 from minitransformer import Translator, cli
 from minitransformer.data.tokenizer import BPETokenizer
-from minitransformer.lock import LOCK_NAME, locked
+from minitransformer.system.lock import LOCK_NAME, locked
 
 
 @pytest.fixture

@@ -16,10 +16,10 @@ import minitransformer
 from minitransformer import Translator, load_checkpoint
 from minitransformer.cli import main
 from minitransformer.cli.common import one_line
-from minitransformer.threads import available_cores
+from minitransformer.system.threads import available_cores
+from minitransformer.system.workers import Workers
 from minitransformer.training import read_log
 from minitransformer.training.checkpoint import checkpoint_path, latest
-from minitransformer.workers import Workers
 
 
 def test_ctrl_c_saves_and_says_how_to_go_on(trained: Run, tmp_path: Path) -> None:

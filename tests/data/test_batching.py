@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from numpy.typing import ArrayLike
 from support.multi30k_files import multi30k_dir
 
-from minitransformer.data.batching import BOS_ID, EOS_ID, Batch, Batches, collate, pad
+from minitransformer.data.batching import BOS_ID, EOS_ID, Batch, collate, pad
 from minitransformer.data.sentence_pairs import corpus_from_folder
-from minitransformer.data.token_dataset import TokenDataset
+from minitransformer.data.token_dataset import Batches, TokenDataset
 
 SENTENCE = st.lists(st.integers(3, 99), max_size=12)
 Pairs = list[tuple[list[int], list[int]]]

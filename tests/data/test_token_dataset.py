@@ -12,7 +12,7 @@ import pytest
 from support.folders import flips, largest_file
 
 from minitransformer.data.token_dataset import FIELDS_OF_VERSION_1, TokenDataset
-from minitransformer.sealed_json import seal
+from minitransformer.system.sealed_json import seal
 
 
 class WordTokenizer:
@@ -194,9 +194,8 @@ PROGRAM = textwrap.dedent(
     import json, resource, sys
     from tqdm.std import tqdm
     from test_token_dataset import WordTokenizer
-    from minitransformer.data.batching import Batches
     from minitransformer.data.sentence_pairs import ParallelFiles
-    from minitransformer.data.token_dataset import TokenDataset
+    from minitransformer.data.token_dataset import Batches, TokenDataset
 
     how, folder, megabytes = sys.argv[1], sys.argv[2], int(sys.argv[3])
     tqdm.monitor_interval = 0  # its thread's stack alone may be 8 MB

@@ -20,7 +20,7 @@ from minitransformer.gradcheck import error
 from minitransformer.layers import RotaryConfig, SparseConfig
 from minitransformer.models import IGNORED, GPTConfig, Transformer, build_model
 from minitransformer.ops import numpy_ops
-from minitransformer.threads import Threads
+from minitransformer.system.threads import Threads
 from minitransformer.training import read_log
 from minitransformer.training.optimizer import Adam
 

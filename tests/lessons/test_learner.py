@@ -33,7 +33,7 @@ from course.sources import (
     tags_of,
 )
 from course.survey import answered
-from minitransformer.atomic import atomic_write
+from minitransformer.system.atomic import atomic_write
 
 EXERCISES = [(number, name) for number in map(number_of, sources()) for name in exercises(number)]
 

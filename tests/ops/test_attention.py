@@ -23,13 +23,13 @@ from minitransformer.ops import (
     Pattern,
     additive_attention_backward,
     additive_attention_forward,
+    attention,
     attention_backward,
     attention_forward,
     attention_mask,
     attention_weights,
     numpy_ops,
     pattern,
-    sparse_attention,
 )
 
 
@@ -123,7 +123,7 @@ def test_a_sparse_pattern_costs_what_it_keeps(name, dropout):
 
 
 @pytest.mark.parametrize("name", COSTS)
-@pytest.mark.parametrize(("backend", "module"), [("numpy", sparse_attention), ("torch", eager_sparse_attention)])
+@pytest.mark.parametrize(("backend", "module"), [("numpy", attention), ("torch", eager_sparse_attention)])
 def test_no_score_is_computed_that_no_piece_holds(name, backend, module):
     """Counted where they are computed, forward and backward; twice the length has twice as many."""
     ops, counts = table(backend), []

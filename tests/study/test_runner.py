@@ -18,10 +18,11 @@ import pytest
 from support.processes import dead_process, wait_for
 
 from minitransformer.costs import flops_per_token
-from minitransformer.data.batching import Batches, collate
+from minitransformer.data.batching import collate
 from minitransformer.data.preparation import CorpusChoice
-from minitransformer.lock import locked
+from minitransformer.data.token_dataset import Batches
 from minitransformer.models import RecurrentConfig, TransformerConfig
+from minitransformer.system.lock import locked
 from minitransformer.training import Trainer, TrainingDiverged, TrainingSettings
 from minitransformer.training.checkpoint import CheckpointError, load_checkpoint
 from study.trials import run as running

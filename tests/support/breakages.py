@@ -3,7 +3,7 @@
 A table (see `tables`) under `[file: test]`, of a file under `minitransformer/` and a test under `tests/`: the name of a
 mistake, and `function: before → after`, where `before` is code that stands exactly once in the function, however it is
 spaced: a few whole words. `Class.method` names a method, `NAME` a variable of the module. The test must then fail:
-`tests/test_breakages.py` tries them all.
+`tests/house/test_breakages.py` tries them all.
 """
 
 from typing import NamedTuple
@@ -38,6 +38,10 @@ causal mask aligned top-left where Tq and Tk differ | attention_forward: key.sha
 padding attended to instead of words | attention_forward: else key_mask → else ~key_mask
 scores of few queries left in the order of the keys
     scores_forward: np.ascontiguousarray((key @ rows.swapaxes(-1, -2)).swapaxes(-1, -2)) → (key @ rows.swapaxes(-1, -2))
+pieces overwrite each other's gradients of shared keys | backward_in_pieces: += dkey_part → = dkey_part
+each piece its own softmax
+    forward_in_pieces: np.maximum(largest[:, :, queries], row_maximum(scores)) → row_maximum(scores)
+dropout of a piece numbered from its own first key | _drop_part: + keys.astype → + (keys - keys[:1]).astype
 [ops/attention.py: ops/test_op_gradients]
 missing √d_k | attention_forward: 1 / math.sqrt(query.shape[-1]) → 1.0
 query's gradient without the scale | scores_backward: \ndquery *= factor →
@@ -58,11 +62,6 @@ a causal pattern in which a query does not see itself
 a global token that is not seen by all | Pattern._seen_by_all: key == token → (key == token) & (query == token)
 a global token that does not see all | Pattern._seeing_all: query == token → (query == token) & (query == key)
 pairs counted in two pieces | Pattern.pieces: ~earlier(query, key) → True
-[ops/sparse_attention.py: ops/test_attention]
-pieces overwrite each other's gradients of shared keys | backward_in_pieces: += dkey_part → = dkey_part
-each piece its own softmax
-    forward_in_pieces: np.maximum(largest[:, :, queries], row_maximum(scores)) → row_maximum(scores)
-dropout of a piece numbered from its own first key | _drop_part: + keys.astype → + (keys - keys[:1]).astype
 [ops/linear_attention.py: ops/test_attention]
 linear attention's causal state one chunk late: it holds the chunk itself | _chunks: past, state → past, state + added
 linear attention in decoding divided by the newest keys alone | linear_attention_step: before[..., -1] = total → pass
@@ -106,9 +105,9 @@ a logit lens one layer early | logit_lens: reversed(states[:-1]) → reversed([s
 keys and values counted for every head of queries
     _stack: (attention.num_heads, attention.kv_heads) → (attention.num_heads,) * 2
 a gated network counted as one of two matrices | _stack: (2 + network.gated) → 2
-[costs.py: test_costs]
+[costs.py: models/test_costs]
 a cache that grows with linear attention | inference_bytes: attention.kind == "linear" → False
-[check.py: test_check]
+[check.py: check/test_check]
 a check that accepts whatever it is given | check: TOLERANCE → 1e9
 [models/t5.py: pretrained/test_architectures]
 T5's scores divided by √d_k | T5Config._stack: None if self.scaled_scores else 1.0 → None
@@ -140,7 +139,7 @@ a step that takes off all of a text, taken for the end of its growth
 Marian's code of a language cut into pieces | MarianTokenizer.encode: part[code.end() :] if code else part → part
 [decoding/generator.py: models/test_family]
 tokens that have no text written all the same | Generator._tokens: logits[:, self.forbidden] = -np.inf → pass
-[config.py: test_configurations]
+[config.py: models/test_configurations]
 a part of a configuration that may be anything | Config.__post_init__: each.name in parts → False
 [pretrained/__init__.py: pretrained/test_folders]
 a killed save that leaves an old configuration beside new weights | save: CONFIG, GENERATION → GENERATION
@@ -212,7 +211,7 @@ a cache that keeps the newest position alone
     Cache.extended: keys[:, :, seen], values[:, :, seen] → keys[:, :, start:stop], values[:, :, start:stop]
 sentences that leave without their memory | Cache.select: moved(array, *moves) → array[: len(kept)]
 rows that overwrite each other as they move | moved: content[rows] → content[places]
-[decoding/translator.py: test_translator]
+[decoding/translator.py: decoding/test_translator]
 a window that is read before the one before it is translated
     Translator._windows: len(window) == size → len(window) == 2 * size
 an error of a stream that swallows what came before it
@@ -244,39 +243,39 @@ a copy of a model without its gradients
     Copies.__deepcopy__: twin.parameters.grad[...] = self.parameters.grad → pass
 [models/model.py: models/test_replicas]
 a replica with weights of its own | Model.replica: dtype, self.parameters → dtype
-[training/step.py: test_training]
+[training/step.py: training/test_training]
 shards weighted by their sentences, however many words each has
     DataParallel.gradients: part.num_targets / num_targets →
         part.num_sentences / sum(batch.num_sentences for batch in batches)
-[training/step.py: test_distributed]
+[training/step.py: training/test_distributed]
 a loss that is of one process's shards | DataParallel.gradients: losses = self.processes.sum(losses) → pass
-[training/shards.py: test_distributed]
+[training/shards.py: training/test_distributed]
 shards added in the order in which they come
     TreeSum.push: self._subtrees and self._subtrees[-1][1] == size and first % (2 * size) → self._subtrees
 slices that leave the last piece to nobody
     slices: [*(piece.start for piece in pieces(size)), size] → [piece.start for piece in pieces(size)]
-[training/sharded_adam.py: test_distributed]
+[training/sharded_adam.py: training/test_distributed]
 a norm of one slice only | ShardedAdam.grad_norm: self.processes.sum(squares) → squares
 moments of one slice only in the checkpoint | ShardedAdam._whole: gather(self.processes, flat) return flat → return flat
 16-bit parameters of the others' slices a step behind | ShardedAdam.step: self.parameters.refresh() → pass
-[training/optimizer.py: test_distributed]
+[training/optimizer.py: training/test_distributed]
 moments of a foreign slice | Adam.load_state_dict: m[self.part], v[self.part] → m[: len(self.m)], v[: len(self.v)]
-[training/distributed.py: test_distributed]
+[training/distributed.py: training/test_distributed]
 what stops one process is told to nobody | Processes.together: not self.any(error is not None) → error is None
 orphans on one of several machines that stop all | Processes.reason_to_stop: orphans == self.size → orphans
 a process that waits is heard in one collective only
     Processes._who_is_missing: waits/{self.rank} → waits/{self.size - self.rank}
-[training/agreement.py: test_launch]
+[training/agreement.py: training/test_launch]
 activations that may have another type in each process | facts_of: {device}, {activations} → {device}
-[training/trainer.py: test_distributed]
+[training/trainer.py: training/test_distributed]
 a request to stop that the other processes do not hear
     Trainer._train: self.processes.reason_to_stop(stop.requested) → ("interrupted" if stop.requested else None)
-[decoding/search.py: test_decoding]
+[decoding/search.py: decoding/test_decoding]
 a sentence that is done stays in the place of one that runs | _close_up: kept[~running[:count]] → kept[:0]
 length penalty without the 5 of Wu et al. | penalty: return ((5 + length) / 6) → return (length / 6)
-[training/optimizer.py: test_optimizer]
+[training/optimizer.py: training/test_optimizer]
 a warm-up that never decays | Schedule.__call__: (self.warmup_steps / step) ** 0.5 → 1.0
-[training/checkpoint.py: test_checkpoint]
+[training/checkpoint.py: training/test_checkpoint]
 a damaged checkpoint accepted | _verify: hasher.hexdigest().encode() != start[_DIGEST_START:] → False
 [evaluation.py: cli/test_cli_family]
 a text's bits summed from probabilities in float32 | text_nats: row.astype(np.float64) → row
@@ -309,7 +308,7 @@ gaps of length 0 | _pieces: count - 1, replace=False)) + 1 → count - 1))
 the parts of a batch whose rows are numbered from 0 each | Rows.split: first + start → first
 [data/digits.py: data/test_family_data]
 digits trained on that are held out too | digits: ~held_out → held_out >= 0
-[models/bert.py: test_family_training]
+[models/bert.py: training/test_family_training]
 a fine-tuning that begins from scratch | BERT.with_head: name.startswith("head.") → name
 """
 

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from minitransformer import TrainingSettings, TransformerConfig
-from minitransformer.atomic import atomic_write
 from minitransformer.cli import demo, main
 from minitransformer.data import preparation
 from minitransformer.grammar import pairs
+from minitransformer.system.atomic import atomic_write
 
 SMALL = [
     *("--d-model", "16", "--num-heads", "2", "--d-ff", "16", "--num-layers", "1", "--max-length", "48"),

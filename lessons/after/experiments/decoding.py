@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from matplotlib.ticker import FixedLocator
 
-from minitransformer.allocator import keep_freed_memory
 from minitransformer.costs import FLOAT_BYTES, flops_per_token, inference_bytes
 from minitransformer.layers import Attention, Cache, LinearSelfAttention
 from minitransformer.models import GPT, GPTConfig
 from minitransformer.models.decoding import Decoding
 from minitransformer.plots.page import BLUE, GREY, INK, ORANGE, VERMILION, Page
-from minitransformer.threads import Threads
+from minitransformer.system.allocator import keep_freed_memory
+from minitransformer.system.threads import Threads
 from study.charts import finish, plain_logarithm
 from study.experiment import Context, Findings
 from study.markdown import listed, paragraph, picture, table

@@ -18,7 +18,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from minitransformer.atomic import atomic_write
+from minitransformer.system.atomic import atomic_write
 
 from .. import answers
 from ..exercise import CORRECT, exercises

@@ -13,13 +13,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
-from minitransformer.allocator import keep_freed_memory
 from minitransformer.costs import flops_per_token, num_parameters, training_bytes
 from minitransformer.data.batching import Batch
 from minitransformer.models import Transformer, TransformerConfig
 from minitransformer.ops import Ops, numpy_ops
 from minitransformer.plots.page import BLUE, INK, VERMILION, Page, text_style
-from minitransformer.threads import available_cores
+from minitransformer.system.allocator import keep_freed_memory
+from minitransformer.system.threads import available_cores
 from minitransformer.training import DataParallel, training_step
 from minitransformer.training.optimizer import Adam
 from study.charts import finish

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from minitransformer.data.batching import Batches
+from minitransformer.data.token_dataset import Batches
 from minitransformer.models import build_model
 from minitransformer.plots.page import BLUE, SKY, VERMILION, Page
 from minitransformer.training import DataParallel

@@ -15,8 +15,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator
 
-from minitransformer.data.batching import Batches
 from minitransformer.data.preparation import CorpusChoice, PreparedData
+from minitransformer.data.token_dataset import Batches
 from minitransformer.data.trees import linearise
 from minitransformer.grammar import Example, sample
 from minitransformer.models import RecurrentConfig, TransformerConfig, TranslationConfig

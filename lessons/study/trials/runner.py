@@ -21,16 +21,16 @@ from threading import Thread
 from time import perf_counter
 from typing import Any
 
-from minitransformer.allocator import keep_freed_memory
-from minitransformer.atomic import atomic_write, remove_unfinished
 from minitransformer.data.preparation import CorpusChoice, PreparedData, fingerprint_of, open_prepared, prepare
-from minitransformer.lock import locked
 from minitransformer.ops import Ops, numpy_ops
-from minitransformer.sealed_json import seal, unseal
+from minitransformer.system.allocator import keep_freed_memory
+from minitransformer.system.atomic import atomic_write, remove_unfinished
+from minitransformer.system.lock import locked
+from minitransformer.system.sealed_json import seal, unseal
+from minitransformer.system.visible import visible
 from minitransformer.training import LOG_NAME
 from minitransformer.training.checkpoint import CheckpointError, list_checkpoints, load_checkpoint
 from minitransformer.training.terminal import stop_request
-from minitransformer.visible import visible
 
 from .run import Interrupted, run_trial
 from .trial import Trial, TrialResult, key_of

@@ -48,7 +48,7 @@ from kernels import KERNELS
 from kernels.proof import ledger
 from kernels.proof.ledger import DTYPES, LATE, OURS, Entry, task_of
 from minitransformer.cli.errors import message_of
-from minitransformer.threads import available_cores
+from minitransformer.system.threads import available_cores
 
 if TYPE_CHECKING:
     from timing import Machine

@@ -20,7 +20,7 @@ import kernels
 from kernels.availability import require_triton, triton_device
 from kernels.proof.ledger import BACKWARD, FORWARD, LATE, Entry
 from minitransformer.ops import Ops
-from minitransformer.threads import available_cores
+from minitransformer.system.threads import available_cores
 
 T = TypeVar("T")
 Call = Callable[[], Any]

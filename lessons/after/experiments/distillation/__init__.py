@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from minitransformer.data.preparation import PreparedData
 from minitransformer.models import TransformerConfig
 from minitransformer.plots.page import BLUE, GREEN, GREY, ORANGE, VERMILION, Page
-from minitransformer.threads import Threads
+from minitransformer.system.threads import Threads
 from minitransformer.training import TrainingSettings
 from minitransformer.training.checkpoint import load_checkpoint
 from study.charts import draw_intervals

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from minitransformer.data.batching import PAD_ID, Batch, Batches
+from minitransformer.data.batching import PAD_ID, Batch
 from minitransformer.data.preparation import PreparedData
 from minitransformer.data.rows import even_parts
-from minitransformer.data.token_dataset import TokenDataset
+from minitransformer.data.token_dataset import Batches, TokenDataset
 from minitransformer.layers import DropoutStream
 from minitransformer.models import Model, Transformer
 from minitransformer.ops import Array, Ops

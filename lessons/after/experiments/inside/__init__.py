@@ -16,7 +16,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 from minitransformer.data.preparation import CorpusChoice
 from minitransformer.models import BERTConfig, GPTConfig, TransformerConfig
 from minitransformer.plots.page import BLUE, GREY, INK, ORANGE, PALE, VERMILION, Page, text_style
-from minitransformer.threads import Threads
+from minitransformer.system.threads import Threads
 from minitransformer.training import TrainingSettings
 from minitransformer.training.checkpoint import load_checkpoint
 from study.charts import finish

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from minitransformer.allocator import keep_freed_memory
 from minitransformer.ops.pattern import SMALLEST_BLOCK
-from minitransformer.threads import Threads
+from minitransformer.system.allocator import keep_freed_memory
+from minitransformer.system.threads import Threads
 from study.experiment import Context, Findings
 from study.markdown import bullets, paragraph, table
 from study.trials.trial import Trial

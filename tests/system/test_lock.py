@@ -13,10 +13,12 @@ from pathlib import Path
 import pytest
 from support.folders import largest_file
 
-from minitransformer import lock
-from minitransformer.lock import LOCK_NAME, locked
+from minitransformer.system import lock
+from minitransformer.system.lock import LOCK_NAME, locked
 
-HOLDER = "import sys\nfrom minitransformer.lock import locked\nwith locked(sys.argv[1]): print(flush=True); input()"
+HOLDER = (
+    "import sys\nfrom minitransformer.system.lock import locked\nwith locked(sys.argv[1]): print(flush=True); input()"
+)
 
 
 def hold(folder: Path) -> subprocess.Popen[str]:

@@ -12,7 +12,7 @@ import pytest
 from support.folders import contents, largest_file
 from support.processes import dead_process
 
-from minitransformer.atomic import atomic_write, remove_unfinished
+from minitransformer.system.atomic import atomic_write, remove_unfinished
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX (Linux, macOS): its links, pipes and devices")
 

@@ -4,7 +4,7 @@ import ast
 import re
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 CLOCKS = {"time", "perf_counter", "process_time", "monotonic", "thread_time"}
 
 

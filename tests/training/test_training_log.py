@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from support.folders import flips
 
-from minitransformer.sealed_json import seal
+from minitransformer.system.sealed_json import seal
 from minitransformer.training import read_log
 from minitransformer.training.training_log import TrainingLog
 

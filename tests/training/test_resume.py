@@ -15,8 +15,8 @@ from support.processes import dead_process, in_a_fork, killed_at, signal_before_
 from support.toy_training import SETTINGS, backwards, toy_model, toy_trainer
 
 from minitransformer.data.token_dataset import TokenDataset
-from minitransformer.lock import locked
-from minitransformer.sealed_json import seal
+from minitransformer.system.lock import locked
+from minitransformer.system.sealed_json import seal
 from minitransformer.training import read_log
 from minitransformer.training.checkpoint import (
     CheckpointError,

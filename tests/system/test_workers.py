@@ -16,8 +16,8 @@ from support.processes import wait_for
 from threadpoolctl import threadpool_info
 from tqdm.std import tqdm
 
-from minitransformer.threads import available_cores
-from minitransformer.workers import Workers
+from minitransformer.system.threads import available_cores
+from minitransformer.system.workers import Workers
 
 pytestmark = pytest.mark.skipif(not Workers.supported(), reason="needs Linux, where processes are forked")
 
@@ -89,7 +89,7 @@ def test_a_process_that_is_killed_is_named() -> None:
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_none_outlives_its_parent(sent: signal.Signals) -> None:
     program = (
-        "import os, time\nfrom minitransformer.workers import Workers\n"
+        "import os, time\nfrom minitransformer.system.workers import Workers\n"
         "def work(_):\n    os.write(1, b'%d\\n' % os.getpid())\n    time.sleep(600)\n"
         "with Workers(work, 2) as workers:\n    list(workers.map(range(2)))\n"
     )
@@ -131,7 +131,7 @@ def test_no_more_than_the_cores() -> None:
 
 def test_an_interrupt_while_processes_start_is_not_lost() -> None:
     program = (
-        "import os, time\nfrom minitransformer.workers import Workers\n"
+        "import os, time\nfrom minitransformer.system.workers import Workers\n"
         "with Workers(time.sleep, 2) as workers:\n    os.write(1, b'x')\n    list(workers.map([20] * 4))\n"
     )
     for delay in (0.0, 0.002, 0.004, 0.006, 0.008, 0.012, 0.016):

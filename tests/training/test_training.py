@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.blas import blas_threads
 from support.toy_training import SETTINGS, TOKENIZER, backwards, toy_model, toy_trainer
-from test_threads import blas_threads
 from threadpoolctl import threadpool_limits
 
-from minitransformer.data.batching import Batches, collate
-from minitransformer.data.token_dataset import TokenDataset
+from minitransformer.data.batching import collate
+from minitransformer.data.token_dataset import Batches, TokenDataset
 from minitransformer.layers import DropoutStream
 from minitransformer.training import DataParallel, TrainingDiverged, read_log
 from minitransformer.training.checkpoint import list_checkpoints, load_checkpoint

@@ -5,14 +5,10 @@ import time
 
 import numpy as np
 import pytest
+from support.blas import blas_threads
 from threadpoolctl import threadpool_limits
 
-from minitransformer.threads import Threads, _blas, available_cores
-
-
-def blas_threads() -> set[int]:
-    """The threads of NumPy's BLAS, and of others that were there when it was looked up: a test may load more."""
-    return {pool["num_threads"] for pool in _blas().info() if pool["user_api"] == "blas"}
+from minitransformer.system.threads import Threads, available_cores
 
 
 def test_results_come_in_the_order_of_the_arguments():

@@ -13,7 +13,7 @@ import torch
 from minitransformer.models import GPT, GPTConfig
 from minitransformer.pretrained import save
 
-BENCHMARKS = Path(__file__).parent / "benchmarks"
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
 
 @pytest.fixture

@@ -10,14 +10,14 @@ from threading import Event, Thread
 
 import numpy as np
 import pytest
-from test_threads import blas_threads
+from support.blas import blas_threads
 from threadpoolctl import threadpool_limits
 
 from minitransformer.data.tokenizer import BPETokenizer
 from minitransformer.decoding import Translation, Translator, beam_search, greedy_search, search
 from minitransformer.models import Transformer, TransformerConfig
+from minitransformer.system.workers import Workers
 from minitransformer.training.checkpoint import Checkpoint, CheckpointError, save_checkpoint
-from minitransformer.workers import Workers
 
 TEXT = [
     "the old dog sleeps in the garden .",

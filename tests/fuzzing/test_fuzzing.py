@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-FUZZING = Path(__file__).with_name("fuzzing")
+FUZZING = Path(__file__).parent
 
 
 @pytest.mark.parametrize(

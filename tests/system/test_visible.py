@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minitransformer.cli.common import one_line
-from minitransformer.visible import visible
+from minitransformer.system.visible import visible
 
 
 @pytest.mark.parametrize(
