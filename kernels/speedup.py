@@ -109,13 +109,7 @@ def measure(device: str, out: Path) -> list[str]:
     from .tables import torch_ops
     from .tuning import capability, lacks_tensor_cores
 
-    gpu, config, length, sentences, dtype = (
-        "a rehearsal at a tiny size (nothing is timed)",
-        TINY,
-        TINY.max_length,
-        2,
-        "float32",
-    )
+    gpu, config, length, sentences, dtype = "a tiny rehearsal (nothing is timed)", TINY, TINY.max_length, 2, "float32"
     if device == "cuda":
         gpu, config, length, dtype = torch.cuda.get_device_name(), TransformerConfig.base(), LENGTH, "bfloat16"
         sentences = next(n for n in SENTENCES if n * SENTENCE_BYTES < gpu_memory(device))

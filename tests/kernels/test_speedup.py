@@ -40,7 +40,7 @@ def test_a_rehearsal_checks_swaps_and_times_nothing(rungs, monkeypatch, tmp_path
     monkeypatch.setattr(speedup.time, "monotonic", lambda: 0.0)  # the only clock that it has on a CPU
     assert speedup.main(["--out", str(tmp_path / "none.png")]) == 0
     title, *lines = capsys.readouterr().out.splitlines()
-    assert title == "a rehearsal at a tiny size (nothing is timed)"
+    assert title == "a tiny rehearsal (nothing is timed)"
     ops = [op for ops in speedup.RUNGS.values() for op in ops]
     assert [line.split() for line in lines[: len(ops)]] == [[op, "right"] for op in ops]
     rows = {line[:28].strip(): line[28:] for line in lines[len(ops) + 1 :]}
