@@ -20,7 +20,7 @@ from ..atomic import atomic_write
 from ..data.sentence_pairs import is_language
 from ..decoding import MOST_LENGTH_PENALTY
 from ..threads import MOST_THREADS
-from ..training.distributed import TIMEOUT
+from ..training.parallel.processes import TIMEOUT
 from ..visible import visible
 
 T = TypeVar("T")
