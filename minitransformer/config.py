@@ -8,6 +8,7 @@
 A field with the default None may hold None; a field without a default must be given.
 """
 
+import json
 import math
 import sys
 from collections.abc import Callable, Mapping
@@ -35,8 +36,8 @@ class Config:
                 raise TypeError(f"{each.name} must be a {parts[each.name].__name__}, got {type(value).__name__}")
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields, for JSON."""
-        return asdict(cast(Any, self))
+        """Return all fields as JSON holds them, with lists for tuples."""
+        return json.loads(json.dumps(asdict(cast(Any, self))))
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:

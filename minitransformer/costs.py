@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from .layers import Stack, StackConfig, TokenEmbedding
 from .models import BERTConfig, GPTConfig, ModelConfig, StacksConfig, TransformerConfig, ViTConfig
 from .ops import numpy_ops
-from .training.shards import TreeSum
+from .training.parallel.shards import TreeSum
 
 FLOAT_BYTES = 4
 LAYER_BYTES = 20_000

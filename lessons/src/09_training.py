@@ -32,8 +32,8 @@ from minitransformer.gradcheck import error
 from minitransformer.grammar import pairs
 from minitransformer.layers import DropoutStream
 from minitransformer.ops import adam_step as package_adam_step
+from minitransformer.training import DataParallel, training_step
 from minitransformer.training.optimizer import Adam, noam
-from minitransformer.training.step import DataParallel, training_step
 
 check = start("09")
 threadpool_limits(1)  # for small products one thread of BLAS is the fastest: lesson 14 says why
@@ -530,7 +530,7 @@ print(f"a plain mean over the parts:                 {np.abs(naive - whole_grad)
 
 # %% [markdown]
 # The same sum over *replicas*, with one thread or GPU each, is data parallelism:
-# [`DataParallel`](../minitransformer/training/step.py).
+# [`DataParallel`](../minitransformer/training/parallel/data_parallel.py).
 #
 # ## Averaging checkpoints (optional)
 #

@@ -475,8 +475,8 @@ summed = sum(replica.parameters.grad for replica in replicas)
 print(f"two halves against the whole batch: loss {abs(loss - whole_loss):.0e}, gradient {error(summed, whole):.0e}")
 
 # %% [markdown]
-# The package's [`DataParallel`](../minitransformer/training/step.py) does this, and dropout too. How much faster will a
-# step be?
+# The package's [`DataParallel`](../minitransformer/training/parallel/data_parallel.py) does this, and dropout too. How
+# much faster will a step be?
 #
 # ### Exercise 3 ★☆☆: what a faster part is worth
 #

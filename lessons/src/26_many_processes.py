@@ -9,7 +9,7 @@
 # | you know | [training](09_training.ipynb): Adam, shares of the targets; the [whole model](08_model.ipynb) |
 # | runs in | at most 120 s on 2 cores; no GPU, no network; PyTorch in one optional cell, or its recording |
 # | in the paper | §5.2: eight GPUs |
-# | in the package | [`training`](../minitransformer/training): shards, sharded_adam, distributed |
+# | in the package | [`training/parallel`](../minitransformer/training/parallel): shards, processes |
 #
 # The paper's models were trained on eight GPUs at once (§5.2). Each GPU computes the gradient of a part of the batch,
 # then all of them add up what they have found, and take one step together. The sum is the same for two GPUs and for
@@ -36,7 +36,7 @@ from minitransformer.gradcheck import check_gradients
 from minitransformer.grammar import pairs
 from minitransformer.ops import adam_step
 from minitransformer.training.optimizer import Adam
-from minitransformer.training.shards import TreeSum, share, slices, subtrees
+from minitransformer.training.parallel.shards import TreeSum, share, slices, subtrees
 
 check = start("26")
 threadpool_limits(1)  # for small products one thread of BLAS is the fastest: lesson 14 says why
@@ -332,8 +332,9 @@ for n in (1, 2, 3, 4, 8):
 # * **The brackets are fixed.** They are those of one binary tree over the shards. Neighbours are added first, then
 #   pairs of neighbours, and so on. Whoever does an addition, it is an addition of the same two numbers.
 #
-# The package's [`TreeSum`](../minitransformer/training/shards.py) adds along this tree. It takes the values one after
-# another, and adds two siblings as soon as it has both. `add(left, right)` adds in place, so here are texts in lists:
+# The package's [`TreeSum`](../minitransformer/training/parallel/shards.py) adds along this tree. It takes the values
+# one after another, and adds two siblings as soon as it has both. `add(left, right)` adds in place, so here are texts
+# in lists:
 
 
 # %%
@@ -412,7 +413,7 @@ exchange = check(exchange)
 
 # %% [markdown]
 # One to eight processes share our eight gradients, beside the package's `TreeSum` over all shards in one process.
-# [`slices`](../minitransformer/training/shards.py) cuts the flat array as the package does.
+# [`slices`](../minitransformer/training/parallel/shards.py) cuts the flat array as the package does.
 
 
 # %%

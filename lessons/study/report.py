@@ -43,7 +43,7 @@ class Origin:
     core_minutes: float
     backend: str
     machine: str
-    edition: int = 3  # of results that do not say
+    edition: int
 
     def line(self) -> str:
         """The line under a section's title."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from .. import __version__
-from ..training.launch import world_size
+from ..training.parallel.launch import world_size
 from . import average, check, classify, demo, evaluate, explore, fill, generate, info, train, translate
 from .common import Parser, invocation
 from .errors import BROKEN_PIPE, ERROR, INTERRUPTED, complain, drop_output, message_of, prepare_streams

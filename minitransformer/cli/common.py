@@ -21,7 +21,7 @@ from ..system.allocator import keep_freed_memory
 from ..system.atomic import atomic_write
 from ..system.threads import MOST_THREADS
 from ..system.visible import visible
-from ..training.distributed import TIMEOUT
+from ..training.parallel.processes import TIMEOUT
 
 T = TypeVar("T")
 R = TypeVar("R")

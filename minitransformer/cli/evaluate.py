@@ -30,9 +30,9 @@ from ..decoding.tokenizer import check_ids, check_vocabulary
 from ..evaluation import TextScore, evaluate, text_nats
 from ..grammar import translate
 from ..models import GPT
-from ..training.agreement import facts_of
-from ..training.distributed import Processes
-from ..training.shards import SHARDS
+from ..training.parallel.launch import facts_of
+from ..training.parallel.processes import Processes
+from ..training.parallel.shards import SHARDS
 from .backend import Backend, add_backend_options, chosen_backend
 from .common import (
     Parser,

@@ -17,7 +17,7 @@ from ..decoding import Translator
 from ..evaluation import accuracy, evaluate
 from ..models import BERTConfig, GPTConfig, ModelConfig, T5Config, TransformerConfig, ViTConfig
 from ..training import Dataset, TrainingSettings
-from ..training.distributed import ALONE, Processes
+from ..training.parallel.processes import ALONE, Processes
 from .common import in_groups
 
 BLEU_SENTENCES = 500

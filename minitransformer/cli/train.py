@@ -51,9 +51,9 @@ from ..ops import numpy_ops
 from ..system.lock import locked
 from ..training import LOG_NAME, PICTURE_NAME, Trainer, TrainingOutcome, TrainingSettings, check_new, read_log
 from ..training.checkpoint import Checkpoint, latest, load_checkpoint
-from ..training.distributed import ALONE, Processes
-from ..training.launch import is_torchrun, torchrun_command
-from ..training.shards import SHARDS, share
+from ..training.parallel.launch import is_torchrun, torchrun_command
+from ..training.parallel.processes import ALONE, Processes
+from ..training.parallel.shards import SHARDS, share
 from .backend import NUMPY, Backend, add_backend_options, chosen_backend
 from .common import (
     Parser,

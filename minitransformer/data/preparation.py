@@ -6,9 +6,7 @@
 
 They are written in this order, each whole or not at all. Every file has a checksum, so a damaged one does not open. All
 have the same fingerprint, so a part that was deleted is made again from the same text. `train` and `valid` also name
-the text and the tokenizer: by this the program recognises its own files, and it replaces no others. The first edition
-kept no checksums. Its data opens for the training that began with it, whose checkpoints hold a checksum of the tokens;
-for a new training the data is made again.
+the text and the tokenizer: by this the program recognises its own files, and it replaces no others.
 """
 
 import contextlib
@@ -239,13 +237,13 @@ def open_prepared(folder: Path) -> PreparedData:
     if description is None:
         raise FileNotFoundError(f"there is no {folder / DESCRIPTION}")
     for split, dataset in zip(DATASET_FOLDERS, (train, valid), strict=True):
-        if not _belongs(dataset.meta, description):
+        if _described_by(dataset.meta) != description:
             raise ValueError(
                 f"{folder / split} is not of the text that {folder / DESCRIPTION} names: "
                 f"delete the folder {folder / split}, and the data is made again"
             )
     try:
-        if description.get("tokenizer", sha256(text)) != sha256(text):
+        if description["tokenizer"] != sha256(text):
             raise ValueError("it does not match its checksum")
         tokenizer = BPETokenizer.from_json(text.decode())
     except ValueError as error:
@@ -272,9 +270,9 @@ def _description(folder: Path) -> dict[str, Any] | None:
     """The content of `corpus.json` or, without that file, what a dataset says of its text; None without either."""
     path = folder / DESCRIPTION
     if not path.exists():
-        return next((_described_by(meta) for meta in _metas(folder) if meta.get("notes")), None)
+        return next((_described_by(meta) for meta in _metas(folder) if meta["notes"]), None)
     try:
-        description = unseal(path.read_bytes(), lambda content: content.keys() == {"choice", "fingerprint"})
+        description = unseal(path.read_bytes())
         CorpusChoice.from_dict(description["choice"])
         return description
     except (ValueError, LookupError, TypeError, AttributeError) as error:
@@ -287,13 +285,8 @@ def _metas(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def _described_by(meta: Mapping[str, Any]) -> dict[str, Any]:
-    """The content of `corpus.json`, from the `meta.json` of a dataset of the present version."""
+    """The content of `corpus.json`, from the `meta.json` of a dataset."""
     return {"choice": meta["notes"], "fingerprint": meta["fingerprint"], "tokenizer": meta["tokenizer"]}
-
-
-def _belongs(meta: Mapping[str, Any], description: Mapping[str, Any]) -> bool:
-    """Whether a dataset was made from this text and tokenizer; the first edition's datasets do not say."""
-    return "tokenizer" not in description if meta["version"] == 1 else _described_by(meta) == description
 
 
 def _write_description(folder: Path) -> None:
@@ -311,17 +304,11 @@ def _damaged(path: Path, reason: Exception) -> ValueError:
 def _check_replaceable(folder: Path) -> None:
     """Raise FileExistsError for a file in the way that `prepare` did not write, ValueError for a damaged one.
 
-    A tokenizer is recognised by its checksum, which each of the other parts holds. The first edition's parts hold none;
-    beside them it is recognised by its format.
+    A tokenizer is recognised by its checksum, which each of the other parts holds.
     """
     for split in DATASET_FOLDERS:
         check_replaceable(folder / split)
     path, description = folder / TOKENIZER, _description(folder)
-    if not path.exists():
-        return
-    text = path.read_bytes()
     checksums = {part.get("tokenizer") for part in (description, *_metas(folder)) if part}
-    with contextlib.suppress(ValueError):
-        if sha256(text) in checksums or (None in checksums and BPETokenizer.from_json(text.decode())):
-            return
-    raise FileExistsError(f"{path} was not made with the data in {folder}: move it elsewhere or delete it")
+    if path.exists() and file_sha256(path) not in checksums:
+        raise FileExistsError(f"{path} was not made with the data in {folder}: move it elsewhere or delete it")

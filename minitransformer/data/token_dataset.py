@@ -4,8 +4,8 @@ A dataset is a folder of three files: `ids.bin`, the ids of source 0, target 0, 
 tokens; `offsets.bin`, the starts of these 2N sentences and the end of the last; `meta.json`. It is written as a stream
 and then memory-mapped: a pass over it needs only eight bytes of memory a pair, for the lengths.
 
-`meta.json` holds the SHA-256 of the other two, and its own checksum (see `system/sealed_json.py`): a dataset with a
-changed byte does not open. Version 1 of the format had no checksums; its datasets open if their sizes fit.
+`meta.json` holds the SHA-256 of the other two, and its own checksum (see `minitransformer.system.sealed_json`): a
+dataset with a changed byte does not open.
 """
 
 import hashlib
@@ -31,7 +31,6 @@ FORMAT, VERSION = "minitransformer token dataset", 2
 META, NUMBERS = "meta.json", ("ids.bin", "offsets.bin")
 DTYPES = ("<u2", "<u4")
 COUNTS = ("num_pairs", "num_ids", "max_id", "num_too_long", "num_empty")
-FIELDS_OF_VERSION_1 = {"dtype", *COUNTS, "format", "version", "fingerprint"}
 CHECKSUM_BLOCK = 1 << 20  # numbers
 
 # Pairs with the same longer side are sorted by the difference of their sides plus a random number below this.
@@ -161,7 +160,7 @@ class TokenDataset:
         meta = read_meta(folder)
         ids = _map(folder, "ids.bin", meta["dtype"], meta["num_ids"])
         offsets = _map(folder, "offsets.bin", "<i8", 2 * meta["num_pairs"] + 1)
-        for name, checksum in _checksums(folder).items() if meta["version"] > 1 else ():
+        for name, checksum in _checksums(folder).items():
             if meta["sha256"].get(name) != checksum:
                 raise _damaged(folder, name, "it does not match its checksum")
         if offsets[0] != 0 or offsets[-1] != len(ids) or np.any(offsets[1:] < offsets[:-1]):
@@ -298,12 +297,12 @@ def _write(
 def read_meta(folder: Path) -> dict[str, Any]:
     """The content of a dataset's `meta.json`. Raises FileNotFoundError, or ValueError if it is damaged."""
     try:
-        meta = unseal((folder / META).read_bytes(), lambda meta: meta.keys() == FIELDS_OF_VERSION_1)
-        if meta.get("format") != FORMAT or meta.get("version") not in (1, VERSION):
+        meta = unseal((folder / META).read_bytes())
+        if meta.get("format") != FORMAT or meta.get("version") != VERSION:
             raise ValueError(f"it does not describe a {FORMAT} of version {VERSION}")
         if meta["dtype"] not in DTYPES or any(type(meta[name]) is not int or meta[name] < 0 for name in COUNTS):
             raise ValueError("it does not say how many numbers there are")
-        if meta["version"] == VERSION and not {"fingerprint", "notes", "tokenizer", "sha256"} <= meta.keys():
+        if not {"fingerprint", "notes", "tokenizer", "sha256"} <= meta.keys():
             raise ValueError("it lacks checksums")
     except (ValueError, KeyError, TypeError) as error:
         raise _damaged(folder, META, str(error)) from None

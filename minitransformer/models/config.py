@@ -10,15 +10,13 @@ from ..config import LARGEST, SMALLEST, Config, choice, flag, positive, rate, re
 from ..layers import AttentionConfig, BlockConfig, FeedForwardConfig, InitConfig, NormConfig, StackConfig
 
 DEFAULT_KIND = "transformer"
-"""The kind of model of a configuration that names none: the first files had no field for it."""
+"""The kind of model of a configuration that names none."""
 
 
 class ModelConfig(Config, ABC):
     """The base of each model's configuration, with what trainers and checkpoints need of all of them."""
 
     kind: ClassVar[str]
-    newer: ClassVar[tuple[str, ...]] = ()
-    """Fields that the first files of this kind lack. With their defaults they are left out, and all files agree."""
     d_model: int
     num_layers: int
 
@@ -33,11 +31,8 @@ class ModelConfig(Config, ABC):
         return self.num_layers
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields, for JSON, without newer ones that have their defaults; and the kind unless it is the default."""
+        """Return all fields, for JSON, and the kind unless it is the default."""
         values = super().to_dict()
-        for each in fields(cast(Any, self)):
-            if each.name in self.newer and values[each.name] == each.default:
-                del values[each.name]
         return values if self.kind == DEFAULT_KIND else {"kind": self.kind, **values}
 
     @classmethod

@@ -44,7 +44,6 @@ class GPTConfig(TextConfig):
     """
 
     kind: ClassVar[str] = "gpt"
-    newer: ClassVar[tuple[str, ...]] = ("embedding_scale", "other_eos_ids")
 
     vocab_size: int = whole()
     d_model: int = whole(768, "width of the model")

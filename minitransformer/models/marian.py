@@ -19,7 +19,6 @@ class MarianConfig(StacksConfig):
     """
 
     kind: ClassVar[str] = "marian"
-    newer: ClassVar[tuple[str, ...]] = ("other_eos_ids",)
 
     vocab_size: int = whole()
     d_model: int = whole(512, "width of the model")

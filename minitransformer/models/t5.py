@@ -22,7 +22,6 @@ class T5Config(StacksConfig):
     """
 
     kind: ClassVar[str] = "t5"
-    newer: ClassVar[tuple[str, ...]] = ("other_eos_ids",)
 
     vocab_size: int = whole()
     d_model: int = whole(512, "width of the model")

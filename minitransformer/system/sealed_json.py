@@ -7,7 +7,7 @@ Other tools read it as ordinary JSON.
 
 import json
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 KEY = "crc32"
@@ -25,22 +25,17 @@ def is_sealed(data: bytes) -> bool:
     return data[-_LENGTH:] == _end(data[:-_LENGTH])
 
 
-def unseal(data: bytes, is_first_edition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    """Read what `seal` made. Raises ValueError for anything else.
-
-    The first edition had no checksums: an object without one is accepted if `is_first_edition` says that it has exactly
-    that edition's fields.
-    """
+def unseal(data: bytes) -> dict[str, Any]:
+    """Return the object that `seal` made into `data`. Raises ValueError for anything else."""
     try:
         content = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"it is not valid JSON: {error}") from None
     if not isinstance(content, dict):
         raise ValueError("it is not a JSON object")
-    if is_sealed(data):
-        del content[KEY]
-    elif not is_first_edition(content):
+    if not is_sealed(data):
         raise ValueError("it does not match its checksum")
+    del content[KEY]
     return content
 
 

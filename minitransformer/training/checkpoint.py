@@ -38,7 +38,7 @@ from ..models import DEFAULT_KIND, Model, ModelConfig, build_model, config_from_
 from ..ops import Ops, numpy_ops
 from ..system.atomic import atomic_write
 
-VERSION = 1
+VERSION = 2
 OPTIMIZER_PREFIX = "optimizer/"
 DTYPES = ("BOOL", "U8", "U16", "U32", "U64", "I8", "I16", "I32", "I64", "F16", "F32", "F64")
 """The types of arrays that NumPy has too, as safetensors calls them."""
@@ -172,7 +172,7 @@ def load_checkpoint(path: str | Path, with_optimizer: bool = True) -> Checkpoint
     """Read and verify the checkpoint at `path`; without the optimiser's arrays it takes a third of the memory.
 
     Raises FileNotFoundError, or CheckpointError if the file is not a checkpoint, is truncated, has a single byte
-    changed, was written by a later version of the format, or has invalid content.
+    changed, was written in another version of the format, or has invalid content.
     """
     path = Path(path)
     _verify(path)
@@ -192,9 +192,9 @@ def _read(path: Path, with_optimizer: bool) -> Checkpoint:
             description = _described(file.metadata()["minitransformer"])
             for name in file.keys():  # noqa: SIM118 - a safetensors file is no mapping
                 if not name.startswith(OPTIMIZER_PREFIX):
-                    parameters[current_name(name)] = _array(file, name)
+                    parameters[name] = _array(file, name)
                 elif with_optimizer:
-                    optimizer[current_name(name.removeprefix(OPTIMIZER_PREFIX))] = _array(file, name)
+                    optimizer[name.removeprefix(OPTIMIZER_PREFIX)] = _array(file, name)
     except SafetensorError as error:
         raise ValueError(f"its header is damaged ({error})") from None
     config, tokenizer, step, state = (description[name] for name in ("config", "tokenizer", "step", "state"))
@@ -237,12 +237,6 @@ def _check_sizes(description: Any) -> None:
             raise ValueError("its description holds an integer of more than 64 bits")
         lists = [list(value.values()) if isinstance(value, dict) else value for value in level]
         level = [value for values in lists if isinstance(values, list) for value in values]
-
-
-def current_name(name: str) -> str:
-    """Today's name of a parameter with this name in a checkpoint: the first edition named norms differently."""
-    name = name.replace(".attention_residual.norm.", ".self_attention_norm.")
-    return name.replace("_residual.norm.", "_norm.")
 
 
 def _array(file: Any, name: str) -> np.ndarray:

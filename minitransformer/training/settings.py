@@ -8,7 +8,7 @@ from ..config import SMALLEST, Config, positive, rate, whole
 from ..system.threads import MOST_THREADS
 from .checkpoint import Checkpoint, CheckpointError
 from .optimizer import Schedule
-from .shards import MOST_SHARDS
+from .parallel.shards import MOST_SHARDS
 
 MOST_ACCUMULATED = 4096  # all of a step's batches are in memory at once; at the default size these have 16 M tokens
 RESUMED = {"settings", "data", "tokens"}

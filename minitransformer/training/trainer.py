@@ -22,7 +22,6 @@ from ..data import BPETokenizer
 from ..models import Model
 from ..system.atomic import remove_unfinished
 from ..system.lock import locked
-from .agreement import facts_of
 from .checkpoint import (
     Checkpoint,
     CheckpointError,
@@ -35,11 +34,13 @@ from .checkpoint import (
     save_checkpoint,
 )
 from .data import Dataset, TrainingBatch
-from .distributed import ALONE, Processes
 from .optimizer import Adam
+from .parallel.data_parallel import DataParallel
+from .parallel.launch import facts_of
+from .parallel.processes import ALONE, Processes
+from .parallel.shards import ShardedAdam
 from .settings import TrainingSettings
-from .sharded_adam import ShardedAdam
-from .step import DataParallel, TrainingDiverged, training_step
+from .step import TrainingDiverged, training_step
 from .terminal import progress_bar, say_above, show_step, stop_request
 from .training_log import LOG_NAME, TrainingLog
 
@@ -69,7 +70,7 @@ class Trainer:
                     returns more of them, such as {"bleu": 30.1}
     on_validation   called after a validation, once the log holds its figures
     progress        whether to draw a bar on a terminal, and to say how each validation went
-    processes       those that share each step, by default this one alone (see `sharded_adam.py`). All of them have the
+    processes       those that share each step, by default this one alone (see `parallel/`). All of them have the
                     same data and settings; the first one writes, and a request to stop any of them stops all
 
     Raises ValueError if the data does not fit the batch size or the model's configuration, and for several processes
@@ -164,7 +165,8 @@ class Trainer:
         with ExitStack() as lock:
             with self.processes.together():
                 log = self._opened_log(lock)
-            self.processes.agree(**self._facts())
+            if self.processes.size > 1:
+                self.processes.agree(**self._facts())
             return self._train(log)
 
     def _opened_log(self, lock: ExitStack) -> TrainingLog:

@@ -50,7 +50,7 @@ def test_an_experiment_that_is_named_twice_runs_once() -> None:
 def test_only_trainings_can_have_been_longer(core_minutes: float, tmp_path: Path) -> None:
     decoding, path = STUDY.experiments["decoding"], tmp_path / "results" / "decoding.json"
     path.parent.mkdir()
-    save_findings(STUDY, tmp_path, decoding, Origin("", "all", 2.0, 2.0, core_minutes, "", ""), {})
+    save_findings(STUDY, tmp_path, decoding, Origin("", "all", 2.0, 2.0, core_minutes, "", "", 4), {})
     assert from_longer(STUDY, tmp_path, decoding, "all", scale=1.0) == (path if core_minutes else None)
 
 

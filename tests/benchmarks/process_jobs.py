@@ -18,9 +18,9 @@ from minitransformer.layers import Stack
 from minitransformer.models import Transformer
 from minitransformer.system.allocator import keep_freed_memory
 from minitransformer.training import DataParallel
-from minitransformer.training.distributed import ALONE, Processes, torch_distributed
-from minitransformer.training.sharded_adam import ShardedAdam, exchange, gather
-from minitransformer.training.shards import share, subtrees
+from minitransformer.training.distributed import torch_distributed
+from minitransformer.training.parallel.processes import ALONE, Processes
+from minitransformer.training.parallel.shards import ShardedAdam, exchange, gather, share, subtrees
 
 BETAS, EPS = (0.9, 0.98), 1e-9
 

@@ -26,7 +26,7 @@ from minitransformer.plots import plot_logit_lens
 from minitransformer.pretrained import save
 from minitransformer.training import TrainingSettings, read_log
 from minitransformer.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from minitransformer.training.distributed import ALONE
+from minitransformer.training.parallel.processes import ALONE
 
 TRAINING = [*("--tokens-per-batch", "512", "--valid-interval", "2", "--checkpoint-interval", "2", "--threads", "1")]
 TINY = [*("--d-model", "16", "--num-heads", "2", "--d-ff", "16", "--num-layers", "1"), *TRAINING]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from support.folders import flips, largest_file
 
-from minitransformer.data.token_dataset import FIELDS_OF_VERSION_1, TokenDataset
+from minitransformer.data.token_dataset import TokenDataset
 from minitransformer.system.sealed_json import seal
 
 
@@ -121,27 +121,6 @@ def test_a_damaged_dataset_does_not_open(tmp_path: Path, name: str, content: byt
     with pytest.raises(ValueError, match=message) as error:
         TokenDataset.open(tmp_path)
     assert str(error.value).endswith(f": delete the folder {tmp_path}, and the dataset is made again")
-
-
-def version_1(folder: Path) -> TokenDataset:
-    """A dataset as the first edition of this program wrote it, without checksums."""
-    dataset = TokenDataset.build([("3 4", "5"), ("6", "7 8")], WordTokenizer(), folder)
-    meta = {name: dataset.meta[name] for name in FIELDS_OF_VERSION_1} | {"version": 1}
-    (folder / "meta.json").write_text(json.dumps(meta, indent=2) + "\n")
-    return dataset
-
-
-def test_a_dataset_of_the_first_version_opens_and_is_replaced(tmp_path: Path) -> None:
-    expected = version_1(tmp_path / "ids")
-    assert TokenDataset.open(tmp_path / "ids").checksum() == expected.checksum()
-    meta = json.loads((tmp_path / "ids" / "meta.json").read_bytes())
-    for change in ({"dtype": "<u3"}, {"num_ids": "6"}, {"num_pairs": -1}, {"version": 2}, {"loss": 1}, {"num_ids": 0}):
-        (tmp_path / "ids" / "meta.json").write_text(json.dumps(meta | change))
-        with pytest.raises(ValueError, match="is damaged"):
-            TokenDataset.open(tmp_path / "ids")
-    (tmp_path / "ids" / "meta.json").write_text(json.dumps(meta))
-    TokenDataset.build([("3", "4")], WordTokenizer(), tmp_path / "ids")
-    assert TokenDataset.open(tmp_path / "ids").meta["version"] == 2
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import minitransformer
 from minitransformer import Transformer, TransformerConfig
 from minitransformer.data.batching import collate
 from minitransformer.training.optimizer import Adam
-from minitransformer.training.step import DataParallel, training_step
+from minitransformer.training.step import Worker, training_step
 
 HOME = str(Path(minitransformer.__file__).parent)
 
@@ -73,12 +73,11 @@ def model() -> Transformer:
 
 def test_a_training_step(model):
     batch = collate([np.array([5, 6, 7, 8])] * 4, [np.array([9, 10, 11])] * 4)
-    adam = Adam(model.parameters, model.ops)
-    with DataParallel(model, 1) as workers:
-        walk = Walk(lambda: training_step(workers, adam, [batch], learning_rate=1e-3))
-    assert len(walk.calls) <= 107  # 102 before batches of every kind named their inputs, 104 before shards had a tree
-    assert len(walk.files) <= 29  # positions have a file of their own, and so do shards
-    assert walk.lines <= 3590  # 2,850 before the options of the family, 3,420 before shards, 3,560 before short rows
+    worker, adam = Worker(model), Adam(model.parameters, model.ops)
+    walk = Walk(lambda: training_step(worker, adam, [batch], learning_rate=1e-3))
+    assert len(walk.calls) <= 101
+    assert len(walk.files) <= 27
+    assert walk.lines <= 3370
     assert walk.share_of_checks <= 0.1
 
 

@@ -38,7 +38,7 @@ def keep(out: Path, losses: dict[str, float], diverged: tuple[str, ...] = ()) ->
         {name: "nan" for variant in diverged for name in names(variant)},
     )
     found = ablation.find(Context(Texts(), 1.0, runner))  # type: ignore[arg-type]
-    save_findings(STUDY, out, ablation, Origin("make after", "all", 1.0, 1.0, 1.0, "numpy", "a machine"), found)
+    save_findings(STUDY, out, ablation, Origin("make after", "all", 1.0, 1.0, 1.0, "numpy", "a machine", 4), found)
 
 
 def test_what_is_not_measured_is_said_in_a_line(out: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -70,6 +70,7 @@ def test_a_field_refuses_by_name_what_it_can_not_hold(config):
 @every_config
 def test_json_keeps_it(config):
     written = json.loads(json.dumps(config.to_dict()))
+    assert written == config.to_dict()
     assert type(config).from_dict(written) == config
     with pytest.raises(ValueError, match="unknown configuration fields: d_modle, momentum"):
         type(config).from_dict({**written, "momentum": 1, "d_modle": 5})

@@ -244,28 +244,26 @@ a copy of a model without its gradients
 [models/model.py: models/test_replicas]
 a replica with weights of its own | Model.replica: dtype, self.parameters → dtype
 [training/step.py: training/test_training]
-shards weighted by their sentences, however many words each has
-    DataParallel.gradients: part.num_targets / num_targets →
-        part.num_sentences / sum(batch.num_sentences for batch in batches)
-[training/step.py: training/test_distributed]
+parts weighted by their sentences, 40 in all, however many words each has
+    Worker.add_part: part.num_targets / num_targets → part.num_sentences / 40
+[training/parallel/data_parallel.py: training/test_distributed]
 a loss that is of one process's shards | DataParallel.gradients: losses = self.processes.sum(losses) → pass
-[training/shards.py: training/test_distributed]
+[training/parallel/shards.py: training/test_distributed]
 shards added in the order in which they come
     TreeSum.push: self._subtrees and self._subtrees[-1][1] == size and first % (2 * size) → self._subtrees
 slices that leave the last piece to nobody
     slices: [*(piece.start for piece in pieces(size)), size] → [piece.start for piece in pieces(size)]
-[training/sharded_adam.py: training/test_distributed]
 a norm of one slice only | ShardedAdam.grad_norm: self.processes.sum(squares) → squares
 moments of one slice only in the checkpoint | ShardedAdam._whole: gather(self.processes, flat) return flat → return flat
 16-bit parameters of the others' slices a step behind | ShardedAdam.step: self.parameters.refresh() → pass
 [training/optimizer.py: training/test_distributed]
 moments of a foreign slice | Adam.load_state_dict: m[self.part], v[self.part] → m[: len(self.m)], v[: len(self.v)]
-[training/distributed.py: training/test_distributed]
+[training/parallel/processes.py: training/test_distributed]
 what stops one process is told to nobody | Processes.together: not self.any(error is not None) → error is None
 orphans on one of several machines that stop all | Processes.reason_to_stop: orphans == self.size → orphans
 a process that waits is heard in one collective only
     Processes._who_is_missing: waits/{self.rank} → waits/{self.size - self.rank}
-[training/agreement.py: training/test_launch]
+[training/parallel/launch.py: training/test_launch]
 activations that may have another type in each process | facts_of: {device}, {activations} → {device}
 [training/trainer.py: training/test_distributed]
 a request to stop that the other processes do not hear

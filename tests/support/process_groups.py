@@ -7,7 +7,8 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
-from minitransformer.training.distributed import Processes, torch_distributed
+from minitransformer.training.distributed import torch_distributed
+from minitransformer.training.parallel.processes import Processes
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(

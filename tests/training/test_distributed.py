@@ -26,11 +26,10 @@ from minitransformer.costs import most_gradients
 from minitransformer.data.labelled import LabelledText
 from minitransformer.data.text import TextDataset
 from minitransformer.models import BERT, GPT, BERTConfig, GPTConfig
-from minitransformer.training import Trainer, TrainingDiverged, TrainingSettings
+from minitransformer.training import DataParallel, Trainer, TrainingDiverged, TrainingSettings
 from minitransformer.training.checkpoint import list_checkpoints
-from minitransformer.training.distributed import ALONE, LostError, PeerError, Processes
-from minitransformer.training.shards import TreeSum, pieces, share, slices, subtrees
-from minitransformer.training.step import DataParallel
+from minitransformer.training.parallel.processes import ALONE, LostError, PeerError, Processes
+from minitransformer.training.parallel.shards import TreeSum, pieces, share, slices, subtrees
 
 SHARED = replace(SETTINGS, steps=20, shards=8, tokens_per_batch=128, valid_interval=10, keep=9)
 SIZES: dict[str, Any] = {"d_model": 16, "num_heads": 2, "d_ff": 32, "num_layers": 1, "max_length": 16}

@@ -5,9 +5,8 @@ from support.toy_training import toy_model
 
 import kernels
 from minitransformer.models import Transformer
-from minitransformer.training.agreement import disagreement, facts_of
-from minitransformer.training.distributed import ALONE, Processes
-from minitransformer.training.launch import ADDRESS, Place, launched_place
+from minitransformer.training.parallel.launch import ADDRESS, Place, disagreement, facts_of, launched_place
+from minitransformer.training.parallel.processes import ALONE, Processes
 
 COMPLETE = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
 

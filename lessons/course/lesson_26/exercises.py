@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from minitransformer.training.shards import TreeSum, share, subtrees
+from minitransformer.training.parallel.shards import TreeSum, share, subtrees
 
 from ..exercise import Attempt, Wrong, exercise
 from ..judging import agree, array, kind, require
@@ -38,7 +38,7 @@ def _in_order(values: list[np.ndarray]) -> np.ndarray:
 
 
 def _exchange(grads: Any, shares: Any, parts: Any, send: Any) -> list[Any]:
-    """What `minitransformer.training.sharded_adam.exchange` does, in all processes."""
+    """What `minitransformer.training.parallel.shards.exchange` does, in all processes."""
     sums = [[(first, size, _tree(grads[first : first + size])) for first, size in subtrees(s)] for s in shares]
     totals = []
     for receiver, part in enumerate(parts):

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyBboxPatch
 
-from minitransformer.training.shards import share, subtrees
+from minitransformer.training.parallel.shards import share, subtrees
 
 from ..style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, SKY, VERMILION
 

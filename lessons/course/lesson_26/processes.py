@@ -17,11 +17,10 @@ from threadpoolctl import threadpool_limits
 
 from minitransformer import Transformer, TransformerConfig
 from minitransformer.data.batching import Batch
-from minitransformer.training.distributed import ALONE, Processes
+from minitransformer.training import DataParallel, training_step
 from minitransformer.training.optimizer import Adam
-from minitransformer.training.sharded_adam import ShardedAdam
-from minitransformer.training.shards import TreeSum, share
-from minitransformer.training.step import DataParallel, training_step
+from minitransformer.training.parallel.processes import ALONE, Processes
+from minitransformer.training.parallel.shards import ShardedAdam, TreeSum, share
 
 SHARDS, STEPS, SENTENCES = 8, 10, 24
 CONFIG = TransformerConfig(64, d_model=32, num_heads=4, d_ff=64, num_layers=1, max_length=16, dropout=0.0)

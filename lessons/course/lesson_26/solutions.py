@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from minitransformer.training.shards import TreeSum, subtrees
+from minitransformer.training.parallel.shards import TreeSum, subtrees
 
 
 def exchange(grads, shares, parts, send):

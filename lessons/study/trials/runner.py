@@ -93,7 +93,7 @@ class Runner:
         """The result of a trial. Raises `FileNotFoundError` if it was not run, and `ValueError` for a damaged file."""
         path = self._result(self.key(trial))
         try:
-            result = TrialResult.from_dict(unseal(path.read_bytes(), lambda values: "evaluations" in values))
+            result = TrialResult.from_dict(unseal(path.read_bytes()))
             if result.diverged is None and result.evaluations.keys() != {
                 evaluation.name for evaluation in trial.evaluations
             }:

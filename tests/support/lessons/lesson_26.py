@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from minitransformer.training.shards import subtrees
+from minitransformer.training.parallel.shards import subtrees
 
 
 def _by_recursion(grads, shares, parts, send):
