@@ -41,9 +41,10 @@ class Workers:
 
         macOS's own libraries do not allow it, and a fork beside a thread that computes a matrix product never ends.
         """
-        from tqdm.std import tqdm
+        from tqdm import TMonitor
 
-        return sys.platform == "linux" and not {*enumerate_threads()} - {current_thread(), tqdm.monitor}
+        beside = {*enumerate_threads()} - {current_thread()}
+        return sys.platform == "linux" and all(isinstance(thread, TMonitor) for thread in beside)
 
     def __enter__(self) -> Self:
         self._context.enter_context(self._threads)  # with one BLAS thread, which the processes inherit

@@ -46,9 +46,15 @@ def test_results_come_in_the_order_of_the_items_from_several_processes() -> None
     assert not any(map(is_there, processes))
 
 
-def test_the_thread_of_a_progress_bar_is_no_obstacle() -> None:
-    with tqdm(total=1, file=io.StringIO()):
+def test_the_threads_of_progress_bars_are_no_obstacle() -> None:
+    class Another(tqdm):
+        """A library's own kind of bar, which has a thread of its own."""
+
+        monitor = None
+
+    with tqdm(total=1, file=io.StringIO()), Another(total=1, file=io.StringIO()):
         assert tqdm.monitor is not None
+        assert Another.monitor is not tqdm.monitor
         assert tqdm.monitor.is_alive()
         assert Workers.supported()
 
