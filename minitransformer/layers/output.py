@@ -55,9 +55,14 @@ class OutputLayer(Layer):
             logits, logits_cache = self.logits(hidden)
             loss, cache = self.ops.cross_entropy.forward(logits, targets, label_smoothing, ignored)
             return loss, (cache, logits_cache)
-        rows, options = hidden.reshape(-1, hidden.shape[2]), {"ignore_index": ignored, "with_grad": with_grad}
+        rows, wanted = hidden.reshape(-1, hidden.shape[2]), targets.reshape(-1)
         loss, cache = self.ops.linear_cross_entropy.forward(
-            rows, self.table.value, targets.reshape(-1), label_smoothing, **options
+            rows,
+            self.table.value,
+            wanted,
+            label_smoothing=label_smoothing,
+            ignore_index=ignored,
+            with_grad=with_grad,
         )
         return loss, (cache, hidden.shape)
 

@@ -136,7 +136,7 @@ def contestants(shape: Shape, what: str, machine: Machine) -> dict[str, Prepare]
 
     for name, backend in BACKENDS.items():
         prepares[name] = of_autograd(partial(pinned, backend), what)
-    if what == FORWARD and shape.kind in ("full", "causal") and shape.group == 1:
+    if what == FORWARD and shape.kind in ("full", "causal") and shape.D in (16, 32, 64, 128):
         prepares[MINIMAL] = of_function(partial(attention_minimal, causal=shape.causal))
     if shape.causal or shape.window is not None or shape.kind == "bias":
         prepares[FLEX] = of_autograd(_flex(shape, machine), what)
