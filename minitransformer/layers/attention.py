@@ -108,6 +108,7 @@ class SelfAttention(Attention):
     """
 
     op = "attention"
+    """The name of the op that mixes values."""
 
     def __init__(
         self,
@@ -144,7 +145,8 @@ class SelfAttention(Attention):
         """Return dx `(B, T, C)`; add into the parameters' gradients."""
         project_cache, turn_cache, (mix_cache, bias_cache), output_cache = cache
         dmixed = split_heads(self.output.backward(dout, output_cache), self.num_heads)  # (B, H, T, Dv)
-        dquery, dkey, dvalue, *dbias = getattr(self.ops, self.op).backward(dmixed, mix_cache)
+        pair = getattr(self.ops, self.op)
+        dquery, dkey, dvalue, *dbias = pair.backward(dmixed, mix_cache)  # (B, H, T, D), (B, Hk, T, D), …
         if self.relative is not None:
             self.relative.backward(dbias[0], bias_cache)
         parts = [dquery, dkey]
@@ -195,8 +197,8 @@ class CrossAttention(Attention):
             projected, key_value_cache = self.key_value.forward(context.memory)  # (B, Tk, Hk(D + Dv))
             key = split_heads(projected[..., : self.key_width], self.kv_heads)
             kept = key, split_heads(projected[..., self.key_width :], self.kv_heads)
-        if cache is not None:
-            cache.shared[self.name] = kept
+            if cache is not None:
+                cache.shared[self.name] = kept
         (key, value), num_beams = kept, 1 if cache is None else cache.num_beams
         beams = x.reshape(len(key), num_beams * x.shape[1], x.shape[2])  # (B, K·Tq, C)
         projected, query_cache = self.query.forward(beams)  # (B, K·Tq, H·D)
@@ -210,8 +212,8 @@ class CrossAttention(Attention):
     def backward(self, dout: Array, cache: tuple) -> tuple[Array, Array]:
         """Return dx `(B, Tq, C)` and dmemory `(B, Tk, C)`; add into the parameters' gradients."""
         query_cache, key_value_cache, mix_cache, output_cache = cache
-        dmixed = split_heads(self.output.backward(dout, output_cache), self.num_heads)
-        dquery, dkey, dvalue = self.ops.attention.backward(dmixed, mix_cache)
+        dmixed = split_heads(self.output.backward(dout, output_cache), self.num_heads)  # (B, H, Tq, Dv)
+        dquery, dkey, dvalue = self.ops.attention.backward(dmixed, mix_cache)  # (B, H, Tq, D), (B, Hk, Tk, ·)
         dx = self.query.backward(merge_heads(dquery), query_cache)
         dprojected = self.ops.concatenate([merge_heads(dkey), merge_heads(dvalue)])
         return dx, self.key_value.backward(dprojected, key_value_cache)
