@@ -1,4 +1,4 @@
-"""`python -m kernels.machine` proves every op as machine code, and writes what it found to the manifest."""
+"""`python -m kernels.machine` proves every op as machine code, and writes the results to the manifest."""
 
 import argparse
 import os
@@ -7,7 +7,7 @@ import time
 
 
 def main() -> int:
-    """Prove the ops that are named, or those whose instructions have changed; 1 if one fails."""
+    """Prove the ops that are named, or those whose instructions have changed; return 1 if one fails."""
     os.environ.pop("TRITON_INTERPRET", None)  # before Triton is imported: the interpreter compiles nothing
     from .. import KERNELS
     from ..proof import ledger
