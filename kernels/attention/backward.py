@@ -51,7 +51,7 @@ def attention_dquery_kernel(
     QUERIES: tl.constexpr, KEYS: tl.constexpr, GROUP: tl.constexpr, PRECISION: tl.constexpr,
     ALIGNED: tl.constexpr, HOISTED: tl.constexpr,
 ):  # fmt: skip
-    """Writes dquery, and for the other kernel delta and, with dropout, the rows' hashes, in lse's shape."""
+    """Write dquery, and for the other kernel delta and, with dropout, the rows' hashes, in lse's shape."""
     block, head, b, h = locate(Tq, H, QUERIES)
     block = tl.cdiv(Tq, QUERIES) - 1 - block  # as in the forward
     at_query, at_key = b, b
@@ -122,7 +122,7 @@ def attention_dkey_dvalue_kernel(
     QUERIES: tl.constexpr, KEYS: tl.constexpr, GROUP: tl.constexpr, PRECISION: tl.constexpr,
     ALIGNED: tl.constexpr, HOISTED: tl.constexpr,
 ):  # fmt: skip
-    """Writes dkey and dvalue. The weights are computed transposed, keys as rows, as both products need them.
+    """Write dkey and dvalue. The weights are computed transposed, keys as rows, as both products need them.
 
     A program has one head of keys and visits the queries of all `GROUP` heads that share it.
     """
