@@ -1,6 +1,7 @@
 """Attention in PyTorch's layout, `(B, H, T, D)`, and the choice of its backend."""
 
 import math
+import sys
 import warnings
 from functools import cache
 from typing import Any
@@ -270,7 +271,11 @@ vars(_lacks_tensor_cores)["_dynamo_marked_constant"] = True
 
 @cache
 def _warn_once(message: str) -> None:
-    warnings.warn(message, stacklevel=2)
+    """Warn at the caller's line: the first on the stack that is neither this package's nor PyTorch's."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(("kernels.", "torch.")):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, stacklevel=level)
 
 
 def _fit(query: Tensor, key: Tensor, value: Tensor, key_mask: Tensor | None) -> bool:
