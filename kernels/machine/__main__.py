@@ -31,6 +31,8 @@ def main() -> int:
         pairs = proof.sample(arguments.sample)
     elif arguments.check or not (arguments.all or arguments.ops):
         pairs = list(proof.stale(manifest, pairs))
+        if not pairs:
+            print("nothing has changed since it was proved as machine code")
     if arguments.check:
         for pair in pairs:
             print(f"not yet proved as machine code: {pair.op}, {pair.dtype}")
