@@ -33,7 +33,7 @@ from .scalars import number, number_arguments
 BLOCK = 1024
 NORM_BLOCK = 2048
 NORM_PROGRAMS = 1024
-"""The same number on every GPU, because the order of adding changes the last bits."""
+"""The most programs that sum squares: the same on every GPU, because the order of adding changes the last bits."""
 
 
 @triton.jit

@@ -197,7 +197,7 @@ def attention_dkey_dvalue_kernel(
                 dscores *= 1 - capped * capped
             dkey_block = tl.dot(dscores.to(query_block.dtype), query_block, dkey_block, input_precision=PRECISION)
 
-    # Keys that are padding were computed too, as rows of zeros. Their gradients are in rows of their own, cleared here.
+    # Padding was computed too, as keys of zeros. Their gradients are in rows of their own, which are cleared here.
     dkey_block = tl.where(real[:, None], dkey_block * scale, 0.0)
     dvalue_block = tl.where(real[:, None], dvalue_block, 0.0)
     if threshold is not None:

@@ -35,7 +35,7 @@ class Padding(NamedTuple):
     """The mask of real keys as a kernel takes it."""
 
     real: Any  # (B, Tk) bool
-    ends: Any  # (B, 2) int32: what `padding_ends_kernel` writes
+    ends: Any  # (B, 2) int32, written by `padding_ends_kernel`
 
 
 class Starts(NamedTuple):
@@ -51,10 +51,10 @@ class Sparse(NamedTuple):
     All are `None` if the pattern is only a window.
     """
 
-    ahead: int | None = None  # how far after its own position a query sees keys at all: 0 if causal
+    ahead: int | None = None  # the most positions after its own at which a query sees keys: 0 if causal
     block: int | None = None
     stride: int | None = None
-    by_all: Any = None  # (2, Tk) bool: which keys every query sees, and which queries see every key
+    by_all: Any = None  # (2, Tk) bool: the keys that every query sees, and the queries that see every key
 
 
 @triton.jit

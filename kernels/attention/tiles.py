@@ -138,7 +138,7 @@ TILES: dict[str, dict[tuple[str, int], list[tuple[int, ...]]]] = {
         ("dkey_dvalue", 256): [(16, 16, 8, 1)],
         ("forward with masks", 128): [(16, 16, 8, 1)],
     },
-    # In float32 where it differs.
+    # Tiles for float32 that differ from these.
     "turing in float32": {
         ("forward", 128): [(16, 16, 8, 1)],
         ("dkey_dvalue", 128): [(16, 16, 16, 1), (16, 16, 8, 1)],
@@ -171,7 +171,7 @@ TILES: dict[str, dict[tuple[str, int], list[tuple[int, ...]]]] = {
         ("dkey_dvalue", 128): [(16, 16, 4, 1)],
         ("dkey_dvalue", 256): [(16, 16, 8, 1)],
     },
-    # In float32, which WMMA does not have, the same as a T4 except for this.
+    # WMMA has no float32: its tiles are those of a T4, except for these.
     "rdna in float32": {
         ("dkey_dvalue", 256): [(16, 16, 8, 1)],
     },

@@ -252,7 +252,7 @@ def _shared(instruction: Instruction, size: int, two: bool, stride: int) -> Plac
     def places(act: Callable[..., None]) -> Step:
         def execute(group: Group) -> None:
             machine: Machine = group.machine
-            where = np.broadcast_to(address(group).astype(np.int64), (group.count, LANES))  # before a load fills it
+            where = np.broadcast_to(address(group).astype(np.int64), (group.count, LANES))  # a load may fill it
             lanes = group.lanes()
             for offset, number in zip(offsets, numbers, strict=True):
                 within = where + offset

@@ -44,7 +44,7 @@ class Group:
     def __init__(self, registers: Registers, waves: Any, machine: Any = None) -> None:
         self.vector, self.scalar, self.scc = registers.vector, registers.scalar, registers.scc
         self.waves = waves
-        """Their numbers, or `slice(None)` for all, so that registers are read without a copy."""
+        """The numbers of the waves, or `slice(None)` for all, so that registers are read without a copy."""
         self.everyone = isinstance(waves, slice)
         self.machine = machine
         self.count = self.scalar[EXEC][waves].size

@@ -107,7 +107,7 @@ def _batches(lengths: list[int], batch_tokens: int, num_threads: int, most: int)
     total, longest = sum(lengths), max(lengths, default=0)
     num_parts = num_threads * -(-total // (num_threads * batch_tokens))
     num_parts = min(num_parts, max(1, total // SMALLEST_PART))
-    batch_tokens = min(batch_tokens, -(-total // max(num_parts, 1)) + longest - 1)  # room, so that no small one is last
+    batch_tokens = min(batch_tokens, -(-total // max(num_parts, 1)) + longest - 1)  # so that the last is not small
     start = 0
     while start < len(by_length):
         count = min(max(1, batch_tokens // lengths[by_length[start]]), most)

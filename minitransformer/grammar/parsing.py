@@ -18,7 +18,7 @@ from .lexicon.verbs import TO_BE
 from .syntax import Clause, Determiner, NounPhrase, Phrase, Sentence, Tense
 
 Table = dict[str, list[Any]]  # the meanings of a word, or of an expression of several words
-Reading = tuple[Any, int]  # something read, and the place after it
+Reading = tuple[Any, int]  # the part that was read, and the place after it
 LONGEST = 5  # words in the longest expression: "on the 21st of March"
 BE: dict[str, Tense] = {"am": "present", "is": "present", "are": "present", "was": "past", "were": "past"}
 ALWAYS_SINGULAR = {words.A, words.THIS, words.EVERY, words.MASS}

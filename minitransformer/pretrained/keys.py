@@ -11,16 +11,16 @@ from typing import Any
 from .files import PretrainedError
 
 WITHOUT_EFFECT = frozenset(
-    # What a folder is, and how it was made.
+    # The folder's kind and origin.
     "model_type architectures transformers_version name_or_path _name_or_path _commit_hash auto_map language "
     "finetuning_task task_specific_params tokenizer_class prefix transformers.js_config unsloth_version unsloth_fixed "
     "sentence_transformers author license created_date cell emb_size structure pre_trained training "
-    # How it is computed, in which types, and what is returned.
+    # Options of the computation, its types and its results.
     "dtype torch_dtype use_bfloat16 torchscript return_dict output_hidden_states output_attentions output_past "
     "use_cache chunk_size_feed_forward gradient_checkpointing _attn_implementation _attn_implementation_autoset "
     "attn_implementation _experts_implementation experts_implementation tie_last_hidden_states _flash_attn_2_enabled "
     "xla_device "
-    # Special tokens, where a kind of model does not need them.
+    # Special tokens that a kind of model does not need.
     "pad_token_id bos_token_id eos_token_id decoder_start_token_id eos_token_ids sep_token_id cls_token_id "
     "unk_token_id "
     "mask_token_id "

@@ -56,7 +56,7 @@ take part/took part | teil|nehmen, nimmt, teilgenommen | participer | people
 give up/gave up | auf|geben, gibt, aufgegeben | abandonner | ! people
 """
 
-# verb | accusative objects; "*" marks what animals do too, "+" what is done for somebody
+# verb | accusative objects; "*" marks verbs whose subject may be an animal, "+" actions for somebody
 TRANSITIVE_TABLE = """
 see/saw | sehen, sieht, gesehen | voir, vois, voit, voyons, voient, vu | * people animals things building
 know/- | kennen, kennt, gekannt | connaître, connais, connaît, connaissons, connaissent, connu | people text
