@@ -189,7 +189,6 @@ class Translator:
         batch_tokens: int,
         progress: bool,
     ) -> Iterator[list[list[Translation]]]:
-        """Yield the translations of each window of sources."""
         from tqdm.std import tqdm
 
         options = {"beam": beam, "length_penalty": length_penalty, "n_best": n_best, "forks": self.forks}
@@ -244,7 +243,6 @@ class Translator:
         return [self._encoded(sentence, number, truncate) for number, sentence in enumerate(given, start=1)]
 
     def _encoded(self, sentence: str, number: int, truncate: bool) -> list[int]:
-        """Encode sentence `number`; see `encode`."""
         if not isinstance(sentence, str):
             raise TypeError(f"sentence {number} must be a str, but is of type {type(sentence).__name__}")
         longest = most_tokens(self.model.config)

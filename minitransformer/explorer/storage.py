@@ -92,7 +92,6 @@ def _greedy(model: Any, tokenizer: Tokenizer, source: list[int]) -> list[int]:
 
 
 def _log_probs(model: Any, source: list[int], output: list[int]) -> np.ndarray:
-    """Return the log-probability of each token of an output."""
     if isinstance(model, GPT):
         logits, _ = model.forward(np.array([source + output[:-1]]))
         logits = logits[:, len(source) - 1 :]

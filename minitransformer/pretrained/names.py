@@ -61,7 +61,7 @@ class Architecture:
     to_config    makes theirs from ours; raises PretrainedError, naming the option, for one that theirs can't express
     table        the rows of a configuration
     keys         the keys of their `config.json`
-    heads        their classes whose folders are read; folders are written as the first
+    heads        their classes whose folders are read
     rename       pairs of a regular expression and its replacement that turn every name ever used into the table's
     copies       names of tensors, as regular expressions, each with the tensor that they copy in a tied model
     top          the prefix of names in a model with a head, which names in a bare model lack

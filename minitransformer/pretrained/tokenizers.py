@@ -101,7 +101,6 @@ class PretrainedTokenizer:
         return ["a", *(self.decode([word]) for word in self.words[-8:])]
 
     def _encoding(self, text: str, special_tokens: bool) -> Any:
-        """Return the package's encoding of a text."""
         _check_unicode(text)
         failure = "the tokenizer can't encode this text"
         return _ask(failure, self.inner.encode, text, add_special_tokens=special_tokens)
