@@ -1356,8 +1356,9 @@ def test_on_a_t4_attention_is_pytorchs_and_says_so_once(compiled):
     function = torch.compile(attend, fullgraph=True, backend="eager") if compiled else attend
     with pytest.warns(
         UserWarning, match=r"no tensor cores on this GPU \(compute capability 7.5\): attention runs in P"
-    ):
+    ) as warned:
         y = function(x)
+    assert [each.filename for each in warned] == [__file__]  # the caller's line, not the library's
     with Seen() as seen, warnings.catch_warnings():
         warnings.simplefilter("error")
         assert torch.equal(attend(x), y)
@@ -1383,8 +1384,10 @@ def test_on_a_t4_the_numbers_are_those_of_the_namesake(name):
 @pytest.mark.usefixtures("turing")
 def test_on_a_t4_what_pytorchs_attention_lacks_runs_in_the_kernel_and_says_so():
     q = torch.randn(1, 5, 2, 6, device=DEVICE)
-    with pytest.warns(UserWarning, match="softcap or ALiBi's slopes, which PyTorch's does not have"), Seen() as seen:
+    said = "softcap or ALiBi's slopes, which PyTorch's does not have"
+    with pytest.warns(UserWarning, match=said) as warned, Seen() as seen:
         functional.flash_attn_func(q, q, q, softcap=2.0)
+    assert [each.filename for each in warned] == [__file__]
     assert "minitransformer::attention" in seen.names
 
 
