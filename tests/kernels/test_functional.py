@@ -135,7 +135,7 @@ def losses(**options: Any) -> tuple[Case, Case]:
 
 
 def dropped(x: Tensor) -> Tensor:
-    """The same draw each time."""
+    """Drop with the same draw each time."""
     torch.manual_seed(5)
     return functional.dropout(x)
 
@@ -293,7 +293,7 @@ def gradients(function: Callable[..., Tensor], inputs: list[Tensor], received: T
 
 
 def turned_in_memory(x: Tensor) -> Tensor:
-    """The same tensor with its axes in the opposite order in memory, and a gap after each number."""
+    """Return the tensor with its axes in the opposite order in memory, and a gap after each number."""
     if not x.ndim:
         return x
     gaps = torch.full((*x.shape[::-1], 2), torch.nan, dtype=x.dtype, device=x.device)
@@ -511,7 +511,7 @@ def everything_inputs() -> list[Tensor]:
 )
 @pytest.mark.parametrize("where", ["on kernels", "without a GPU"])
 def test_compiled_in_one_graph(dynamic, autocast, where, request):
-    """The same loss and gradients, and the same draws of dropout; no graph break."""
+    """Loss, gradients and the draws of dropout are the same; no graph break."""
     if where == "without a GPU":
         request.getfixturevalue("plain_cpu")
     torch.compiler.reset()
@@ -1268,7 +1268,7 @@ def test_without_a_gpu_a_function_costs_the_host_at_most_twice_its_namesake(name
 @pytest.mark.usefixtures("plain_cpu")
 @pytest.mark.parametrize("compiled", [False, True])
 def test_without_a_gpu_what_differs_from_the_namesake_differs_still(compiled):
-    """The same as the kernels: no NaN where nothing counts or nothing is seen, float32 losses, our masks of dropout."""
+    """As in the kernels: no NaN where nothing counts or nothing is seen, float32 losses, our masks of dropout."""
     torch.compiler.reset()
     wrap = partial(torch.compile, fullgraph=True, backend="eager") if compiled else lambda function: function
     none = torch.full((3,), -100)

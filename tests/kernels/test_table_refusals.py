@@ -1,4 +1,4 @@
-"""What the tables over tensors refuse, by name: all that is not as `minitransformer.ops` declares it, and more."""
+"""The refusals of the tables over tensors, by name: all that is not as `minitransformer.ops` declares it, and more."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -62,7 +62,7 @@ def tensors(arrays: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
 
 
 def kinds(call: Call, given: dict[str, torch.Tensor]) -> Iterator[Refusal]:
-    """What is no tensor, of another kind, or elsewhere."""
+    """Yield the refusals of what is no tensor, of another kind, or elsewhere."""
     assert call.declaration is not None
     or_probabilities = {argument.name for argument in call.declaration.arrays if argument.or_probabilities}
     floats = [name for name, x in given.items() if x.is_floating_point()]

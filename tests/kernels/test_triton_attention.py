@@ -255,7 +255,7 @@ def test_programs_share_keys_where_processors_would_idle(monkeypatch):
     ],
 )
 def test_every_place_of_a_bands_edge_in_a_block(edge):
-    """Which blocks are visited, and which of them need no mask, is a matter of one row more or less."""
+    """One row more or less decides which blocks are visited, and which of them need no mask."""
     for tq, tk, options in map(edge, range(BLOCK)):
         arrays = qkv(tq=tq, tk=tk)
         expected, expected_cache = ops.attention_forward(*arrays.values(), **options)
@@ -427,7 +427,7 @@ def test_a_bias_of_minus_infinity_hides():
 
 
 def test_one_query_at_a_time_equals_all_at_once():
-    """What a key/value cache does: query t meets the first t + 1 keys; dropout is told which query it is."""
+    """As a key/value cache does: query t meets the first t + 1 keys; dropout is told which query it is."""
     query, key, value = on_device(qkv(batch=2, tq=20, tk=20))
     whole, _ = kernels.attention_forward(query, key, value, causal=True, dropout=Dropout(0.3, key=1))
     for t in (0, 6, 15, 16, 19):
@@ -592,7 +592,7 @@ def test_a_window_costs_as_much_for_each_query_however_long_the_sequence():
 @interpreted
 @pytest.mark.parametrize("dropout", [None, Dropout(0.3, key=1)], ids=["", "dropout"])
 def test_blocks_that_are_seen_whole_are_loaded_without_masks(dropout):
-    """What a program owns it loads under one: so twice as long sequences take twice as many such loads, not four."""
+    """A program loads its own rows under one: so twice as long sequences take twice as many such loads, not four."""
     masked = []
     for T in (BLOCK, 2 * BLOCK):
         tensors = on_device(qkv(tq=T, tk=T, d=16, dv=16))

@@ -1,4 +1,4 @@
-"""Which tile a kernel takes: by the GPU's kind, by the problem's size, and by measuring."""
+"""The tile that a kernel takes: by the GPU's kind, by the problem's size, and by measuring."""
 
 import json
 from types import SimpleNamespace

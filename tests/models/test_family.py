@@ -231,7 +231,7 @@ def test_targets_of_another_shape_are_refused():
 
 @pytest.mark.parametrize("rules", [Sampling(temperature=1e-310), Sampling(repetition_penalty=1e-310)])
 def test_an_extreme_rule_leaves_one_token(rules):
-    """What overflows is not the model's fault."""
+    """An overflow is not the model's fault."""
     assert rules.probabilities(np.array([1.0, 3.0, -np.inf]), np.array([1])).tolist() == [0.0, 1.0, 0.0]
 
 

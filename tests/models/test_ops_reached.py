@@ -1,4 +1,4 @@
-"""Which ops each configuration reaches, and that a model computes with the table it is given, in its own type."""
+"""The ops that each configuration reaches, and that a model computes with its own table, in its own type."""
 
 import dataclasses
 from typing import Any

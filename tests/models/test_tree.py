@@ -69,7 +69,7 @@ def any_config(draw: Any, kind: type[ModelConfig]) -> Any:
 
 
 def inputs_of(config: Any, rng: np.random.Generator) -> tuple:
-    """What the loss of this kind of model takes."""
+    """Return the arguments of the loss of this kind of model."""
     ids, targets = rng.integers(2, V, (2, 2, T))
     if isinstance(config, ViTConfig):
         size = config.channels, config.image_size, config.image_size

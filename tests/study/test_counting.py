@@ -27,7 +27,7 @@ V, C, B, TS, TT = 50, 16, 2, 7, 5
 
 
 def counted(make: Any, config: Any, source: int = TS, target: int = TT) -> Tally:
-    """What a loss costs, whose model must compute the same as with the table that does not count."""
+    """Count the cost of a loss, whose model must compute the same as with the table that does not count."""
     rng = np.random.default_rng(0)
     batch = rng.integers(3, V, (B, source)), *rng.integers(3, V, (2, B, target))
     ops, tally = counting(numpy_ops)

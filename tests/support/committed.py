@@ -1,4 +1,4 @@
-"""What holds of every study's report in the repository: whole, in step with its results, from repeatable commands."""
+"""Tests of every study's report in the repository: whole, in step with its results, from repeatable commands."""
 
 import json
 import re

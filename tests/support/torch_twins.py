@@ -265,7 +265,7 @@ class TorchModel:
         return oracles.cross_entropy(logits, torch.tensor(target_out), label_smoothing, self.config.pad_id)
 
     def gradients(self) -> dict[str, np.ndarray]:
-        """What autograd left, zero where it left nothing."""
+        """Return the gradients that autograd left, zero where it left nothing."""
         return {name: np.zeros(w.shape) if w.grad is None else w.grad.numpy() for name, w in self.weights.items()}
 
 

@@ -1,6 +1,5 @@
 """Answers to lesson 01: right ones written in another way, and plausible wrong ones (see `answers`)."""
 
-
 import numpy as np
 
 

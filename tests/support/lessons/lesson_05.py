@@ -1,6 +1,5 @@
 """Answers to lesson 05: right ones written in another way, and plausible wrong ones (see `answers`)."""
 
-
 import numpy as np
 
 from minitransformer.ops import attention_backward, attention_forward, attention_weights  # noqa: F401 - in the table
