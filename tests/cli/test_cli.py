@@ -271,22 +271,17 @@ def test_an_average_is_the_mean_and_info_says_of_what(trained: Run, tmp_path: Pa
     assert again.read_bytes() == average.read_bytes()
 
 
-def test_what_is_not_averaged_and_where_no_average_goes(trained: Run, tmp_path: Path, command: Command) -> None:
+def test_what_is_not_averaged(trained: Run, tmp_path: Path, command: Command) -> None:
     first, last = sorted(trained.folder.glob("*.safetensors"))
-    checkpoint, copy, other = load_checkpoint(first), tmp_path / "copy", tmp_path / "other"
-    save_checkpoint(copy, checkpoint)
-    save_checkpoint(other, replace(checkpoint, tokenizer=None))
-    for paths, output, says in (
-        ([copy, last], copy, "would replace what is read"),
-        ([copy, last], tmp_path / ".." / tmp_path.name / "copy", "would replace what is read"),
-        ([first, last], tmp_path / "step-00000009.safetensors", "has the name of a training's own checkpoint"),
-        ([first, last, first], tmp_path / "average", "is given twice"),
-        ([first, other], tmp_path / "average", "cannot be averaged"),
-        (["--last", "9", trained.folder], tmp_path / "average", "holds 2 checkpoints"),
+    other = tmp_path / "other"
+    save_checkpoint(other, replace(load_checkpoint(first), tokenizer=None))
+    for paths, says in (
+        ([first, last, first], "is given twice"),
+        ([first, other], "cannot be averaged"),
+        (["--last", "9", trained.folder], "holds 2 checkpoints"),
     ):
-        refuse(command, "average", *paths, "--output", output, says=says)
-    assert {path.name for path in tmp_path.iterdir()} == {"copy", "other"}
-    assert copy.read_bytes() == first.read_bytes()
+        refuse(command, "average", *paths, "--output", tmp_path / "average", says=says)
+    assert [path.name for path in tmp_path.iterdir()] == ["other"]
 
 
 CONFIG = RecurrentConfig(vocab_size=400, d_model=16, max_length=48)

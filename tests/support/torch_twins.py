@@ -320,6 +320,8 @@ def convolutional(
     model: Any, w: Weights, x: Tensor, y: Tensor, mask: np.ndarray, stream: DropoutStream | None
 ) -> Tensor:
     keys, hidden = x, y
+    for name, layer in model.named_layers():
+        assert not isinstance(layer, layers.GatedConvolution) or layer.causal == name.startswith("decoder")
     for index, layer in enumerate(model.encoder.layers):
         context = Context(mask, dropout=stream)
         keys = torch_layer(layer, inside(w, f"encoder.layers.{index}"), keys, context=context)
