@@ -197,7 +197,6 @@ ADAM = {"data": ONES[0], "grad": ONES[1], "m": ONES[2].clone(), "v": ONES[2].clo
         ("dropout_forward", ([ONES[None, None, None], Dropout(0.1, 0)], {}), ValueError, "x has 5 axes"),
         ("add_layernorm_forward", ([ONES[None, None, None]] * 2 + [ONES[0]] * 2, {"dropout": Dropout(0.1, 0)}),
          ValueError, "x has 5 axes"),
-        ("adam_step", ([], ADAM | {"step": 0}), ValueError, "step is 0"),
         ("adam_step", ([], ADAM | {"step": torch.tensor([1, 2])}), ValueError, "step has shape"),
         ("adam_step", ([], ADAM | {"lr": "0.1"}), TypeError, "lr must be a number"),
         ("adam_step", ([], ADAM | {"m": torch.ones(4, 2, device=DEVICE)[:, 0]}), ValueError, "m has stride 2"),
