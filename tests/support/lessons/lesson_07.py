@@ -66,7 +66,6 @@ before the relu | (x, active, weight1 → (x, hidden, weight1 | what stands befo
 no cache | bias2, (x, active, weight1, weight2) → bias2 | must return two things, y and cache
 a cache of two | (x, active, weight1, weight2) → (x, active) | cache must be a tuple of 4
 weights first | (x, active, weight1, weight2) → (weight1, active, weight2, x) | the order is x, active
-written into x | hidden = x → x *= 2\n    hidden = x | it writes into its argument x
 a smooth relu | np.maximum(0, hidden) → np.log1p(np.exp(hidden)) | F = 5, y is wrong in 12
 in float32 | np.maximum(0, hidden) → np.maximum(0, hidden).astype("float32") | or a number float32?
 no axis of length 1
@@ -112,9 +111,6 @@ cancellation
     (centred**2).mean(axis=-1, keepdims=True) → (x**2).mean(-1, keepdims=True) - x.mean(-1, keepdims=True) ** 2
     lose their digits
 another default | eps=1e-5 → eps=1e-3 | it must be 1e-5
-in place
-    centred = x - x.mean(axis=-1, keepdims=True) → centred = x\n    centred -= x.mean(axis=-1, keepdims=True)
-    it writes into its argument x
 [layernorm_backward]
 statistics as constants | returns rstd * dnormed, dgamma, dbeta | does not sum to 0
 only the mean | - normed * along → | dx · normed is not 0
@@ -162,7 +158,6 @@ not divided | dsum * kept / (1 - rate) → dsum * kept | which is 1 − rate: th
 divided by the rate | dsum * kept / (1 - rate) → dsum * kept / rate | divide by 1 − rate
 multiplied | dsum * kept / (1 - rate) → dsum * kept * (1 - rate) | which is (1 − rate)²
 past the norm | dsum * kept / (1 - rate) → dy * kept / (1 - rate) | inside the norm
-the mask written over | dout = dsum → kept[...] = True\n    dout = dsum | it writes into its argument cache[1]
 a rate of 0.4 | dsum * kept / (1 - rate) → dsum * kept / 0.6 | at rate 0.25, what arrives
 divided by the share | dsum * kept / (1 - rate) → dsum * kept / kept.mean() | the share that happened to be kept
 through the sub-layer twice

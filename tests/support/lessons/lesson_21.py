@@ -182,5 +182,4 @@ the classes first | returns answer[0], *answer[3:], *answer[1:3] | returned in a
 biases by means | dlogits.sum(axis=0) → dlogits.mean(axis=0) | db_class is 0.5 times
 no bias in the forward | np.tanh(first @ w_pool + b_pool) → np.tanh(first @ w_pool) | dw_class is wrong
 transposed weights | returns answer[0], answer[1], answer[2], answer[3].T, answer[4] | that of its weight
-in place | dhidden = np.zeros_like(hidden) → dhidden = hidden\n    dhidden[:] = 0 | writes into its argument hidden
 """

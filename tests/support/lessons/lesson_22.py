@@ -111,7 +111,4 @@ the class token's row alone | returns total[:, 0] | a matrix for each image
 nearly one
     returns 1.0001 * total
     a row of it sums to 1.0001,
-in place
-    for layer in → weights *= 0.5\n    for layer in
-    writes into its argument weights
 """

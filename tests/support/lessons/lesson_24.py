@@ -249,9 +249,5 @@ something where B is 0 | dlow = scale * (dout @ B.T) → dlow = scale * (dout @ 
 zero | return dx, dA, dB → return dx, 0 * dA, dB | dA is zero everywhere
 a sign | return dx, dA, dB → return dx, dA, -dB | dB has the wrong sign
 rounded | return dx, dA, dB → return dx, dA.astype(np.float32), dB | float32
-written into dout | scale = alpha / r → scale = alpha / r\n    dout *= scale | writes into its argument dout
-written into x
-    dA = x.reshape(-1, C).T → x *= scale\n    dA = x.reshape(-1, C).T
-    writes into its argument cache
 only for two axes | x.reshape(-1, C).T @ dlow.reshape(-1, r) → x.T @ dlow | with x (2, 5, 6)
 """
