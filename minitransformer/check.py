@@ -64,7 +64,7 @@ from .models import (
 )
 from .ops import Array, Dropout, Ops, Pattern, dropout_key, numpy_ops
 from .ops.arguments import Declaration, random_arguments
-from .ops.gated import ACTIVATIONS
+from .ops.elementwise import ACTIVATIONS
 from .ops.initialize import constant
 
 TOLERANCE = 1e-6

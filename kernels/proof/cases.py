@@ -14,7 +14,7 @@ import numpy as np
 from minitransformer import ops as reference
 from minitransformer.ops import Dropout, Pattern
 from minitransformer.ops.arguments import ArrayArgument, Declaration, random_arguments
-from minitransformer.ops.gated import ACTIVATIONS
+from minitransformer.ops.elementwise import ACTIVATIONS
 
 from .. import functions_of
 

@@ -10,7 +10,7 @@ from .parameter import Layer, Parameter
 
 @dataclass(frozen=True)
 class InitConfig(Config):
-    """How the matrices of a block start: within `gain` times Xavier's bound, or as N(0, std²) where there is a `std`.
+    """Initial values of a block's matrices: within `gain` times Xavier's bound, or N(0, std²) where there is a `std`.
 
     Those whose output is added to the residual stream start `residual_gain` times as large: with 1/√(2L) the variance
     of the stream does not grow with the number of layers L. Source: Glorot & Bengio 2010; Radford et al. 2019, §2.3.
@@ -57,7 +57,7 @@ class Linear(Layer):
         return self.ops.linear.forward(x, self.weight.value, self.bias.value if self.bias else None)
 
     def backward(self, dy: Array, cache: tuple) -> Array:
-        """Returns dx; adds into the gradients of weight and bias."""
+        """Return dx; add into the gradients of weight and bias."""
         out = self.weight.grad, self.bias.grad if self.bias else None
         dx, _, _ = self.ops.linear.backward(dy, cache, out=out)
         return dx

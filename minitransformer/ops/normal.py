@@ -33,7 +33,7 @@ TAIL_SCALE = 0.2316419
 
 
 def normal(x: Array) -> tuple[Array, Array]:
-    """The probability Φ(x) that a standard normal number is below x, and its density `exp(−x²/2) / √(2π)`."""
+    """Return the probability Φ(x) that a standard normal number is below x, and its density `exp(−x²/2) / √(2π)`."""
     with np.errstate(over="ignore"):  # exp of −infinity is 0, as it should be
         density = np.exp(x * x * -0.5)
     density *= 1 / math.sqrt(2 * math.pi)
