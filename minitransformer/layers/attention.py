@@ -163,7 +163,7 @@ class SelfAttention(Attention):
             mask = mask if mask is None else mask[:, mask.shape[1] - key.shape[2] :]
         if self.relative is not None:
             bias, bias_cache = self.relative.forward(query.shape[2], key.shape[2])
-        if pattern is not None and context.padding is not None:  # blocks begin later there: a bias says what is hidden
+        if pattern is not None and context.padding is not None:  # padding shifts the pattern: a bias hides pairs
             hidden = pattern.bias(self.ops, query.shape[2], key.shape[2], context.padding, query.dtype)
             bias, pattern = hidden if bias is None else bias + hidden, None
         options = {"causal": self.causal, "window": self.window, "scale": self.scale, "softcap": self.softcap}

@@ -28,7 +28,7 @@ class Cache:
         positions before the new ones are returned, and no more are kept than twice as many.
         """
         keys, values, first = self.grown.get(name) or (key[:, :, :0], value[:, :, :0], self.position)
-        start, room = self.position - first, keys.shape[2]  # within the arrays
+        start, room = self.position - first, keys.shape[2]  # where new positions go, and the room
         stop = start + key.shape[2]
         if room < stop:
             kept = start if window is None else min(start, window)

@@ -45,7 +45,7 @@ class FeedForward(Layer):
     def __init__(self, ops: Ops, d_model: int, config: FeedForwardConfig, init: InitConfig = XAVIER) -> None:
         super().__init__(ops)
         self.gate = config.activation if config.gated else None
-        self.activation = ops.activation(config.activation)
+        self.activation = ops.activation_named(config.activation)
         widths = (config.d_ff,) * (1 + config.gated)
         self.expand = Linear(ops, d_model, *widths, gain=init.gain, std=init.std, bias=config.bias)
         residual_gain = init.gain * init.residual_gain

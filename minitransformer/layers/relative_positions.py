@@ -44,7 +44,7 @@ class RotaryConfig(Config):
         """Llama 3.1's frequency: short waves stay, long ones turn `factor` times slower, between them interpolated."""
         if self.factor is None:
             return frequency
-        turns = self.original_max_length * frequency / math.tau  # within the length of training
+        turns = self.original_max_length * frequency / math.tau  # full turns within the length of training
         share = (turns - self.low_freq_factor) / (self.high_freq_factor - self.low_freq_factor)
         share = min(max(share, 0.0), 1.0)
         return (1 - share) * frequency / self.factor + share * frequency
@@ -116,14 +116,15 @@ class RelativeBias(Layer):
         super().__init__(ops)
         self.config, self.num_heads, self.causal, self.dtype = config, num_heads, causal, dtype
         self.table = Parameter((config.buckets, num_heads), normal(std)) if config.kind == "t5" else None
-        self.known = -1, self.ops.zeros(0)  # the farthest distance, and what belongs to each from −it to it
+        self.known = -1, self.ops.zeros(0)  # the farthest distance r, and the buckets or biases of −r, …, r
 
     def forward(self, num_queries: int, num_keys: int) -> tuple[Array, tuple | None]:
         """Return the bias `(1, H, Tq, Tk)` of queries that end where the keys end."""
         reach, by_distance = self.known
         if reach < num_keys:
-            distances = range(-2 * num_keys, 2 * num_keys + 1)  # of a key from its query: before it is negative
-            self.known = reach, by_distance = 2 * num_keys, (self._buckets if self.table else self._lines)(distances)
+            reach, of_distances = 2 * num_keys, self._buckets if self.table else self._lines
+            by_distance = of_distances(range(-reach, reach + 1))  # of the key's position less the query's
+            self.known = reach, by_distance
         key = self.ops.asarray(range(num_keys), "int64")
         query = self.ops.asarray(range(num_keys - num_queries, num_keys), "int64")
         places = (key - query[:, None] + reach).reshape(-1)

@@ -105,7 +105,7 @@ class MaskedHead(Layer):
     def __init__(self, ops: Ops, config: BERTConfig, tokens: TokenEmbedding) -> None:
         super().__init__(ops)
         self.transform = Linear(ops, config.d_model, config.d_model, std=config.init_std)
-        self.activation = ops.activation(config.activation)
+        self.activation = ops.activation_named(config.activation)
         self.norm = Norm(ops, config.d_model, config.encoder.block.norm)
         self.bias = Parameter((config.vocab_size,), constant(0.0))
         self.output = OutputLayer(ops, tokens.table, self.bias)

@@ -1,14 +1,13 @@
-"""The ops that models compute with: functions without state, each backward under its forward, one concept a file.
+"""The ops that models compute with: functions without state, each backward under its forward, related ones in a file.
 
 `y, cache = name_forward(x, ..., **options)` and `dx, ... = name_backward(dy, cache)`. The cache is whatever the
 backward needs; only the pair looks inside it. One line above an op declares what it takes: see `arguments.py`.
 `Ops` is the table of all ops, so that another backend can be swapped in.
 
 Shapes: B sentences, T positions (Tq queries, Tk keys; Ts source, Tt target), H heads (Hk of keys and values: as many or
-a divisor), D the width of a head's queries
-and keys (the paper's d_k), Dv of its values (d_v), C the width of the model (d_model; in an op any width), F of the
-feed-forward network (d_ff), V the vocabulary, N rows of any kind, K beams (in a convolution: the positions that it
-sees), P all parameters.
+a divisor), D the width of a head's queries and keys (the paper's d_k), Dv of its values (d_v), C the width of the model
+(d_model; in an op any width), F of the feed-forward network (d_ff), V the vocabulary, N rows of any kind, K beams (in a
+convolution: the positions that it sees), P all parameters.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -127,7 +126,7 @@ class Ops:
     adam_step: Callable[..., None] = adam_step
     global_norm: Callable[[Array], Any] = global_norm
 
-    # What NumPy's arrays and tensors do not share: making and moving them.
+    # Making and moving arrays, which NumPy and PyTorch do differently.
     asarray: Callable[..., Array] = asarray
     to_numpy: Callable[[Array], np.ndarray] = to_numpy
     zeros: Callable[..., Array] = zeros
@@ -138,7 +137,7 @@ class Ops:
     sin: Callable[[Array], Array] = sin
     cos: Callable[[Array], Array] = cos
 
-    # How a backend runs what is made of ops.
+    # How a backend runs functions of a model.
     repeated: Callable[[Callable[..., Any]], Callable[..., Any]] = as_it_is
     has_threads: bool = False
 
@@ -157,7 +156,7 @@ class Ops:
                 entries[name] = unchecked(entry)
         return Ops(**entries)
 
-    def activation(self, name: str) -> Pair:
+    def activation_named(self, name: str) -> Pair:
         """Return the pair of an activation by the name that configurations give it, such as "gelu_tanh"."""
         pairs = ((each.forward, each.backward) for each in (self.silu, self.gelu, self.relu, self.sigmoid))
         return Pair(*activations_of(*pairs)[name])

@@ -207,7 +207,7 @@ def forward_in_pieces(
             scores -= largest[:, :, queries]
         np.exp(scores, out=scores)
         sums[:, :, queries] += np.add.reduce(scores, axis=-1, keepdims=True)
-    sums = np.maximum(sums, 1)  # a query with nothing to attend to
+    sums = np.maximum(sums, 1)  # 1 for a query with nothing to attend to
     kept = []
     for queries, keys, weights, capped in parts:
         weights /= sums[:, :, queries]
@@ -252,7 +252,7 @@ def _drop_part(weights: Array, dropout: Dropout | None, queries: Array, keys: Ar
     if dropout is None or dropout.threshold == 0:
         return weights, None
     rows = row_hashes(weights.shape[:3], dropout, queries)
-    words = mix(rows[:, None] + keys.astype(np.uint32) // 2 * np.uint32(GOLDEN))  # as in dropout_mask, one by one
+    words = mix(rows[:, None] + keys.astype(np.uint32) // 2 * np.uint32(GOLDEN))  # as in dropout_mask, for any keys
     kept = (words >> keys.astype(np.uint32) % 2 * 16) % RESOLUTION >= dropout.threshold
     kept, scale = kept.reshape(weights.shape), weights.dtype.type(dropout.scale)
     return weights * kept * scale, (kept, scale)

@@ -135,7 +135,7 @@ def row_hashes(shape: tuple[int, ...], dropout: Dropout, last: Array | None = No
         numbers[-1] = numbers[-1] if last is None else last
         axes = np.meshgrid(*numbers, indexing="ij", sparse=True)
         coordinates = [axes[0] + sentence, *axes[1:-1], axes[-1] + position]
-    hashes = np.array([dropout.key & 0xFFFFFFFF], dtype=np.uint32)  # an array: NumPy warns where a number wraps
+    hashes = np.array([dropout.key & 0xFFFFFFFF], dtype=np.uint32)  # an array: of a scalar's overflow NumPy warns
     for coordinate in (*coordinates, np.asarray(dropout.key >> 32)):
         hashes = mix(hashes ^ coordinate.astype(np.uint32))
     return hashes.reshape(-1)

@@ -55,7 +55,7 @@ def linear_attention_backward(dout: Array, cache: tuple) -> tuple[Array, Array, 
         if causal:
             dpart += _past(d @ extended[:, :, part].swapaxes(-1, -2)) @ k
         dfeatures[:, :, part] = dpart.reshape(dfeatures[:, :, part].shape)
-    dstate = np.zeros((*key.shape[:2], key.shape[3], extended.shape[3]), key.dtype)  # of the chunks to come
+    dstate = np.zeros((*key.shape[:2], key.shape[3], extended.shape[3]), key.dtype)  # of the state after a chunk
     for part in reversed(_places(key.shape[2], causal)):
         d, q, k = fold(dsums[:, :, part], key), fold(features[:, :, part], key), key_features[:, :, part]
         if not causal:  # one chunk: all queries see all keys

@@ -39,7 +39,7 @@ def normal(x: Array) -> tuple[Array, Array]:
     density *= 1 / math.sqrt(2 * math.pi)
     if x.dtype == np.float64:
         return (1 + erf(x * math.sqrt(0.5))) / 2, density
-    # A third of the time of the fractions below, and a model spends much of its time in gelu.
+    # It takes a third of the time of erf's fractions, and a model spends much of its time in gelu.
     tail = polynomial(TAIL, 1 / (1 + TAIL_SCALE * np.abs(x)))
     tail *= density  # 1 − Φ(|x|)
     below = np.copysign(0.5 - tail, x)

@@ -28,7 +28,7 @@ def topk(x: Array, k: int) -> tuple[Array, Array]:
     if not 1 <= k <= n:
         raise ValueError(f"k is {k}, expected 1 to {n}, the length of the last axis")
     if k == 1:
-        return x.max(axis=-1, keepdims=True), x.argmax(axis=-1, keepdims=True)  # the first of equals
+        return x.max(axis=-1, keepdims=True), x.argmax(axis=-1, keepdims=True)  # the first of equal elements
     indices = _repeated_argmax(x, k) if k <= 16 else None
     if indices is None:
         indices = np.argsort(np.where(np.isnan(x), -np.inf, -x), axis=-1, kind="stable")[..., :k]
