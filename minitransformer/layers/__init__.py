@@ -1,5 +1,5 @@
 """Layers own parameters and compute with ops: `forward(...) -> (out, cache)`, `backward(dout, cache) -> dx, …`."""
-# ruff: noqa: F401 - this is where everybody imports layers from
+# ruff: noqa: F401 - this is where everybody imports them from
 
 from .additive_attention import AdditiveAttention
 from .attention import Attention, AttentionConfig, CrossAttention, SelfAttention

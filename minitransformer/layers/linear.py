@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ..config import LARGEST, SMALLEST, Config, positive
 from ..ops import Array, Ops
-from ..ops.initialize import constants, normal, scaled, xavier_uniform
+from ..ops.initialize import constant, normal, scaled, xavier_uniform
 from .parameter import Layer, Parameter
 
 
@@ -50,7 +50,7 @@ class Linear(Layer):
         if first_gain != 1.0:
             start = scaled(start, first_gain, widths[0])
         self.weight = Parameter((width_in, sum(widths)), start)
-        self.bias = Parameter((sum(widths),), constants(*biases)) if bias else None
+        self.bias = Parameter((sum(widths),), constant(*biases)) if bias else None
 
     def forward(self, x: Array) -> tuple[Array, tuple]:
         """x `(..., C_in)` → `(..., C_out)`."""

@@ -39,14 +39,9 @@ def normal(std: float) -> Initializer:
     return lambda generator, shape: generator.normal(0.0, std, shape)
 
 
-def constant(value: float) -> Initializer:
-    """Fill with one value."""
-    return lambda generator, shape: np.full(shape, value)
-
-
-def constants(*values: float) -> Initializer:
-    """Fill a vector's parts of equal length, each with its value."""
-    return lambda generator, shape: np.repeat(values, shape[0] // len(values))
+def constant(*values: float) -> Initializer:
+    """Fill a vector with one value, or each of its parts of equal length with one of several."""
+    return lambda generator, shape: np.repeat(values, math.prod(shape) // len(values)).reshape(shape)
 
 
 def generator_for(seed: int, name: str) -> np.random.Generator:
