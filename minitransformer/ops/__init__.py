@@ -156,7 +156,7 @@ class Ops:
                 entries[name] = unchecked(entry)
         return Ops(**entries)
 
-    def activation_named(self, name: str) -> Pair:
+    def activation_named(self, name: str) -> Pair[Callable[[Array], tuple[Array, Any]], Callable[[Array, Any], Array]]:
         """Return the pair of an activation by the name that configurations give it, such as "gelu_tanh"."""
         pairs = ((each.forward, each.backward) for each in (self.silu, self.gelu, self.relu, self.sigmoid))
         return Pair(*activations_of(*pairs)[name])

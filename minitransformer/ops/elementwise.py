@@ -106,7 +106,7 @@ def gelu_backward(dy: Array, cache: Array) -> Array:
     return dy * derivative
 
 
-# --- Gated linear units -----------------------------------------------------------------------------------------
+# --- Gated linear units ---------------------------------------------------------------------------------------
 
 
 Functions = tuple[Callable[..., Any], Callable[..., Any]]

@@ -74,6 +74,7 @@ gelu's cubic term with a digit missing | CUBIC: 0.044715 → 0.04475
 the approximation of gelu in place of erf | gelu_forward: approximate == "tanh" → approximate
 silu's slope as if its gate were constant | silu_forward: gate + y * (1 - gate) → gate
 the gate's gradient without what it is multiplied with | gated_backward: dy * up → dy
+"gelu_tanh" taken for gelu | activations_of: approximate="tanh" → approximate="none"
 [ops/normal.py: ops/test_edges]
 erf's fraction for small numbers used too far out | NEAR: 0.46875 → 0.75
 [ops/rope.py: ops/test_op_gradients]
