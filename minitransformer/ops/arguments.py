@@ -255,26 +255,6 @@ def unchecked(function: F) -> F:
     return function if plain is None or plain is not getattr(function, "__wrapped__", None) else plain
 
 
-def random_arguments(
-    declaration: Declaration, sizes: Mapping[str, Any], rng: np.random.Generator, dtype: Any = "float64"
-) -> dict[str, np.ndarray]:
-    """Draw arrays as declared: standard normal numbers, ids below their limit, random booleans.
-
-    `sizes` gives the size of each letter, and a tuple for `...`; a letter that divides another may be left out.
-    """
-    sizes = {small: sizes[large] for small, large in declaration.multiples.items() if large in sizes} | dict(sizes)
-    drawn = {}
-    for argument in declaration.arrays:
-        lead = sizes["..."] if "..." in argument.axes else ()
-        shape = (*lead, *(sizes[axis] for axis in argument.axes if axis != "..."))
-        if argument.kind in ("float", "fixed"):
-            drawn[argument.name] = np.asarray(rng.standard_normal(shape), dtype)
-        else:
-            numbers = np.asarray(rng.integers(sizes.get(argument.limit, 2), size=shape))
-            drawn[argument.name] = numbers.astype(bool) if argument.kind == "mask" else numbers
-    return drawn
-
-
 # --- Arrays ---------------------------------------------------------------------------------------------------
 
 
