@@ -320,7 +320,6 @@ def linear_attention_forward(
     *,
     causal: bool = False,
     key_mask: Tensor | None = None,
-    feature_map: str = "elu",
     eps: float = 1e-6,
 ) -> tuple[Tensor, tuple]:
     """`φ(q) Σ_j φ(k_j)ᵀ v_j / (φ(q) · Σ_j φ(k_j) + eps)` with `φ(x) = elu(x) + 1`: `(B, H, T, Dv)`.
@@ -335,7 +334,7 @@ def linear_attention_forward(
     blocks = {"BLOCK_D": max(16, row_block(D, 1 << 30)), "BLOCK_DV": max(16, row_block(DV, 1 << 30))}
     precision, gpu = _precision(query), capability(query.device)
     if max(D, DV) > (WIDEST[precision] if gpu.shared_memory >= WIDE_HEADS_MEMORY else 64):
-        options = {"causal": causal, "key_mask": key_mask, "feature_map": feature_map, "eps": eps}
+        options = {"causal": causal, "key_mask": key_mask, "eps": eps}
         return eager.linear_attention_forward(query, key, value, **options)
     long = precision == "tf32" and max(D, DV) <= 64 and gpu.arch == 90
     chunk = HOPPERS_CHUNK if long else CHUNKS[precision]
@@ -387,7 +386,6 @@ def linear_attention_naive(
     *,
     causal: bool = False,
     key_mask: Tensor | None = None,
-    feature_map: str = "elu",
     eps: float = 1e-6,
 ) -> Tensor:
     """Compute the formula in PyTorch's operations, with all weights at once: the first step."""

@@ -8,7 +8,7 @@ place of ours; it is checked by itself, and inside every layer and model that us
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -63,8 +63,8 @@ from .models import (
     build_model,
 )
 from .ops import Array, Dropout, Ops, Pattern, dropout_key, numpy_ops
-from .ops.arguments import Declaration, random_arguments
-from .ops.gated import ACTIVATIONS
+from .ops.arguments import Declaration
+from .ops.elementwise import ACTIVATIONS
 from .ops.initialize import constant
 
 TOLERANCE = 1e-6
@@ -196,6 +196,26 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
 }
 """For each op with options: the label of each row, and its differences: the size of an axis, an array or an option. An
 op without options needs no entry, because its declaration says which arrays it takes."""
+
+
+def random_arguments(
+    declaration: Declaration, sizes: Mapping[str, Any], rng: np.random.Generator, dtype: Any = "float64"
+) -> dict[str, np.ndarray]:
+    """Draw arrays as declared: standard normal numbers, ids below their limit, random booleans.
+
+    `sizes` gives the size of each letter, and a tuple for `...`; a letter that divides another may be left out.
+    """
+    sizes = {small: sizes[large] for small, large in declaration.multiples.items() if large in sizes} | dict(sizes)
+    drawn = {}
+    for argument in declaration.arrays:
+        lead = sizes["..."] if "..." in argument.axes else ()
+        shape = (*lead, *(sizes[axis] for axis in argument.axes if axis != "..."))
+        if argument.kind in ("float", "fixed"):
+            drawn[argument.name] = np.asarray(rng.standard_normal(shape), dtype)
+        else:
+            numbers = np.asarray(rng.integers(sizes.get(argument.limit, 2), size=shape))
+            drawn[argument.name] = numbers.astype(bool) if argument.kind == "mask" else numbers
+    return drawn
 
 
 def op_cases(ops: Ops, rng: np.random.Generator) -> Iterator[Case]:

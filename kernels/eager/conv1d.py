@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from minitransformer.ops.conv1d import check_convolution
+from minitransformer.ops.convolution import check_convolution
 
 from ..checks import check_gradient, declared
 from .linear import linear_backward, linear_forward

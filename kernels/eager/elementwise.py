@@ -4,12 +4,10 @@ The gradients of the first three are functions of the output alone. The others k
 computes the rest again, which is cheaper than keeping it.
 """
 
-from functools import partial
-
 import torch
 from torch import Tensor
 
-from minitransformer.ops.gelu import CUBIC, SLOPE
+from minitransformer.ops.elementwise import CUBIC, SLOPE, activations_of
 
 from ..checks import check_gradient, declared
 from .softmax import widened
@@ -93,13 +91,12 @@ def silu_backward(dy: Tensor, cache: Tensor) -> Tensor:
     return (widened(_received(dy, x)) * (gate + wide * gate * (1 - gate))).to(x.dtype)
 
 
-ACTIVATIONS = {
-    "silu": (silu_forward, silu_backward),
-    "gelu": (gelu_forward, gelu_backward),
-    "gelu_tanh": (partial(gelu_forward, approximate="tanh"), gelu_backward),
-    "relu": (relu_forward, relu_backward),
-    "sigmoid": (sigmoid_forward, sigmoid_backward),
-}
+ACTIVATIONS = activations_of(
+    (silu_forward, silu_backward),
+    (gelu_forward, gelu_backward),
+    (relu_forward, relu_backward),
+    (sigmoid_forward, sigmoid_backward),
+)
 
 
 @declared

@@ -20,7 +20,6 @@ def linear_attention_forward(
     *,
     causal: bool = False,
     key_mask: Tensor | None = None,
-    feature_map: str = "elu",
     eps: float = 1e-6,
 ) -> tuple[Tensor, tuple]:
     """`φ(q) Σ_j φ(k_j)ᵀ v_j / (φ(q) · Σ_j φ(k_j) + eps)`, `φ(x) = elu(x) + 1`, in time and memory that grow as T."""
@@ -76,7 +75,6 @@ def linear_attention_step(
     total: Tensor | None = None,
     *,
     key_mask: Tensor | None = None,
-    feature_map: str = "elu",
     eps: float = 1e-6,
 ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
     """Continue causal linear attention from the sums over earlier keys; return its output and the new sums.

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from minitransformer.ops.patches import check_sides
+from minitransformer.ops.convolution import check_sides
 
 from ..checks import check_gradient, declared
 

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from minitransformer import ops as reference
+from minitransformer.check import random_arguments
 from minitransformer.ops import Dropout, Pattern
-from minitransformer.ops.arguments import ArrayArgument, Declaration, random_arguments
-from minitransformer.ops.gated import ACTIVATIONS
+from minitransformer.ops.arguments import ArrayArgument, Declaration
+from minitransformer.ops.elementwise import ACTIVATIONS
 
 from .. import functions_of
 

@@ -9,7 +9,7 @@
 # | you know | the chain rule on arrays ([00](00_gradients.ipynb)), attention ([04](04_attention.ipynb)) |
 # | runs in | at most 20 s on 2 cores; no GPU, no PyTorch, no network |
 # | in the paper | §3.1 (Add & Norm), §3.3 and eq. 2 (feed-forward), §5.4 (residual dropout) |
-# | in the package | [`layernorm`](../minitransformer/ops/layernorm.py), [dropout](../minitransformer/ops/dropout.py) |
+# | in the package | [`layernorm`](../minitransformer/ops/norms.py), [dropout](../minitransformer/ops/dropout.py) |
 #
 # Attention moves information between positions. The other parts of a layer let it do so again and again, many layers
 # deep. The paper says it in one line of §3.1, [Add & Norm](glossary.md#add--norm), to which §5.4 adds the dropout:
@@ -735,7 +735,7 @@ for name, worst in check_gradients(sublayer_forward, sublayer_backward, arrays).
 
 # %% [markdown]
 # That is the package's [`ResidualNorm`](../minitransformer/layers/norm.py). There the sum, the dropout and the norm are
-# one operation, [`add_layernorm`](../minitransformer/ops/layernorm.py), so that a GPU can do them in one pass (lesson
+# one operation, [`add_layernorm`](../minitransformer/ops/norms.py), so that a GPU can do them in one pass (lesson
 # 15).
 #
 # ## Common mistakes, and what they look like

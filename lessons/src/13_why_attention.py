@@ -13,7 +13,7 @@
 #
 # [complexity]: paper/experiments/table1/complexity.py
 # [attention]: ../minitransformer/ops/attention.py
-# [conv]: ../minitransformer/ops/conv1d.py
+# [conv]: ../minitransformer/ops/convolution.py
 #
 # Every layer in this lesson does the same job: it takes $n$ vectors of $d$ numbers, lets them meet, and returns $n$
 # vectors of $d$ numbers. Section 4 of the paper asks three questions. How many **operations** does a layer take? How

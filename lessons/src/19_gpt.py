@@ -122,7 +122,7 @@ mine = imported(write())
 #   $x\,\Phi(x)$, where $\Phi(x)$ is the probability that a standard normal number is below $x$. It is a rectifier
 #   without a corner: for a large $x$ it is $x$, for a very negative one 0, and in between it is smooth. GPT-2 computes
 #   $\Phi$ by a formula that is nearly right: $\Phi(x) \approx \frac12 \big(1 + \tanh\big(\sqrt{2/\pi}\,(x +
-#   0.044715\,x^3)\big)\big)$. The package's [`gelu`](../minitransformer/ops/gelu.py) has it, with its derivative.
+#   0.044715\,x^3)\big)\big)$. The package's [`gelu`](../minitransformer/ops/elementwise.py) has it and its derivative.
 
 
 # %%

@@ -40,7 +40,7 @@ from minitransformer.layers import BiasConfig, RelativeBias, RotaryConfig
 from minitransformer.layers.parameter import FlatParameters
 from minitransformer.models import GPT, GPTConfig
 from minitransformer.ops import Pair, attention_backward, attention_forward, attention_weights, numpy_ops
-from minitransformer.ops.buckets import bucket_of
+from minitransformer.ops.rope import bucket_of
 from minitransformer.pretrained.llama import table as llama_table
 from minitransformer.training.optimizer import Adam
 from study.measuring import rounds_text

@@ -9,7 +9,7 @@
 # | you know | [lesson 21](21_bert.ipynb): an encoder with `[CLS]`; [positions](06_positions.ipynb) |
 # | runs in | 120 s at most on 2 cores; scikit-learn for its images; no GPU, no PyTorch, no network |
 # | in the paper | *An image is worth 16x16 words* (Dosovitskiy and others 2021), §3, §4.3, §4.5, figures 1, 3, 6, 7 |
-# | in the package | [`vit.py`](../minitransformer/models/vit.py), [`patches.py`](../minitransformer/ops/patches.py) |
+# | in the package | [`vit.py`](../minitransformer/models/vit.py), [`patches`](../minitransformer/ops/convolution.py) |
 #
 # An encoder reads a sequence of vectors. Nothing in it knows that these stand for words: attention compares vectors,
 # the feed-forward network changes each by itself, the norms scale them. Only the very first step, the look-up in a

@@ -16,7 +16,7 @@ from ..data.tokenizer import BPETokenizer
 from ..decoding import Generator, Tokenizer, Translator
 from ..layers import AttentionConfig, BiasConfig, StackConfig
 from ..models import GPT, Transformer
-from ..ops.buckets import bucket_of
+from ..ops.rope import bucket_of
 from .storage import StorageLoss, quantised
 
 MOST_PARAMETERS = 20_000_000

@@ -41,7 +41,7 @@ class AdditiveAttention(Layer):
         return mixed.reshape(x.shape), (key_cache, query_cache, attention_cache)
 
     def backward(self, dout: Array, cache: tuple) -> tuple[Array, Array]:
-        """Returns (dx `(B, Tq, C)`, dmemory `(B, Tk, C)`); adds into the parameters' gradients."""
+        """Return (dx `(B, Tq, C)`, dmemory `(B, Tk, C)`); add into the parameters' gradients."""
         key_cache, query_cache, attention_cache = cache
         dquery, dkey, dvalue, dscore = self.ops.additive_attention.backward(dout, attention_cache)
         self.score.grad += dscore

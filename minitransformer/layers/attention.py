@@ -12,7 +12,7 @@ from ..ops import Array, Ops
 from .context import PLAIN, Context
 from .linear import XAVIER, InitConfig, Linear
 from .parameter import Layer
-from .positions import BiasConfig, RelativeBias, Rotary, RotaryConfig
+from .relative_positions import BiasConfig, RelativeBias, Rotary, RotaryConfig
 from .sparse import SparseConfig
 
 
@@ -64,7 +64,7 @@ class AttentionConfig(Config):
 
     @property
     def query_gain(self) -> float:
-        """How much larger queries start: with any `scale` scores start as large as with 1/√d_k. T5's are smaller."""
+        """The gain of the queries' initial weights: with any `scale`, scores start as large as with 1/√d_k."""
         return 1.0 if self.scale is None else 1 / (self.scale * self.d_k**0.5)
 
     def num_parameters(self, d_model: int) -> int:
@@ -86,7 +86,7 @@ def merge_heads(x: Array) -> Array:
 
 
 class Attention(Layer):
-    """The base of multi-head attention: its heads, and the layer `output`, which projects their concatenation, W^O.
+    """The base class of multi-head attention: its heads, and the layer `output`, W^O, which joins them.
 
     Paper: §3.2.2 has no biases; with them the layers equal torch.nn.MultiheadAttention.
     """
@@ -102,7 +102,7 @@ class Attention(Layer):
 
 
 class SelfAttention(Attention):
-    """Every position of a sequence attends to the sequence; with `causal`, in a decoder, only up to itself.
+    """Multi-head self-attention: all positions attend to all; with `causal`, in a decoder, none to later ones.
 
     `rotary` and `relative` are the layers that tell where tokens stand; all blocks of a stack share them.
     """
@@ -163,7 +163,7 @@ class SelfAttention(Attention):
             mask = mask if mask is None else mask[:, mask.shape[1] - key.shape[2] :]
         if self.relative is not None:
             bias, bias_cache = self.relative.forward(query.shape[2], key.shape[2])
-        if pattern is not None and context.padding is not None:  # blocks begin later there: a bias says what is hidden
+        if pattern is not None and context.padding is not None:  # padding shifts the pattern: a bias hides pairs
             hidden = pattern.bias(self.ops, query.shape[2], key.shape[2], context.padding, query.dtype)
             bias, pattern = hidden if bias is None else bias + hidden, None
         options = {"causal": self.causal, "window": self.window, "scale": self.scale, "softcap": self.softcap}
@@ -175,7 +175,7 @@ class SelfAttention(Attention):
 
 
 class CrossAttention(Attention):
-    """Every position of x attends to the memory. It has no window: positions of two sequences have no distance."""
+    """Multi-head attention of x to the memory, without a window: positions of two sequences have no distance."""
 
     def __init__(self, ops: Ops, d_model: int, config: AttentionConfig, *, init: InitConfig = XAVIER) -> None:
         super().__init__(ops, config)

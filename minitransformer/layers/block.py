@@ -11,7 +11,7 @@ from .linear import XAVIER, InitConfig
 from .linear_attention import LinearSelfAttention
 from .norm import NormConfig, ResidualNorm
 from .parameter import Layer
-from .positions import RelativeBias, Rotary
+from .relative_positions import RelativeBias, Rotary
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Block(Layer):
         return x, (self_caches, cross_caches, (enter_cache, feed_forward_cache, leave_cache))
 
     def backward(self, dx: Array, cache: tuple) -> tuple[Array, Array | None]:
-        """Returns (dx, dmemory or `None`); adds into the parameters' gradients."""
+        """Return (dx, dmemory or `None`); add into the parameters' gradients."""
         self_caches, cross_caches, (enter_cache, feed_forward_cache, leave_cache) = cache
         dmemory = None
 

@@ -1,4 +1,4 @@
-"""The cache of decoding: what each layer remembers of the positions so far, for every beam."""
+"""The cache of decoding: keys, values and states of the positions so far, for every beam."""
 
 from ..ops import Array, Ops
 
@@ -7,7 +7,7 @@ FIRST_ROOM = 32
 
 
 class Cache:
-    """What layers keep of the positions before `position`, each under its name, for B sentences with K beams each.
+    """The cache of the positions before `position`, by layer name, for B sentences with K beams each.
 
     A row is one beam of one sentence; there are B·K. Layers keep three kinds of arrays: the keys and values of a
     self-attention, which grow by one position a step; arrays of constant size, such as a recurrent state; and arrays
@@ -22,13 +22,13 @@ class Cache:
         self.shared: dict[str, tuple[Array, ...]] = {}  # (B, …) each
 
     def extended(self, name: str, key: Array, value: Array, window: int | None = None) -> tuple[Array, Array]:
-        """Stores keys and values `(B·K, Hk, T, D)` from `position` on, and returns those of all positions so far.
+        """Store keys and values `(B·K, Hk, T, D)` from `position` on, and return those of all positions so far.
 
         They are copied into free room, so that a step costs only what it adds. With a `window` only the `window`
         positions before the new ones are returned, and no more are kept than twice as many.
         """
         keys, values, first = self.grown.get(name) or (key[:, :, :0], value[:, :, :0], self.position)
-        start, room = self.position - first, keys.shape[2]  # within the arrays
+        start, room = self.position - first, keys.shape[2]  # where new positions go, and the room
         stop = start + key.shape[2]
         if room < stop:
             kept = start if window is None else min(start, window)
@@ -41,7 +41,7 @@ class Cache:
         return keys[:, :, seen], values[:, :, seen]
 
     def spread(self, num_beams: int) -> None:
-        """Gives each sentence, which has one row so far, `num_beams` beams that have the same past."""
+        """Copy each sentence's one row to `num_beams` beams."""
         if num_beams > 1:
             copies = self.ops.asarray([row for row in range(self.batch) for _ in range(num_beams)], "int64")
             take = self.ops.take
@@ -51,7 +51,7 @@ class Cache:
             self.num_beams = num_beams
 
     def reorder(self, beams: Array) -> None:
-        """beams `(B, K)`, on the host: the new beam k of sentence b continues the old beam `beams[b, k]`.
+        """Let new beam k of sentence b continue its old beam `beams[b, k]`; beams `(B, K)` is on the host.
 
         Raises `ValueError` for another shape and for a number that is not a beam.
         """
@@ -62,7 +62,7 @@ class Cache:
         self._keep_rows([b * self.num_beams + k for b, row in enumerate(beams.tolist()) for k in row])
 
     def select(self, sentences: Array) -> None:
-        """sentences `(B′,)`, on the host: keeps only these, in this order, with all their beams.
+        """Keep only these sentences `(B′,)`, an array on the host, in this order and with all their beams.
 
         Raises `ValueError` for no sentence, for one that comes twice and for a number that is not a sentence.
         """
@@ -75,7 +75,7 @@ class Cache:
         self.batch = len(kept)
 
     def _keep_rows(self, rows: list[int]) -> None:
-        """Keeps only these of the B·K rows, in this order; copies growing arrays up to `position` only."""
+        """Keep only these of the B·K rows, in this order; copy growing arrays up to `position` only."""
         moves, all_rows = self._moves(rows), self.ops.asarray(rows, "int64")
         self.rows = {name: tuple(self.ops.take(array, all_rows) for array in kept) for name, kept in self.rows.items()}
         for name, (keys, values, first) in self.grown.items():
@@ -83,13 +83,13 @@ class Cache:
             self.grown[name] = moved(keys, *moves, filled), moved(values, *moves, filled), first
 
     def _moves(self, kept: list[int]) -> tuple[Array, Array, int]:
-        """Where in the new order something else stands, what stands there, and how many are kept."""
+        """Return the places whose row changes, the old rows that come there, and how many rows are kept."""
         places = [place for place, row in enumerate(kept) if place != row]
         asarray = self.ops.asarray
         return asarray(places, "int64"), asarray([kept[place] for place in places], "int64"), len(kept)
 
     def _with_room(self, array: Array, room: int) -> Array:
-        """A copy of `(N, H, T, D)` with room for `room` positions."""
+        """Return a copy of `(N, H, T, D)` with room for `room` positions."""
         rows, heads, time, width = array.shape
         copy = self.ops.zeros((rows, heads, room, width), array.dtype)
         copy[:, :, :time] = array
@@ -97,7 +97,7 @@ class Cache:
 
 
 def moved(array: Array, places: Array, rows: Array, count: int, filled: int | None = None) -> Array:
-    """The first `count` rows of the array itself, into whose `places` other `rows` were copied.
+    """Copy `rows` to `places` of the array itself, and return its first `count` rows.
 
     filled: of `(N, H, T, D)` only the first positions hold something.
     """

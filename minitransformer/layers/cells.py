@@ -34,7 +34,7 @@ class TanhCell(Layer):
         return (hidden,), cache
 
     def backward(self, dstate: State, cache: Array) -> tuple[Array, State]:
-        """Returns (dprojected, the gradient of the state before); that of `recurrent` is the caller's to add."""
+        """Return (dprojected, the gradient of the state before); that of `recurrent` is the caller's to add."""
         (dhidden,) = dstate
         dprojected = self.ops.tanh.backward(dhidden, cache)
         return dprojected, (dprojected @ self.recurrent.value.swapaxes(0, 1),)
@@ -72,7 +72,7 @@ class LSTMCell(Layer):
         return (read * squashed, new_memory), cache
 
     def backward(self, dstate: State, cache: tuple) -> tuple[Array, State]:
-        """Returns (dprojected, the gradient of the state before); that of `recurrent` is the caller's to add."""
+        """Return (dprojected, the gradient of the state before); that of `recurrent` is the caller's to add."""
         write, keep, read, candidate, memory, squashed, opened_cache, candidate_cache, squashed_cache = cache
         dhidden, dmemory = dstate
         dread = dhidden * squashed  # hidden = read · squashed

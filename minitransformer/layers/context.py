@@ -27,14 +27,14 @@ class DropoutStream:
 
 @dataclass(frozen=True)
 class Context:
-    """What a model hands to its stacks, a stack to its blocks and a block to its layers, unchanged.
+    """The context of a forward, which a model hands to its stacks, a stack to its blocks, a block to its layers.
 
     mask         `(B, T)`, `True` = a real position of the sequence, not padding; `None`: all are real; with a cache of
                  all positions so far
     memory       the encoder's output: for a Transformer `(B, Ts, C)`
     memory_mask  `(B, Ts)`, `True` = a real position of the memory; `None`: all are real
     dropout      the dropout of a training step; `None`: nothing is dropped
-    cache        what decoding remembers of earlier positions; `None`: the sequence is whole
+    cache        the cache of decoding, of earlier positions; `None`: the sequence is whole
     padding      `(B,)`, how many positions of padding stand to the left of each sequence; `None`: none
     token_types  `(B, T)`, BERT's number of the sentence that each token belongs to
     """

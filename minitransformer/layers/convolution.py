@@ -56,7 +56,7 @@ class GatedConvolution(Layer):
         return value * gate, (dropout_cache, real, convolution_cache, (value, gate, sigmoid_cache))
 
     def backward(self, dout: Array, cache: tuple) -> Array:
-        """Returns dx; adds into the parameters' gradients."""
+        """Return dx; add into the parameters' gradients."""
         dropout_cache, real, convolution_cache, (value, gate, sigmoid_cache) = cache
         dgate = self.ops.sigmoid.backward(dout * value, sigmoid_cache)  # out = value · gate
         dboth = self.ops.concatenate([dout * gate, dgate])  # (B, T, 2·C)
@@ -84,7 +84,7 @@ class ResidualConvolution(Layer):
         return (x + out) * ROOT_HALF, cache
 
     def backward(self, dout: Array, cache: tuple) -> Array:
-        """Returns dx; adds into the parameters' gradients."""
+        """Return dx; add into the parameters' gradients."""
         dsum = dout * ROOT_HALF
         return dsum + self.convolution.backward(dsum, cache)
 
@@ -119,7 +119,7 @@ class StepAttention(Layer):
         return (hidden + mixed.reshape(hidden.shape)) * ROOT_HALF, (query_cache, attention_cache)
 
     def backward(self, dout: Array, cache: tuple) -> tuple[Array, Array, Array, Array]:
-        """Returns (dhidden, dembedded, dkeys, dvalues); adds into the parameters' gradients."""
+        """Return (dhidden, dembedded, dkeys, dvalues); add into the parameters' gradients."""
         query_cache, attention_cache = cache
         dsum = dout * ROOT_HALF
         dquery, dkeys, dvalues = (
@@ -147,7 +147,7 @@ class AttendingConvolution(Layer):
         return (x + out) * ROOT_HALF, (convolution_cache, attention_cache)
 
     def backward(self, dout: Array, cache: tuple) -> tuple[Array, Array, Array, Array]:
-        """Returns (dx, dembedded, dkeys, dvalues); adds into the parameters' gradients."""
+        """Return (dx, dembedded, dkeys, dvalues); add into the parameters' gradients."""
         convolution_cache, attention_cache = cache
         dsum = dout * ROOT_HALF
         dhidden, dembedded, dkeys, dvalues = self.attention.backward(dsum, attention_cache)

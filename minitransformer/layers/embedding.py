@@ -1,18 +1,21 @@
-"""The input of a stack: tokens or patches of an image as vectors, with their positions."""
+"""Tokens at both ends of a model: the embedding, with positions, is its input; the logits are its output."""
 
 import math
 
 from ..ops import Array, Ops
-from ..ops.initialize import constant, normal
+from ..ops.initialize import normal
 from .context import PLAIN, Context
-from .linear import Linear
 from .norm import Norm
 from .parameter import Layer, Parameter
+from .patches import PatchEmbedding
 from .positions import LearnedPositions, SinusoidalPositions
+
+IGNORED = -100
+"""A target that does not count, outside every vocabulary; PyTorch's and Hugging Face's number for it."""
 
 
 class TokenEmbedding(Layer):
-    """One table `(V, C)` for source tokens, target tokens and the output layer. Source: Vaswani 2017, §3.4.
+    """The table `(V, C)` of source tokens, target tokens and the output layer. Source: Vaswani 2017, §3.4.
 
     Look-ups are multiplied by `scale`, the paper's √d_model unless it is given; the output layer is not. Entries start
     as N(0, std²), by default 1/d_model, so a look-up of the paper's has variance 1, which is near that of the sinusoids
@@ -31,35 +34,8 @@ class TokenEmbedding(Layer):
         return self.ops.embedding.forward(ids, self.table.value, self.scale)
 
     def backward(self, dout: Array, cache: tuple) -> None:
-        """Adds into the table's gradient; ids have none."""
+        """Add into the table's gradient; ids have none."""
         self.ops.embedding.backward(dout, cache, out=self.table.grad)
-
-
-class PatchEmbedding(Layer):
-    """Square patches of an image as vectors, after a learned vector that stands for the class.
-
-    Each patch is a row of channels · size² numbers, and one linear map, ViT's convolution, makes a vector of it. The
-    class's vector comes first. Source: Dosovitskiy et al. 2021, §3.1, eq. 1.
-    """
-
-    def __init__(self, ops: Ops, channels: int, size: int, d_model: int, std: float | None = None) -> None:
-        super().__init__(ops)
-        self.size = size
-        self.projection = Linear(ops, channels * size * size, d_model, std=std)
-        self.class_token = Parameter((d_model,), constant(0.0) if std is None else normal(std))
-
-    def forward(self, images: Array) -> tuple[Array, tuple]:
-        """images `(B, channels, height, width)` → `(B, 1 + patches, C)`."""
-        patches, patches_cache = self.ops.patches.forward(images, self.size)  # (B, T, channels·size²)
-        x, projection_cache = self.projection.forward(patches)  # (B, T, C)
-        first = self.ops.zeros((len(x), 1, x.shape[2]), x.dtype) + self.class_token.value
-        return self.ops.concatenate([first, x], axis=1), (patches_cache, projection_cache)
-
-    def backward(self, dout: Array, cache: tuple) -> Array:
-        """Returns dimages; adds into the parameters' gradients."""
-        patches_cache, projection_cache = cache
-        self.class_token.grad += dout[:, 0].sum(0)
-        return self.ops.patches.backward(self.projection.backward(dout[:, 1:], projection_cache), patches_cache)
 
 
 class InputEmbedding(Layer):
@@ -98,7 +74,7 @@ class InputEmbedding(Layer):
         return x, (token_cache, type_cache, position_cache, norm_cache, dropout_cache)
 
     def backward(self, dx: Array, cache: tuple) -> None:
-        """Adds into the gradients of tables and projections; ids and images have none."""
+        """Add into the gradients of tables and projections; ids and images have none."""
         token_cache, type_cache, position_cache, norm_cache, dropout_cache = cache
         dx = self.ops.dropout.backward(dx, dropout_cache)
         dx = self.norm.backward(dx, norm_cache) if self.norm else dx
@@ -106,3 +82,71 @@ class InputEmbedding(Layer):
         if self.types is not None:
             self.types.backward(dx, type_cache)
         self.tokens.backward(dx, token_cache)
+
+
+class OutputLayer(Layer):
+    """`logits = hidden @ tableᵀ + bias` over the vocabulary, and the loss of the wanted tokens.
+
+    The table `(V, C)` may be that of the tokens' embedding; BERT and Marian have a bias `(V,)`. Source: Vaswani 2017,
+    §3.4 and §5.4.
+    """
+
+    def __init__(self, ops: Ops, table: Parameter, bias: Parameter | None = None) -> None:
+        super().__init__(ops)
+        self.table, self.bias = table, bias
+
+    def logits(self, hidden: Array, transposed: Array | None = None) -> tuple[Array, tuple]:
+        """hidden `(..., C)` → logits `(..., V)`; `transposed` may be what `transposed()` returned."""
+        weight = self.table.value.swapaxes(0, 1) if transposed is None else transposed
+        return self.ops.linear.forward(hidden, weight, None if self.bias is None else self.bias.value)
+
+    def logits_backward(self, dlogits: Array, cache: tuple) -> Array:
+        """Return dhidden `(..., C)`; add into the gradients of table and bias."""
+        out = self.table.grad.swapaxes(0, 1), None if self.bias is None else self.bias.grad
+        dhidden, _, _ = self.ops.linear.backward(dlogits, cache, out=out)
+        return dhidden
+
+    def transposed(self) -> Array:
+        """`tableᵀ`, `(C, V)`, copied: many products with few rows are a fifth faster with it than with the view."""
+        table = self.table.value
+        copy = self.ops.zeros(tuple(reversed(table.shape)), table.dtype)
+        copy[...] = table.swapaxes(0, 1)
+        return copy
+
+    def loss(
+        self,
+        hidden: Array,
+        targets: Array,
+        label_smoothing: float = 0.0,
+        ignored: int | None = None,
+        with_grad: bool = True,
+    ) -> tuple[Array, tuple]:
+        """The mean cross-entropy of targets `(B, T)` under the logits of hidden `(B, T, C)`.
+
+        Targets equal to `ignored` do not count. Without a bias the logits are not kept.
+        """
+        targets = self.ops.asarray(targets)
+        if tuple(targets.shape) != tuple(hidden.shape[:2]):
+            raise ValueError(f"the targets have shape {tuple(targets.shape)}, expected {tuple(hidden.shape[:2])}")
+        if self.bias is not None:
+            logits, logits_cache = self.logits(hidden)
+            loss, cache = self.ops.cross_entropy.forward(logits, targets, label_smoothing, ignored)
+            return loss, (cache, logits_cache)
+        rows, wanted = hidden.reshape(-1, hidden.shape[2]), targets.reshape(-1)
+        loss, cache = self.ops.linear_cross_entropy.forward(
+            rows,
+            self.table.value,
+            wanted,
+            label_smoothing=label_smoothing,
+            ignore_index=ignored,
+            with_grad=with_grad,
+        )
+        return loss, (cache, hidden.shape)
+
+    def loss_backward(self, dloss: float, cache: tuple) -> Array:
+        """Return dhidden `(B, T, C)`; add into the gradients of table and bias."""
+        loss_cache, rest = cache
+        if self.bias is not None:
+            return self.logits_backward(self.ops.cross_entropy.backward(dloss, loss_cache), rest)
+        dhidden, _ = self.ops.linear_cross_entropy.backward(dloss, loss_cache, out=self.table.grad)
+        return dhidden.reshape(rest)

@@ -1,12 +1,20 @@
 """The feed-forward network of a block: two linear maps with an activation between them."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from ..config import Config, choice, flag, whole
 from ..ops import Array, Ops
 from .linear import XAVIER, InitConfig, Linear
 from .parameter import Layer
+
+Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
+"""The activations that a configuration may name."""
+
+
+def activation_field(default: Activation) -> Any:
+    """A field of a configuration for the name of an activation."""
+    return choice(*get_args(Activation), default=default, help="between the feed-forward network's two maps")
 
 
 @dataclass(frozen=True)
@@ -17,9 +25,7 @@ class FeedForwardConfig(Config):
     """
 
     d_ff: int = whole()
-    activation: Literal["relu", "gelu", "gelu_tanh", "silu"] = choice(
-        "relu", "gelu", "gelu_tanh", "silu", default="relu"
-    )
+    activation: Activation = activation_field("relu")
     gated: bool = flag(False)
     bias: bool = flag(True)
 
@@ -38,8 +44,8 @@ class FeedForward(Layer):
 
     def __init__(self, ops: Ops, d_model: int, config: FeedForwardConfig, init: InitConfig = XAVIER) -> None:
         super().__init__(ops)
-        self.activation, self.gated = config.activation, config.gated
-        self.is_paper = config.activation == "relu" and not config.gated
+        self.gate = config.activation if config.gated else None
+        self.activation = ops.activation_named(config.activation)
         widths = (config.d_ff,) * (1 + config.gated)
         self.expand = Linear(ops, d_model, *widths, gain=init.gain, std=init.std, bias=config.bias)
         residual_gain = init.gain * init.residual_gain
@@ -48,32 +54,21 @@ class FeedForward(Layer):
     def forward(self, x: Array) -> tuple[Array, tuple]:
         """x `(..., C)` → `(..., C)`, each position by itself."""
         hidden, expand_cache = self.expand.forward(x)  # (..., F), or (..., 2·F) where it is gated
-        if self.is_paper:
-            hidden, activation_cache = self.ops.relu.forward(hidden)
+        if self.gate:
+            width = hidden.shape[-1] // 2
+            gate, up = hidden[..., :width], hidden[..., width:]
+            hidden, activation_cache = self.ops.gated.forward(gate, up, self.gate)  # (..., F)
         else:
-            hidden, activation_cache = self._activate(hidden)  # (..., F)
+            hidden, activation_cache = self.activation.forward(hidden)
         out, contract_cache = self.contract.forward(hidden)  # (..., C)
         return out, (expand_cache, activation_cache, contract_cache)
 
     def backward(self, dout: Array, cache: tuple) -> Array:
-        """Returns dx; adds into the parameters' gradients."""
+        """Return dx; add into the parameters' gradients."""
         expand_cache, activation_cache, contract_cache = cache
         dhidden = self.contract.backward(dout, contract_cache)  # (..., F)
-        if self.is_paper:
-            dhidden = self.ops.relu.backward(dhidden, activation_cache)
+        if self.gate:
+            dhidden = self.ops.concatenate(self.ops.gated.backward(dhidden, activation_cache))
         else:
-            dhidden = self._activate_backward(dhidden, activation_cache)
+            dhidden = self.activation.backward(dhidden, activation_cache)
         return self.expand.backward(dhidden, expand_cache)
-
-    def _activate(self, hidden: Array) -> tuple[Array, Any]:
-        if self.gated:
-            width = hidden.shape[-1] // 2
-            return self.ops.gated.forward(hidden[..., :width], hidden[..., width:], self.activation)
-        if self.activation == "silu":
-            return self.ops.silu.forward(hidden)
-        return self.ops.gelu.forward(hidden, "tanh" if self.activation == "gelu_tanh" else "none")
-
-    def _activate_backward(self, dy: Array, cache: Any) -> Array:
-        if self.gated:
-            return self.ops.concatenate(self.ops.gated.backward(dy, cache))
-        return (self.ops.silu if self.activation == "silu" else self.ops.gelu).backward(dy, cache)

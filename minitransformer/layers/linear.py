@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 from ..config import LARGEST, SMALLEST, Config, positive
 from ..ops import Array, Ops
-from ..ops.initialize import constants, normal, scaled, xavier_uniform
+from ..ops.initialize import constant, normal, scaled, xavier_uniform
 from .parameter import Layer, Parameter
 
 
 @dataclass(frozen=True)
 class InitConfig(Config):
-    """How the matrices of a block start: within `gain` times Xavier's bound, or as N(0, std²) where there is a `std`.
+    """Initial values of a block's matrices: within `gain` times Xavier's bound, or N(0, std²) where there is a `std`.
 
     Those whose output is added to the residual stream start `residual_gain` times as large: with 1/√(2L) the variance
     of the stream does not grow with the number of layers L. Source: Glorot & Bengio 2010; Radford et al. 2019, §2.3.
@@ -50,14 +50,14 @@ class Linear(Layer):
         if first_gain != 1.0:
             start = scaled(start, first_gain, widths[0])
         self.weight = Parameter((width_in, sum(widths)), start)
-        self.bias = Parameter((sum(widths),), constants(*biases)) if bias else None
+        self.bias = Parameter((sum(widths),), constant(*biases)) if bias else None
 
     def forward(self, x: Array) -> tuple[Array, tuple]:
         """x `(..., C_in)` → `(..., C_out)`."""
         return self.ops.linear.forward(x, self.weight.value, self.bias.value if self.bias else None)
 
     def backward(self, dy: Array, cache: tuple) -> Array:
-        """Returns dx; adds into the gradients of weight and bias."""
+        """Return dx; add into the gradients of weight and bias."""
         out = self.weight.grad, self.bias.grad if self.bias else None
         dx, _, _ = self.ops.linear.backward(dy, cache, out=out)
         return dx

@@ -13,7 +13,7 @@ class LinearSelfAttention(SelfAttention):
 
     def mix(self, query: Array, key: Array, value: Array, context: Context) -> tuple[Array, tuple]:
         """Queries `(B, H, T, D)`, keys and values `(B, Hk, T, ·)` → the heads `(B, H, T, Dv)`."""
-        # φ is bent: turned by its place in the batch, a shorter text would get other products.
+        # φ is not linear: its products depend on absolute positions too, which padding on the left shifts.
         alike = context.padding is None or self.rotary is None
         require(alike, "with rotary positions and linear attention, texts of one batch need the same length")
         mask, past = context.mask, context.cache

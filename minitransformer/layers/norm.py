@@ -24,7 +24,7 @@ class NormConfig(Config):
 
     @property
     def has_beta(self) -> bool:
-        """Whether there is a bias: RMS normalisation has none."""
+        """True if there is a bias: RMS normalisation has none."""
         return self.bias and self.kind == "layernorm"
 
     def num_parameters(self, d_model: int) -> int:
@@ -51,7 +51,7 @@ class Norm(Layer):
         return self.ops.layernorm.forward(x, self.gamma.value, self.beta and self.beta.value, self.eps)
 
     def backward(self, dy: Array, cache: tuple) -> Array:
-        """Returns dx; adds into the parameters' gradients."""
+        """Return dx; add into the parameters' gradients."""
         pair = self.ops.rmsnorm if self.rms else self.ops.layernorm
         dx, dgamma, *dbeta = pair.backward(dy, cache)
         self.gamma.grad += dgamma
@@ -91,7 +91,7 @@ class ResidualNorm(Norm):
         return self.ops.add_layernorm.forward(x, sublayer_out, self.gamma.value, beta, self.eps, dropout)
 
     def leave_backward(self, dy: Array, cache: Any) -> tuple[Array, Array]:
-        """Returns dx, by the way past the sub-layer, and dsublayer_out."""
+        """Return dx, by the way past the sub-layer, and dsublayer_out."""
         if self.pre_norm:
             return dy, self.ops.dropout.backward(dy, cache)
         pair = self.ops.add_rmsnorm if self.rms else self.ops.add_layernorm
@@ -102,5 +102,5 @@ class ResidualNorm(Norm):
         return dx, dsublayer_out
 
     def enter_backward(self, dy: Array, cache: Any) -> Array:
-        """Returns dx, by the way through the sub-layer."""
+        """Return dx, by the way through the sub-layer."""
         return self.backward(dy, cache) if self.pre_norm else dy

@@ -9,11 +9,11 @@ from ..ops import Array, Ops
 from ..ops.initialize import Initializer, generator_for
 
 ALIGN = 16
-"""Each parameter starts on a multiple of this many elements: of 64 bytes in float32, and so in float64."""
+"""Parameters start on multiples of this many elements: of 64 bytes in float32, and so in float64."""
 
 
 class Parameter:
-    """A tensor to learn: `data`, and `grad`, into which every backward adds.
+    """A learned tensor: `data`, and `grad`, into which every backward adds.
 
     A layer declares its shape and its initial values; `FlatParameters` places it in the model's flat arrays. Ops
     receive `value`: `data` itself or, where activations are narrower (bfloat16), a copy in their dtype. An `exact`
@@ -47,7 +47,7 @@ class Layer:
         self.name, self.site = "", site_of("")
 
     def members(self) -> Iterator[tuple[str, "Parameter | Layer"]]:
-        """Its parameters and layers by attribute name, in order of declaration; layers in a list are numbered."""
+        """Yield parameters and layers by attribute name, in order of declaration; layers in a list are numbered."""
         for name, value in vars(self).items():
             if isinstance(value, Parameter | Layer):
                 yield name, value
@@ -55,7 +55,7 @@ class Layer:
                 yield from ((f"{name}.{i}", each) for i, each in enumerate(value) if isinstance(each, Layer))
 
     def named_parameters(self, prefix: str = "") -> Iterator[tuple[str, Parameter]]:
-        """Every parameter with its dotted name, in the order in which the layer declared them."""
+        """Yield the parameters with their dotted names, in the order in which the layer declared them."""
         for name, member in self.members():
             if isinstance(member, Parameter):
                 yield prefix + name, member
@@ -63,25 +63,25 @@ class Layer:
                 yield from member.named_parameters(f"{prefix}{name}.")
 
     def named_layers(self, prefix: str = "") -> Iterator[tuple[str, "Layer"]]:
-        """Every layer inside with its dotted name."""
+        """Yield the layers inside with their dotted names."""
         for name, member in self.members():
             if isinstance(member, Layer):
                 yield prefix + name, member
                 yield from member.named_layers(f"{prefix}{name}.")
 
     def name_layers(self) -> None:
-        """Gives every layer inside its name and its site. A model calls it once it is built."""
+        """Give every layer inside its name and its site. A model calls it once it is built."""
         for name, layer in reversed(list(self.named_layers())):  # a shared layer keeps its first name
             layer.name, layer.site = name, site_of(name)
 
 
 def site_of(name: str) -> int:
-    """The dropout site of the layer with this name, the same number in every process and on every machine."""
+    """Return the dropout site of the layer with this name, the same number in every process and on every machine."""
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest())
 
 
 class FlatParameters:
-    """All parameters of a model in one flat array, and their gradients in another.
+    """A model's parameters in one flat array, and their gradients in another.
 
     So Adam, clipping, the global norm, averaging and a sum over replicas are one operation over one array. Each
     parameter begins on a 64-byte boundary; the padding between parameters is zero and not part of `count`.
@@ -93,8 +93,8 @@ class FlatParameters:
     def __init__(
         self, named: Mapping[str, Parameter], ops: Ops, dtype: Any, original: "FlatParameters | None" = None
     ) -> None:
-        """Places the parameters in new arrays or, for a replica, in those of `original`, with a `grad` of its own."""
-        names: dict[int, str] = {}  # by parameter: a shared one has one place, under its first name
+        """Place the parameters in new arrays or, for a replica, in those of `original`, with a `grad` of its own."""
+        names: dict[int, str] = {}  # by the parameter's id: a shared one is placed once, under its first name
         for name, parameter in named.items():
             names.setdefault(id(parameter), name)
         self.named = {name: named[name] for name in names.values()}
@@ -115,34 +115,34 @@ class FlatParameters:
             parameter.value = shadow_views[name] if narrow else parameter.data
 
     def views(self, flat: Array) -> dict[str, Array]:
-        """A flat array of this layout (data, gradients, an optimiser's moments) as named tensors that share it."""
+        """Return views by name into a flat array of this layout: data, gradients, an optimiser's moments."""
         return {
             name: flat[self._starts[name] : self._starts[name] + math.prod(parameter.shape)].reshape(parameter.shape)
             for name, parameter in self.named.items()
         }
 
     def initialize(self, seed: int) -> None:
-        """Draws every parameter from its own generator: a value depends on the seed and the parameter's name alone."""
+        """Draw every parameter from its own generator: a value depends on the seed and the parameter's name alone."""
         for name, parameter in self.named.items():
             drawn = parameter.initializer(generator_for(seed, name), parameter.shape)
             parameter.data[...] = self.ops.asarray(drawn, self.dtype)
         self.refresh()
 
     def refresh(self) -> None:
-        """Brings the shadow up to date with the data."""
+        """Copy the data into the shadow."""
         if self.shadow is not self.data:
             self.shadow[...] = self.data
 
     def zero_grad(self) -> None:
-        """Sets every gradient to 0."""
+        """Set every gradient to 0."""
         self.grad[...] = 0
 
     def state_dict(self) -> dict[str, Array]:
-        """A copy of the named tensors in host memory, without padding; a tied parameter is there once."""
+        """Return copies of the named tensors in host memory, without padding; a tied parameter is there once."""
         return {name: self.ops.to_numpy(parameter.data).copy() for name, parameter in self.named.items()}
 
     def load_state_dict(self, state: Mapping[str, Array]) -> None:
-        """Copies named tensors in. Raises `ValueError`, and changes nothing, if names or shapes are not the model's."""
+        """Copy named tensors in. Raises `ValueError`, and changes nothing, if names or shapes are not the model's."""
         missing, unexpected = self.named.keys() - state.keys(), state.keys() - self.named.keys()
         if missing or unexpected:
             raise ValueError(f"state is not this model's: missing {sorted(missing)}, unexpected {sorted(unexpected)}")

@@ -9,7 +9,7 @@ from .parameter import Layer
 
 
 class Recurrent(Layer):
-    """One layer over time: `h_t = cell(x_t, h_{t−1})` for every t; its output is `Dropout(h)`.
+    """A recurrent layer: `h_t = cell(x_t, h_{t−1})` for every t; its output is `Dropout(h)`.
 
     Padding stands on the right and leaves the state unchanged, so that the final state is that of the last real token.
     Dropout is only on what goes to other layers, never on what goes to the next position.
@@ -115,7 +115,7 @@ class RecurrentStack(Layer):
         return (x, finals), caches
 
     def backward(self, dx: Array, dfinals: Sequence[State] | None, caches: list[tuple]) -> tuple[Array, list[State]]:
-        """Returns (dx, the gradient of each layer's state before the first position)."""
+        """Return (dx, the gradient of each layer's state before the first position)."""
         dstates = []
         for index in reversed(range(len(self.layers))):
             dfinal = None if dfinals is None else dfinals[index]

@@ -10,7 +10,8 @@ from .context import PLAIN, Context
 from .embedding import InputEmbedding, PatchEmbedding, TokenEmbedding
 from .norm import Norm
 from .parameter import Layer
-from .positions import LearnedPositions, RelativeBias, Rotary, SinusoidalPositions
+from .positions import LearnedPositions, SinusoidalPositions
+from .relative_positions import RelativeBias, Rotary
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ class Stack(Layer):
         return x, (embedding_cache, caches, norm_cache)
 
     def backward(self, dx: Array, cache: tuple) -> Array | None:
-        """Returns dmemory `(B, Ts, C)`, the sum over the blocks, or `None`; adds into the parameters' gradients."""
+        """Return dmemory `(B, Ts, C)`, the sum over the blocks, or `None`; add into the parameters' gradients."""
         embedding_cache, caches, norm_cache = cache
         dx = dx if self.output_scale == 1 else dx * self.output_scale
         dx = self.final_norm.backward(dx, norm_cache) if self.final_norm else dx

@@ -22,6 +22,7 @@ from ..layers import (
     StackConfig,
     TokenEmbedding,
 )
+from ..layers.feed_forward import Activation, activation_field
 from ..ops import Array, Ops, without_spurious_warnings
 from ..ops.initialize import constant
 from .config import TextConfig, head_width
@@ -48,9 +49,7 @@ class BERTConfig(TextConfig):
     token_types: int = whole(2, "sentences that a text may have")
     dropout: float = rate(0.1, "rate on the embeddings and on the output of each sub-layer")
     attention_dropout: float = rate(0.1, "rate on the attention weights")
-    activation: Literal["relu", "gelu", "gelu_tanh", "silu"] = choice(
-        "relu", "gelu", "gelu_tanh", "silu", default="gelu", help="between the feed-forward network's two maps"
-    )
+    activation: Activation = activation_field("gelu")
     norm_eps: float = positive(1e-12, "what layer normalisation adds to the variance", SMALLEST, 1)
     init_std: float = positive(0.02, "standard deviation of the matrices at the start", SMALLEST)
     head: Literal["masked", "classes", "none"] = choice("masked", "classes", "none", default="masked")
@@ -106,8 +105,7 @@ class MaskedHead(Layer):
     def __init__(self, ops: Ops, config: BERTConfig, tokens: TokenEmbedding) -> None:
         super().__init__(ops)
         self.transform = Linear(ops, config.d_model, config.d_model, std=config.init_std)
-        self.activation = {"relu": ops.relu, "silu": ops.silu}.get(config.activation, ops.gelu)
-        self.options = {"approximate": "tanh"} if config.activation == "gelu_tanh" else {}
+        self.activation = ops.activation_named(config.activation)
         self.norm = Norm(ops, config.d_model, config.encoder.block.norm)
         self.bias = Parameter((config.vocab_size,), constant(0.0))
         self.output = OutputLayer(ops, tokens.table, self.bias)
@@ -115,7 +113,7 @@ class MaskedHead(Layer):
     def forward(self, hidden: Array) -> tuple[Array, tuple]:
         """hidden `(..., C)` → logits `(..., V)`."""
         x, transform_cache = self.transform.forward(hidden)
-        x, active_cache = self.activation.forward(x, **self.options)
+        x, active_cache = self.activation.forward(x)
         x, norm_cache = self.norm.forward(x)
         logits, logits_cache = self.output.logits(x)
         return logits, (transform_cache, active_cache, norm_cache, logits_cache)

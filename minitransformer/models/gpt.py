@@ -22,6 +22,7 @@ from ..layers import (
     StackConfig,
     TokenEmbedding,
 )
+from ..layers.feed_forward import Activation, activation_field
 from ..ops import Array, without_spurious_warnings
 from .config import TextConfig, head_width, require_below
 from .decoding import Decoding
@@ -66,9 +67,7 @@ class GPTConfig(TextConfig):
     norm_first: bool = flag(True, "normalise before each sub-layer, not after it")
     norm_eps: float = positive(1e-5, "what normalisation adds to the variance", SMALLEST, 1)
     norm_bias: bool = flag(True, "layer normalisation has a bias")
-    activation: Literal["relu", "gelu", "gelu_tanh", "silu"] = choice(
-        "relu", "gelu", "gelu_tanh", "silu", default="gelu_tanh", help="between the feed-forward network's two maps"
-    )
+    activation: Activation = activation_field("gelu_tanh")
     gated: bool = flag(False, "the activation gates a second map: SwiGLU, GEGLU")
     bias: bool = flag(True, "the feed-forward network has biases")
     attention_bias: bool = flag(True, "attention has biases")

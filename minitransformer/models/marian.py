@@ -1,10 +1,11 @@
 """Marian: the paper's encoder–decoder as the Marian toolkit trains it. Source: Junczys-Dowmunt et al. 2018."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
-from ..config import choice, ids, positive, rate, whole
+from ..config import ids, positive, rate, whole
 from ..layers import AttentionConfig, BlockConfig, FeedForwardConfig, NormConfig, StackConfig
+from ..layers.feed_forward import Activation, activation_field
 from .config import StacksConfig, head_width
 
 
@@ -30,9 +31,7 @@ class MarianConfig(StacksConfig):
     num_decoder_layers: int | None = whole(None, "layers of the decoder, if others than the encoder's")
     dropout: float = rate(0.1, "rate on the embeddings and on the output of each sub-layer")
     attention_dropout: float = rate(0.0, "rate on the attention weights")
-    activation: Literal["relu", "gelu", "gelu_tanh", "silu"] = choice(
-        "relu", "gelu", "gelu_tanh", "silu", default="silu", help="between the feed-forward network's two maps"
-    )
+    activation: Activation = activation_field("silu")
     embedding_scale: float | None = positive(None, "what multiplies embeddings (default: the root of d_model)")
     max_length: int = whole(512, "longest sequence in tokens")
     pad_id: int = whole(0, least=0)

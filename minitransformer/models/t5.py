@@ -1,10 +1,11 @@
 """T5: the encoder–decoder with relative positions, RMS normalisation and no biases. Source: Raffel et al. 2020."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
-from ..config import SMALLEST, choice, flag, ids, positive, rate, whole
+from ..config import SMALLEST, flag, ids, positive, rate, whole
 from ..layers import AttentionConfig, BiasConfig, BlockConfig, FeedForwardConfig, NormConfig, StackConfig
+from ..layers.feed_forward import Activation, activation_field
 from .config import StacksConfig
 
 
@@ -34,9 +35,7 @@ class T5Config(StacksConfig):
     max_distance: int = whole(128, "from this distance on all are one")
     max_length: int = whole(512, "longest sequence in tokens")
     dropout: float = rate(0.1, "rate on the embeddings and on the output of each sub-layer")
-    activation: Literal["relu", "gelu", "gelu_tanh", "silu"] = choice(
-        "relu", "gelu", "gelu_tanh", "silu", default="relu", help="between the feed-forward network's two maps"
-    )
+    activation: Activation = activation_field("relu")
     gated: bool = flag(False, "the activation gates a second map")
     norm_eps: float = positive(1e-6, "what normalisation adds to the mean square", SMALLEST, 1)
     tied: bool = flag(True, "the output layer shares the table of tokens")

@@ -1,9 +1,9 @@
 """ViT: an encoder over the patches of an image, which it classifies. Source: Dosovitskiy et al. 2021."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
-from ..config import SMALLEST, choice, positive, rate, require, whole
+from ..config import SMALLEST, positive, rate, require, whole
 from ..layers import (
     AttentionConfig,
     BlockConfig,
@@ -17,6 +17,7 @@ from ..layers import (
     Stack,
     StackConfig,
 )
+from ..layers.feed_forward import Activation, activation_field
 from ..ops import Array, without_spurious_warnings
 from .config import ModelConfig, head_width
 from .model import Model
@@ -41,9 +42,7 @@ class ViTConfig(ModelConfig):
     num_layers: int = whole(12, "layers")
     dropout: float = rate(0.0, "rate on the embeddings and on the output of each sub-layer")
     attention_dropout: float = rate(0.0, "rate on the attention weights")
-    activation: Literal["relu", "gelu", "gelu_tanh", "silu"] = choice(
-        "relu", "gelu", "gelu_tanh", "silu", default="gelu", help="between the feed-forward network's two maps"
-    )
+    activation: Activation = activation_field("gelu")
     norm_eps: float = positive(1e-12, "what layer normalisation adds to the variance", SMALLEST, 1)
     init_std: float = positive(0.02, "standard deviation of the matrices at the start", SMALLEST)
 

@@ -1,14 +1,13 @@
-"""The ops that models compute with: functions without state, each backward under its forward, one concept a file.
+"""The ops that models compute with: functions without state, each backward under its forward, related ones in a file.
 
 `y, cache = name_forward(x, ..., **options)` and `dx, ... = name_backward(dy, cache)`. The cache is whatever the
 backward needs; only the pair looks inside it. One line above an op declares what it takes: see `arguments.py`.
 `Ops` is the table of all ops, so that another backend can be swapped in.
 
 Shapes: B sentences, T positions (Tq queries, Tk keys; Ts source, Tt target), H heads (Hk of keys and values: as many or
-a divisor), D the width of a head's queries
-and keys (the paper's d_k), Dv of its values (d_v), C the width of the model (d_model; in an op any width), F of the
-feed-forward network (d_ff), V the vocabulary, N rows of any kind, K beams (in a convolution: the positions that it
-sees), P all parameters.
+a divisor), D the width of a head's queries and keys (the paper's d_k), Dv of its values (d_v), C the width of the model
+(d_model; in an op any width), F of the feed-forward network (d_ff), V the vocabulary, N rows of any kind, K beams (in a
+convolution: the positions that it sees), P all parameters.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -22,9 +21,8 @@ from .additive_attention import additive_attention_backward, additive_attention_
 from .arguments import Array, unchecked
 from .arguments import without_spurious_warnings as without_spurious_warnings
 from .arrays import activations, asarray, cast, concatenate, cos, sin, take, to_numpy, zeros
-from .attention import attention_backward, attention_forward
-from .attention_weights import attention_weights
-from .conv1d import conv1d_backward, conv1d_forward
+from .attention import attention_backward, attention_forward, attention_weights
+from .convolution import conv1d_backward, conv1d_forward, patches_backward, patches_forward
 from .cross_entropy import (
     cross_entropy_backward,
     cross_entropy_forward,
@@ -35,23 +33,39 @@ from .dropout import Dropout as Dropout
 from .dropout import dropout_backward, dropout_forward
 from .dropout import dropout_key as dropout_key
 from .dropout import dropout_mask as dropout_mask
+from .elementwise import (
+    activations_of,
+    gated_backward,
+    gated_forward,
+    gelu_backward,
+    gelu_forward,
+    relu_backward,
+    relu_forward,
+    sigmoid_backward,
+    sigmoid_forward,
+    silu_backward,
+    silu_forward,
+    tanh_backward,
+    tanh_forward,
+)
 from .embedding import embedding_backward, embedding_forward
-from .gated import gated_backward, gated_forward
-from .gelu import gelu_backward, gelu_forward
-from .layernorm import add_layernorm_backward, add_layernorm_forward, layernorm_backward, layernorm_forward
 from .linear import linear_backward, linear_forward
 from .linear_attention import linear_attention_backward, linear_attention_forward, linear_attention_step
-from .patches import patches_backward, patches_forward
+from .norms import (
+    add_layernorm_backward,
+    add_layernorm_forward,
+    add_rmsnorm_backward,
+    add_rmsnorm_forward,
+    layernorm_backward,
+    layernorm_forward,
+    rmsnorm_backward,
+    rmsnorm_forward,
+)
 from .pattern import Pattern as Pattern
 from .pattern import attention_mask as attention_mask
-from .relu import relu_backward, relu_forward
-from .rmsnorm import add_rmsnorm_backward, add_rmsnorm_forward, rmsnorm_backward, rmsnorm_forward
 from .rope import rope_backward, rope_forward
-from .sigmoid import sigmoid_backward, sigmoid_forward
-from .silu import silu_backward, silu_forward
-from .softmax import log_softmax, softmax_backward, softmax_forward
-from .tanh import tanh_backward, tanh_forward
-from .topk import topk
+from .search import log_softmax, topk
+from .softmax import softmax_backward, softmax_forward
 
 Forward = TypeVar("Forward", bound=Callable[..., Any], covariant=True)
 Backward = TypeVar("Backward", bound=Callable[..., Any], covariant=True)
@@ -66,13 +80,13 @@ class Pair(Generic[Forward, Backward]):
 
 
 def as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns the function itself."""
+    """Return the function itself."""
     return function
 
 
 @dataclass(frozen=True)
 class Ops:
-    """Every op by its name. The defaults are NumPy's; `dataclasses.replace(table, relu=other.relu)` swaps one.
+    """The table of all ops by name. The defaults are NumPy's; `dataclasses.replace(table, relu=other.relu)` swaps one.
 
     A pair's type is that of its NumPy functions: an editor follows `ops.relu.forward` to the line below and through it
     to the function, and a type checker sees whether another backend's pair takes the same arguments.
@@ -112,7 +126,7 @@ class Ops:
     adam_step: Callable[..., None] = adam_step
     global_norm: Callable[[Array], Any] = global_norm
 
-    # What NumPy's arrays and tensors do not share: making and moving them.
+    # Making and moving arrays, which NumPy and PyTorch do differently.
     asarray: Callable[..., Array] = asarray
     to_numpy: Callable[[Array], np.ndarray] = to_numpy
     zeros: Callable[..., Array] = zeros
@@ -123,12 +137,12 @@ class Ops:
     sin: Callable[[Array], Array] = sin
     cos: Callable[[Array], Array] = cos
 
-    # How a backend runs what is made of ops.
+    # How a backend runs functions of a model.
     repeated: Callable[[Callable[..., Any]], Callable[..., Any]] = as_it_is
     has_threads: bool = False
 
     def unchecked(self) -> "Ops":
-        """The same table, in which NumPy's ops do not check types, shapes and options.
+        """Return this table with NumPy's ops as they are without checks of types, shapes and options.
 
         It is for callers whose arguments can't be wrong: a model checks its input once, where it comes in. Ids, targets
         and label smoothing are still checked. The functions of other backends, and those that a probe watches, stay as
@@ -142,8 +156,13 @@ class Ops:
                 entries[name] = unchecked(entry)
         return Ops(**entries)
 
+    def activation_named(self, name: str) -> Pair[Callable[[Array], tuple[Array, Any]], Callable[[Array, Any], Array]]:
+        """Return the pair of an activation by the name that configurations give it, such as "gelu_tanh"."""
+        pairs = ((each.forward, each.backward) for each in (self.silu, self.gelu, self.relu, self.sigmoid))
+        return Pair(*activations_of(*pairs)[name])
+
     def pairs(self) -> Iterator[tuple[str, Pair]]:
-        """Every op that is a pair, with its name."""
+        """Yield the name and the pair of each op that has a backward."""
         for field in fields(self):
             value = getattr(self, field.name)
             if isinstance(value, Pair):
@@ -151,7 +170,7 @@ class Ops:
 
 
 def entries(functions: Mapping[str, Any]) -> dict[str, Any]:
-    """Finds a table's entries by name: a `Pair` of `name_forward` and `name_backward`, other functions as they are.
+    """Return a table's entries by name: a `Pair` of `name_forward` and `name_backward`, other functions as they are.
 
     A backend makes its table from a module with it: `Ops(**entries(vars(module)))`.
     """

@@ -28,7 +28,7 @@ def adam_step(
     eps: float = 1e-9,
     grad_scale: float | Array = 1.0,
 ) -> None:
-    """One update of Adam, in place on the flat arrays `data`, `m` and `v`; `grad` is read only.
+    """Update the flat arrays `data`, `m` and `v` in place by one step of Adam; `grad` is read only.
 
     `g = grad_scale · grad`; `m ← β₁ m + (1 − β₁) g`; `v ← β₂ v + (1 − β₂) g²`;
     `data ← data − lr · m̂ / (√v̂ + ε)` with `m̂ = m / (1 − β₁^step)`, `v̂ = v / (1 − β₂^step)`. Steps count from 1.
@@ -73,7 +73,7 @@ def adam_step(
 
 @arguments("grad ...")
 def global_norm(grad: Array) -> float:
-    """The norm `√Σ grad²`; the sums of blocks are added in float64, in which squares stay that float32 can't hold.
+    """Return `√Σ grad²`. Sums of blocks are added in float64, which also holds squares that float32 can't hold.
 
     Source: Pascanu, Mikolov, Bengio 2013, §3.2.
     """

@@ -2,12 +2,11 @@
 
 import numpy as np
 
-from .arguments import Array, arguments, gradient_of, has_products
+from .arguments import Array, arguments, gradient_of
 from .softmax import softmax_gradient, softmax_in_place
 
 
-@arguments("query B Tq C, key B Tk C, value B Tk Dv, score_weight C, key_mask?:bool B Tk")
-@has_products
+@arguments("query B Tq C, key B Tk C, value B Tk Dv, score_weight C, key_mask?:bool B Tk", products=True)
 def additive_attention_forward(
     query: Array, key: Array, value: Array, score_weight: Array, *, key_mask: Array | None = None
 ) -> tuple[Array, tuple]:
@@ -27,8 +26,9 @@ def additive_attention_forward(
     return weights @ value, (features, value, score_weight, weights)
 
 
-@gradient_of(lambda features, value, score_weight, weights: ((*weights.shape[:2], value.shape[2]), value.dtype))
-@has_products
+@gradient_of(
+    lambda features, value, score_weight, weights: ((*weights.shape[:2], value.shape[2]), value.dtype), products=True
+)
 def additive_attention_backward(dout: Array, cache: tuple) -> tuple[Array, Array, Array, Array]:
     """Gradients `(dquery, dkey, dvalue, dscore_weight)`."""
     features, value, score_weight, weights = cache

@@ -61,7 +61,7 @@ class ArrayArgument:
     broadcast: bool = False
 
     def as_probabilities(self) -> "ArrayArgument":
-        """What a floating-point array in the place of ids must be."""
+        """Return the declaration of a floating-point array in the place of ids."""
         return replace(self, axes=(*self.axes, self.limit), kind="fixed", limit="", or_probabilities=False)
 
     def __str__(self) -> str:
@@ -70,7 +70,7 @@ class ArrayArgument:
 
 @dataclass(frozen=True)
 class Declaration:
-    """What an op takes: its arrays, the letters of axes that are never empty, and its options with their checks.
+    """The arguments of an op: its arrays, the letters of axes that are never empty, and its options with their checks.
 
     `multiples` names for some letters the one whose size theirs divides.
     """
@@ -82,7 +82,7 @@ class Declaration:
 
     @classmethod
     def read(cls, line: str, options: Mapping[str, Check]) -> "Declaration":
-        """Reads a line such as `x ... C≥1, weight C F, bias? F, ids<V ..., key_mask?:bool B Tk`."""
+        """Read a line such as `x ... C≥1, weight C F, bias? F, ids<V ..., key_mask?:bool B Tk`."""
         arrays, not_empty, multiples = [], set(), {}
         for part in line.split(","):
             head, *axes = part.split()
@@ -98,7 +98,7 @@ class Declaration:
         return cls(tuple(arrays), frozenset(not_empty), options, multiples)
 
     def check(self, given: Mapping[str, Any]) -> None:
-        """Raises unless the arguments, by name, are as declared. A missing one is left to Python's own error."""
+        """Raise unless the arguments, by name, are as declared. A missing one is left to Python's own error."""
         first: tuple[str, np.dtype] | None = None  # the first floating array: its name and type
         sizes: dict[str, tuple] = {}  # by letter: its size, and the name and shape of the array that has it
         for argument in self.arrays:
@@ -124,7 +124,7 @@ class Declaration:
                 check(name, given[name])
 
     def check_shape(self, argument: ArrayArgument, shape: tuple[int, ...], sizes: dict[str, tuple]) -> None:
-        """Raises unless a shape fits; writes the size of each new letter into `sizes`."""
+        """Raise unless a shape fits; write the size of each new letter into `sizes`."""
         name, axes = argument.name, argument.axes
         if argument.broadcast:
             expected = tuple(sizes[axis][0] if axis in sizes else axis for axis in axes)
@@ -156,8 +156,11 @@ class Declaration:
                 raise ValueError(f"{name} has shape {shape}, expected {argument}, {of}")
 
 
-def arguments(line: str, **options: Check) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Checks an op's arguments before it runs, as `line` declares them; they are then the function's `.declaration`."""
+def arguments(line: str, products: bool = False, **options: Check) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Check an op's arguments before it runs, as `line` declares them; they are then the function's `.declaration`.
+
+    An op with matrix `products`, when it is checked, also runs without NumPy's spurious warnings.
+    """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         parameters = inspect.signature(function).parameters
@@ -166,18 +169,21 @@ def arguments(line: str, **options: Check) -> Callable[[Callable[P, R]], Callabl
             for name, check in options.items()
         }
         declaration = Declaration.read(line, checks)
-        return checked_by(declaration.check, declaration=declaration)(function)
+        return checked_by(declaration.check, products, declaration=declaration)(function)
 
     return decorate
 
 
 def gradient_of(
-    output: Callable[..., Any], out: Callable[..., Mapping[str, Array | None]] | None = None
+    output: Callable[..., Any],
+    out: Callable[..., Mapping[str, Array | None]] | None = None,
+    products: bool = False,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Checks that the gradient which a backward receives has the shape and the type of the forward's output.
+    """Check that the gradient which a backward receives has the shape and the type of the forward's output.
 
     `output(*cache)` gives an array like this output, or its shape and type; `None` where any gradient will do.
     `out(*cache)` gives arrays like those that `out=` takes, by name. The op itself deals with a cache of `None`.
+    `products` as in `arguments`.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -206,18 +212,18 @@ def gradient_of(
             if out is not None and given.get("out") is not None:
                 _check_out(given["out"], out(*parts))
 
-        return checked_by(check)(function)
+        return checked_by(check, products)(function)
 
     return decorate
 
 
 def checked_by(
-    check: Callable[[Mapping[str, Any]], None], **attributes: Any
+    check: Callable[[Mapping[str, Any]], None], products: bool = False, **attributes: Any
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Calls `check` with the arguments by name before the function runs; `.unchecked` is the function without it."""
+    """Call `check` with the arguments by name before the function runs; `.unchecked` is the function without it."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        run = without_spurious_warnings(function) if hasattr(function, "has_products") else function
+        run = without_spurious_warnings(function) if products else function
         checked = after_check(check, run)
         vars(checked).update(unchecked=function, __wrapped__=function, **attributes)
         return checked
@@ -226,7 +232,7 @@ def checked_by(
 
 
 def after_check(check: Callable[[Mapping[str, Any]], object], function: Callable[P, R]) -> Callable[P, R]:
-    """The function, called after `check` of its arguments by name. One too many is left to Python's own error."""
+    """Return the function, called after `check` of its arguments by name. One too many is left to Python's error."""
     parameters = inspect.signature(function).parameters.values()
     names = tuple(each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD)
 
@@ -238,48 +244,22 @@ def after_check(check: Callable[[Mapping[str, Any]], object], function: Callable
     return checked
 
 
-def has_products(function: F) -> F:
-    """Marks an op with matrix products: when it is checked, it also runs without NumPy's spurious warnings."""
-    vars(function)["has_products"] = True
-    return function
-
-
 def _unless_none(check: Check) -> Check:
     return lambda name, value: None if value is None else check(name, value)
 
 
 def unchecked(function: F) -> F:
-    """The function without the checks of `arguments` or `gradient_of`; any other, such as a probe's, as it is."""
+    """Return the function without the checks of `arguments` or `gradient_of`; another, such as a probe's, as it is."""
     plain = getattr(function, "unchecked", None)
     # functools.wraps copies attributes: what is wrapped around a checked function has its `unchecked` too.
     return function if plain is None or plain is not getattr(function, "__wrapped__", None) else plain
-
-
-def random_arguments(
-    declaration: Declaration, sizes: Mapping[str, Any], rng: np.random.Generator, dtype: Any = "float64"
-) -> dict[str, np.ndarray]:
-    """Draws arrays as declared: standard normal numbers, ids below their limit, random booleans.
-
-    `sizes` gives the size of each letter, and a tuple for `...`; a letter that divides another may be left out.
-    """
-    sizes = {small: sizes[large] for small, large in declaration.multiples.items() if large in sizes} | dict(sizes)
-    drawn = {}
-    for argument in declaration.arrays:
-        lead = sizes["..."] if "..." in argument.axes else ()
-        shape = (*lead, *(sizes[axis] for axis in argument.axes if axis != "..."))
-        if argument.kind in ("float", "fixed"):
-            drawn[argument.name] = np.asarray(rng.standard_normal(shape), dtype)
-        else:
-            numbers = np.asarray(rng.integers(sizes.get(argument.limit, 2), size=shape))
-            drawn[argument.name] = numbers.astype(bool) if argument.kind == "mask" else numbers
-    return drawn
 
 
 # --- Arrays ---------------------------------------------------------------------------------------------------
 
 
 def check_array(name: str, array: Any) -> np.ndarray:
-    """Returns `array`; raises `TypeError` for what is not NumPy's, and for matrices and masked arrays.
+    """Return `array`; raises `TypeError` for what is not NumPy's, and for matrices and masked arrays.
 
     The `*` of a matrix is the matrix product, and an op would lose a mask.
     """
@@ -291,7 +271,7 @@ def check_array(name: str, array: Any) -> np.ndarray:
 
 
 def _check_out(out: Any, expected: Mapping[str, Array | None]) -> None:
-    """Raises unless `out`, one array or a tuple, has the shapes and types of the gradients to be added into it."""
+    """Raise unless `out`, one array or a tuple, has the shapes and types of the gradients to be added into it."""
     arrays = out if len(expected) > 1 else [out]
     if not isinstance(arrays, tuple | list) or len(arrays) != len(expected):
         raise TypeError(f"out must be the pair ({', '.join(expected)}), got {type(out).__name__}")
@@ -306,7 +286,7 @@ def _check_out(out: Any, expected: Mapping[str, Array | None]) -> None:
 
 
 def check_ids(name: str, ids: Array, limit: int, ignore: int | None = None) -> None:
-    """Raises `ValueError` unless all ids are from 0 to `limit` − 1 or equal to `ignore`."""
+    """Raise `ValueError` unless all ids are from 0 to `limit` − 1 or equal to `ignore`."""
     outside = (ids < 0) | (ids >= limit)
     if ignore is not None:
         outside &= ids != ignore
@@ -315,7 +295,7 @@ def check_ids(name: str, ids: Array, limit: int, ignore: int | None = None) -> N
 
 
 def check_probabilities(name: str, array: Array) -> None:
-    """Raises `ValueError` unless all numbers are from 0 to 1, where softmax's rounding errors lie too."""
+    """Raise `ValueError` unless all numbers are from 0 to 1, where softmax's rounding errors lie too."""
     outside = ~((array >= 0) & (array <= 1 + 1e-5))
     if outside.any():
         raise ValueError(f"{name} holds {array[outside].flat[0]}, expected probabilities from 0 to 1")
@@ -325,7 +305,7 @@ def check_probabilities(name: str, array: Array) -> None:
 
 
 def check_number(name: str, value: Any, at_least: float = -math.inf, at_most: float = math.inf) -> None:
-    """Raises unless the value is a finite number in [at_least, at_most]."""
+    """Raise unless the value is a finite number in [at_least, at_most]."""
     number = as_float(name, value)
     if not (at_least <= number <= at_most and abs(number) < math.inf):  # torch.compile follows no math.isfinite
         raise ValueError(f"{name} is {number}, expected a finite number in [{at_least:g}, {at_most:g}]")
@@ -335,14 +315,14 @@ check_not_negative = partial(check_number, at_least=0.0)
 
 
 def check_positive(name: str, value: Any) -> None:
-    """Raises unless the value is a finite number above 0."""
+    """Raise unless the value is a finite number above 0."""
     check_not_negative(name, value)
     if value == 0:
         raise ValueError(f"{name} is 0, expected a finite number above 0")
 
 
 def check_scalar(name: str, value: Any) -> float:
-    """A number or an array of one element, as a `float`."""
+    """Return a number, or an array of one element, as a `float`."""
     if not isinstance(value, np.ndarray):
         return as_float(name, value)
     check_array(name, value)
@@ -354,7 +334,7 @@ def check_scalar(name: str, value: Any) -> float:
 
 
 def as_float(name: str, value: Any) -> float:
-    """A number as a `float`; an integer too large for one becomes infinite."""
+    """Return a number as a `float`; an integer too large for one becomes infinite."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise TypeError(f"{name} must be a number, got {type(value).__name__}")
     try:
@@ -364,7 +344,7 @@ def as_float(name: str, value: Any) -> float:
 
 
 def check_integer(name: str, value: Any, at_least: float = -math.inf, at_most: float = math.inf) -> None:
-    """Raises unless the value is an integer in [at_least, at_most]; True and False are not integers here."""
+    """Raise unless the value is an integer in [at_least, at_most]; True and False are not integers here."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise TypeError(f"{name} must be an integer, got {type(value).__name__}")
     if not at_least <= value <= at_most:
@@ -374,7 +354,7 @@ def check_integer(name: str, value: Any, at_least: float = -math.inf, at_most: f
 
 
 def check_ignore_index(ignore_index: Any) -> int | None:
-    """The target that does not count, as an `int`, be it in the vocabulary or not; `None` where all count."""
+    """Return the target that does not count as an `int`, in the vocabulary or not; `None` where all count."""
     if ignore_index is None:
         return None
     check_integer("ignore_index", ignore_index, -(2**31), 2**31 - 1)
@@ -382,7 +362,7 @@ def check_ignore_index(ignore_index: Any) -> int | None:
 
 
 def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
-    """Raises unless the value is one of these names."""
+    """Raise unless the value is one of these names."""
     if not isinstance(value, str):
         raise TypeError(f"{name} must be one of {', '.join(choices)}, got {type(value).__name__}")
     if value not in choices:
@@ -390,6 +370,6 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
 
 
 def check_flag(name: str, value: Any) -> None:
-    """Raises `TypeError` unless the value is True or False."""
+    """Raise `TypeError` unless the value is True or False."""
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{name} must be True or False, got {type(value).__name__}")

@@ -17,21 +17,21 @@ ALIGNMENT = 64
 
 
 def asarray(data: Any, dtype: Any = None) -> Array:
-    """`data` (array, list or number) as an array of `dtype`; shares memory where it can."""
+    """Return `data` (array, list or number) as an array of `dtype`; it shares memory where it can."""
     if isinstance(data, np.ndarray):
         check_array("data", data)
     return np.asarray(data, dtype=None if dtype is None else _number_type(dtype))
 
 
 def to_numpy(array: Array) -> np.ndarray:
-    """The array in host memory; here the array itself."""
+    """Return the array in host memory: here the array itself."""
     if isinstance(array, np.ndarray):
         check_array("array", array)
     return np.asarray(array)
 
 
 def zeros(shape: int | Sequence[int], dtype: Any = "float32") -> Array:
-    """Zeros whose first element lies on a 64-byte boundary (NumPy's own arrays start on multiples of 16)."""
+    """Return zeros whose first element lies on a 64-byte boundary (NumPy's own arrays start on multiples of 16)."""
     dtype = _number_type(dtype)
     sizes = shape if isinstance(shape, Sequence) and not isinstance(shape, str | bytes | bytearray) else (shape,)
     for size in sizes:
@@ -48,19 +48,19 @@ def zeros(shape: int | Sequence[int], dtype: Any = "float32") -> Array:
 
 
 def row_means(x: Array) -> Array:
-    """The mean over the last axis, `(..., 1)`, as a product with ones: for short rows that is faster than `x.mean`."""
+    """Return the means over the last axis, `(..., 1)`: for short rows a product with ones is faster than `x.mean`."""
     # Divided by C, not multiplied by 1/C, which is rounded: the mean of equal numbers is that number.
     return np.vecdot(x, np.ones(x.shape[-1], x.dtype))[..., None] / x.shape[-1]
 
 
 def column_sums(x: Array) -> Array:
-    """The sum `(C,)` over the rows of x `(..., C)`: in float32 a product with ones is more exact than `x.sum`."""
+    """Return the sum `(C,)` of the rows of x `(..., C)`: in float32 a product with ones is more exact than `x.sum`."""
     rows = x.reshape(-1, x.shape[-1])
     return np.ones(len(rows), x.dtype) @ rows
 
 
 def activations(data: Array) -> Array:
-    """Parameters in the dtype of the backend's activations: `data` itself here, a copy where they are narrower."""
+    """Return parameters in the dtype of activations: here `data` itself, a copy where a backend's are narrower."""
     return data
 
 
@@ -79,7 +79,7 @@ def _check_concatenation(given: Mapping[str, Any]) -> None:
 
 @checked_by(_check_concatenation)
 def concatenate(arrays: Sequence[Array], axis: int = -1) -> Array:
-    """The arrays joined along an existing axis."""
+    """Join arrays along an existing axis."""
     try:
         return np.concatenate(arrays, axis=axis)
     except ValueError:
@@ -88,7 +88,7 @@ def concatenate(arrays: Sequence[Array], axis: int = -1) -> Array:
 
 
 def cast(array: Array, dtype: Any) -> Array:
-    """The array as `dtype`; itself where it already is."""
+    """Return the array as `dtype`: the array itself where it already is."""
     _check_numbers("array", array)
     return array.astype(_number_type(dtype), copy=False)
 
@@ -106,7 +106,7 @@ def cos(x: Array) -> Array:
 
 
 def take(x: Array, indices: Array, axis: int = 0) -> Array:
-    """Copies the slices of `x` at `indices` along `axis`. A beam search reorders its cache with it."""
+    """Copy the slices of `x` at `indices` along `axis`. A beam search reorders its cache with it."""
     _check_numbers("x", x)
     check_array("indices", indices)
     if indices.dtype.kind not in "iu":
@@ -119,21 +119,21 @@ def take(x: Array, indices: Array, axis: int = 0) -> Array:
 
 
 def _check_numbers(name: str, array: Any) -> None:
-    """Raises `TypeError` unless it is a NumPy array of booleans, integers or floating numbers."""
+    """Raise `TypeError` unless it is a NumPy array of booleans, integers or floating numbers."""
     check_array(name, array)
     if array.dtype.kind not in "biuf":
         raise TypeError(f"{name} must be an array of numbers, got {array.dtype}")
 
 
 def _check_axis(axis: Any, ndim: int) -> None:
-    """Raises unless `axis` is one of `ndim` axes, counted from the first or, below 0, from the last."""
+    """Raise unless `axis` is one of `ndim` axes, counted from the first or, below 0, from the last."""
     check_integer("axis", axis)
     if not -ndim <= axis < ndim:
         raise ValueError(f"axis is {as_float('axis', axis):.15g}, expected one of {ndim} axes")
 
 
 def _number_type(dtype: Any) -> np.dtype:
-    """NumPy's type of number of this name. Raises `TypeError` for others and for `None`, NumPy's name for float64."""
+    """Return NumPy's type of number. Raises `TypeError` for other types and for `None`, NumPy's name for float64."""
     try:
         found = None if dtype is None else np.dtype(dtype)
     except (TypeError, ValueError):

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .arguments import Array, arguments, check_flag, check_number, check_positive, gradient_of, has_products
+from .arguments import Array, arguments, check_flag, check_number, check_positive, gradient_of
 from .dropout import GOLDEN, RESOLUTION, Dropout, check_dropout, drop, drop_backward, mix, row_hashes
-from .pattern import Pattern, Piece, Places, Window, allowed_keys, check_pattern, check_window, pattern_of
+from .pattern import Pattern, Piece, Places, Window, check_pattern, check_window, mask_of, pattern_of
 from .softmax import LOWEST, row_maximum, softmax_gradient, softmax_in_place
 
 
@@ -19,8 +19,8 @@ from .softmax import LOWEST, row_maximum, softmax_gradient, softmax_in_place
     scale=check_number,
     softcap=check_positive,
     dropout=check_dropout,
+    products=True,
 )
-@has_products
 def attention_forward(
     query: Array,
     key: Array,
@@ -51,7 +51,7 @@ def attention_forward(
         pieces = whole.pieces(query.shape[2], key.shape[2])
         if pieces is not None:
             return forward_in_pieces(query, key, value, bias, pieces, factor, softcap, dropout)
-        mask = allowed_keys(query.shape[2], key.shape[2], False, None, None, pattern=whole)
+        mask = mask_of(whole, query.shape[2], key.shape[2])
     else:
         mask = None if key_mask is None else key_mask[:, None, None, :]  # (B, 1, 1, Tk)
         if causal and query.shape[2] > 1:  # one query alone is the last, which sees every key
@@ -65,8 +65,7 @@ def attention_forward(
     return out, (query, key, value, factor, weights, dropped, dropout_cache, capped, bias_shape)
 
 
-@gradient_of(lambda query, key, value, *_: ((*query.shape[:3], value.shape[3]), query.dtype))
-@has_products
+@gradient_of(lambda query, key, value, *_: ((*query.shape[:3], value.shape[3]), query.dtype), products=True)
 def attention_backward(dout: Array, cache: tuple) -> tuple[Array, ...]:
     """Gradients `(dquery, dkey, dvalue)`; with a bias, `dbias` too, summed over the axes that were broadcast."""
     if isinstance(cache, InPieces):
@@ -83,13 +82,41 @@ def attention_backward(dout: Array, cache: tuple) -> tuple[Array, ...]:
     return dquery, dkey, dvalue, sum_to(bias_shape, dscores)
 
 
+@arguments(
+    "query B H Tq D≥1, key B Hk|H Tk D, bias?:broadcast B H Tq Tk, key_mask?:bool B Tk",
+    causal=check_flag,
+    window=check_window,
+    pattern=check_pattern,
+    scale=check_number,
+    softcap=check_positive,
+    products=True,
+)
+def attention_weights(
+    query: Array,
+    key: Array,
+    bias: Array | None = None,
+    *,
+    causal: bool = False,
+    key_mask: Array | None = None,
+    window: Window = None,
+    pattern: Pattern | None = None,
+    scale: float | None = None,
+    softcap: float | None = None,
+) -> Array:
+    """Return the softmax matrix `(B, H, Tq, Tk)` of `attention_forward`, for pictures and for teaching."""
+    factor = query.dtype.type(1 / math.sqrt(query.shape[-1]) if scale is None else scale)
+    whole = pattern_of(pattern, causal, key_mask, window, (key.shape[0], key.shape[2]))
+    mask = mask_of(whole, query.shape[2], key.shape[2])
+    return softmax_in_place(scores_forward(query, key, bias, mask, factor, softcap)[0])
+
+
 # --- Its steps ------------------------------------------------------------------------------------------------
 
 
 def scores_forward(
     query: Array, key: Array, bias: Array | None, mask: Array | None, factor: Array, softcap: float | None
 ) -> tuple[Array, Array | None]:
-    """The scores `(B, H, Tq, Tk)`, −inf where `mask` is false; and the tanh of the softcap, for the backward."""
+    """Return the scores `(B, H, Tq, Tk)`, −inf where `mask` is false, and the softcap's tanh for the backward."""
     rows, capped = fold(query * factor, key), None  # (B, Hk, H/Hk·Tq, D)
     if 1 < rows.shape[2] <= 16 and key.shape[2] >= 256:  # then BLAS is up to twice as fast with the keys first
         scores = np.ascontiguousarray((key @ rows.swapaxes(-1, -2)).swapaxes(-1, -2))
@@ -130,7 +157,7 @@ def fold(x: Array, key: Array) -> Array:
 
 
 def sum_to(shape: tuple[int, ...], gradient: Array) -> Array:
-    """The gradient of an array of this shape that was broadcast: the sum over the axes that it lacks or has one of."""
+    """Return the gradient of a broadcast array of this shape: the sum over the axes that it lacks or has 1 in."""
     lead = gradient.ndim - len(shape)
     axes = (*range(lead), *(lead + axis for axis, size in enumerate(shape) if size == 1))
     return gradient.sum(axis=axes).reshape(shape)
@@ -161,14 +188,14 @@ def forward_in_pieces(
     softcap: float | None,
     dropout: Dropout | None,
 ) -> tuple[Array, tuple]:
-    """Attention over `Pattern.pieces`, each of some queries and some keys; a query's softmax runs over all of its own.
+    """Attention over `Pattern.pieces`, each of some queries and some keys; a query's softmax runs over all its pieces.
 
     So their scores come first, then each query's largest score and its sum, then the weights.
     """
     dtype = query.dtype
     largest = np.full((*query.shape[:3], 1), LOWEST[dtype], dtype)
     sums, out = np.zeros_like(largest), np.zeros((*query.shape[:3], value.shape[3]), dtype)
-    wide = None if bias is None else bias.reshape(_four_axes(bias.shape))
+    wide = None if bias is None else bias.reshape((1,) * (4 - bias.ndim) + bias.shape)
     parts = []
     for queries, keys, mask in pieces:
         part = None if wide is None else wide[_where(wide.shape, queries, keys)]
@@ -180,7 +207,7 @@ def forward_in_pieces(
             scores -= largest[:, :, queries]
         np.exp(scores, out=scores)
         sums[:, :, queries] += np.add.reduce(scores, axis=-1, keepdims=True)
-    sums = np.maximum(sums, 1)  # a query with nothing to attend to
+    sums = np.maximum(sums, 1)  # 1 for a query with nothing to attend to
     kept = []
     for queries, keys, weights, capped in parts:
         weights /= sums[:, :, queries]
@@ -193,10 +220,10 @@ def forward_in_pieces(
 
 
 def backward_in_pieces(dout: Array, cache: InPieces) -> tuple[Array, ...]:
-    """The gradients: a key that several pieces reach gets the sum of theirs."""
+    """Gradients as of `attention_backward`: a key that several pieces reach gets the sum of theirs."""
     query, key, value, parts, factor, out, bias_shape = cache
     dquery, dkey, dvalue = (np.zeros(array.shape, array.dtype) for array in (query, key, value))
-    dbias = None if bias_shape is None else np.zeros(_four_axes(bias_shape), query.dtype)
+    dbias = None if bias_shape is None else np.zeros((1,) * (4 - len(bias_shape)) + bias_shape, query.dtype)
     # The softmax's sum Σ_j dweights_j weights_j over all pieces: out = Σ_j dropped_j value_j, so it is dout · out.
     sums = np.vecdot(dout, out)[..., None]  # (B, H, Tq, 1)
     for queries, keys, weights, dropped, dropout_cache, capped in parts:
@@ -214,12 +241,8 @@ def backward_in_pieces(dout: Array, cache: InPieces) -> tuple[Array, ...]:
     return (dquery, dkey, dvalue) if dbias is None else (dquery, dkey, dvalue, dbias.reshape(bias_shape))
 
 
-def _four_axes(shape: tuple[int, ...]) -> tuple[int, ...]:
-    return (1,) * (4 - len(shape)) + shape
-
-
 def _where(shape: tuple[int, ...], queries: Places, keys: Places) -> tuple:
-    """The index of these queries and keys in a bias: all of it along an axis that it is broadcast along."""
+    """Return the index of these queries and keys in a bias of this shape: all along an axis that is broadcast."""
     everything = slice(None)
     return ..., everything if shape[2] == 1 else queries, everything if shape[3] == 1 else keys
 
@@ -229,7 +252,7 @@ def _drop_part(weights: Array, dropout: Dropout | None, queries: Array, keys: Ar
     if dropout is None or dropout.threshold == 0:
         return weights, None
     rows = row_hashes(weights.shape[:3], dropout, queries)
-    words = mix(rows[:, None] + keys.astype(np.uint32) // 2 * np.uint32(GOLDEN))  # as in dropout_mask, one by one
+    words = mix(rows[:, None] + keys.astype(np.uint32) // 2 * np.uint32(GOLDEN))  # as in dropout_mask, for any keys
     kept = (words >> keys.astype(np.uint32) % 2 * 16) % RESOLUTION >= dropout.threshold
     kept, scale = kept.reshape(weights.shape), weights.dtype.type(dropout.scale)
     return weights * kept * scale, (kept, scale)

@@ -12,7 +12,6 @@ from .arguments import (
     check_probabilities,
     check_scalar,
     gradient_of,
-    has_products,
 )
 from .softmax import row_maximum
 
@@ -50,8 +49,7 @@ def cross_entropy_backward(dloss: Array | float, cache: tuple) -> Array:
     return dlogits
 
 
-@arguments("x N C, table V≥1 C, targets<V N", with_grad=check_flag)
-@has_products
+@arguments("x N C, table V≥1 C, targets<V N", with_grad=check_flag, products=True)
 def linear_cross_entropy_forward(
     x: Array,
     table: Array,
@@ -105,7 +103,7 @@ def linear_cross_entropy_backward(
 
 
 def _loss_in_place(logits: Array, ids: Array, label_smoothing: float) -> Array:
-    """Returns the sum of the losses of logits `(N, V)`; writes its gradient, `softmax(logits) − q`, over them."""
+    """Return the sum of the losses of logits `(N, V)`; writes its gradient, `softmax(logits) − q`, over them."""
     dtype, target = logits.dtype, (np.arange(len(ids)), ids)
     smoothing, confidence = dtype.type(label_smoothing), dtype.type(1 - label_smoothing)
     with np.errstate(over="ignore"):  # the lowest number minus the largest is −inf, as exp needs it
@@ -125,7 +123,7 @@ def _loss_in_place(logits: Array, ids: Array, label_smoothing: float) -> Array:
 def _towards_probabilities(
     logits: Array, targets: Array, label_smoothing: float, ignore_index: int | None
 ) -> tuple[Array, tuple]:
-    """What `cross_entropy_forward` returns where targets are probabilities; all of them count."""
+    """Return the loss of `cross_entropy_forward` and its cache where targets are probabilities, which all count."""
     check_number("label_smoothing", label_smoothing, at_least=0.0, at_most=1.0)
     check_all_count(check_ignore_index(ignore_index))
     check_probabilities("targets", targets)
@@ -147,7 +145,7 @@ def _towards_probabilities(
 
 
 def check_all_count(ignore_index: int | None) -> None:
-    """Raises `ValueError` for an `ignore_index` beside probabilities: none of them is a target to ignore."""
+    """Raise `ValueError` for an `ignore_index` beside probabilities: none of them is a target to ignore."""
     if ignore_index is not None:
         raise ValueError(f"ignore_index is {ignore_index}, expected None where targets are probabilities")
 

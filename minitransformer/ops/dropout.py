@@ -62,7 +62,7 @@ class Dropout:
 
 
 def dropout_key(seed: int, step: int, site: int) -> int:
-    """A 64-bit key for one site of one step: three rounds of the SplitMix64 finaliser (Steele, Lea, Flood 2014)."""
+    """Return the 64-bit key of a site in a step: three rounds of SplitMix64's finaliser (Steele, Lea, Flood 2014)."""
     state = 0
     for number in (seed, step, site):
         state = (state + number + 0x9E3779B97F4A7C15) % 2**64
@@ -73,7 +73,7 @@ def dropout_key(seed: int, step: int, site: int) -> int:
 
 
 def check_dropout(name: str, value: object) -> None:
-    """Raises `TypeError` unless the value is a `Dropout`."""
+    """Raise `TypeError` unless the value is a `Dropout`."""
     if not isinstance(value, Dropout):
         raise TypeError(f"{name} must be a Dropout or None, got {type(value).__name__}")
 
@@ -104,7 +104,7 @@ drop, drop_backward = unchecked(dropout_forward), unchecked(dropout_backward)
 
 
 def dropout_mask(shape: tuple[int, ...], dropout: Dropout) -> Array:
-    """The boolean mask, `True` = kept, for an x of this shape.
+    """Return the boolean mask, `True` = kept, of an x of this shape.
 
     The last axis is the channel; the axes before it give the row: `(B, T)` for sentence and position, `(B, H, T)` for
     attention weights, `(N,)` for packed tokens or for the positions of one sentence.
@@ -118,7 +118,7 @@ def dropout_mask(shape: tuple[int, ...], dropout: Dropout) -> Array:
 
 
 def row_hashes(shape: tuple[int, ...], dropout: Dropout, last: Array | None = None) -> Array:
-    """One 32-bit hash a row, `(N,)`: the key's low half, each coordinate and the key's high half, mixed in turn.
+    """Return a 32-bit hash of each row, `(N,)`: the key's low half, the coordinates and the key's high half, mixed.
 
     `last` numbers the last axis, by default 0, 1, …
     """
@@ -135,7 +135,7 @@ def row_hashes(shape: tuple[int, ...], dropout: Dropout, last: Array | None = No
         numbers[-1] = numbers[-1] if last is None else last
         axes = np.meshgrid(*numbers, indexing="ij", sparse=True)
         coordinates = [axes[0] + sentence, *axes[1:-1], axes[-1] + position]
-    hashes = np.array([dropout.key & 0xFFFFFFFF], dtype=np.uint32)  # an array: NumPy warns where a number wraps
+    hashes = np.array([dropout.key & 0xFFFFFFFF], dtype=np.uint32)  # an array: of a scalar's overflow NumPy warns
     for coordinate in (*coordinates, np.asarray(dropout.key >> 32)):
         hashes = mix(hashes ^ coordinate.astype(np.uint32))
     return hashes.reshape(-1)

@@ -11,7 +11,7 @@ Initializer = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
 
 
 def xavier_uniform(fan_in: int, *fans_out: int, gain: float = 1.0) -> Initializer:
-    """Draws from U(−a, a) with `a = gain · √(6 / (fan_in + fan_out))`, for a matrix `(fan_in, Σ fans_out)`.
+    """Draw from U(−a, a) with `a = gain · √(6 / (fan_in + fan_out))`, for a matrix `(fan_in, Σ fans_out)`.
 
     Several `fans_out` are several maps side by side, each with its own a. Source: Glorot & Bengio 2010, eq. 16.
     """
@@ -24,7 +24,7 @@ def xavier_uniform(fan_in: int, *fans_out: int, gain: float = 1.0) -> Initialize
 
 
 def scaled(draw: Initializer, gain: float, columns: int) -> Initializer:
-    """Draws as `draw`, and multiplies the first columns by `gain`."""
+    """Draw as `draw`, and multiplies the first columns by `gain`."""
 
     def scale(generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
         values = draw(generator, shape)
@@ -35,20 +35,15 @@ def scaled(draw: Initializer, gain: float, columns: int) -> Initializer:
 
 
 def normal(std: float) -> Initializer:
-    """Draws from N(0, std²)."""
+    """Draw from N(0, std²)."""
     return lambda generator, shape: generator.normal(0.0, std, shape)
 
 
-def constant(value: float) -> Initializer:
-    """The same value everywhere."""
-    return lambda generator, shape: np.full(shape, value)
-
-
-def constants(*values: float) -> Initializer:
-    """A vector in parts of equal length, one for each value, filled with it."""
-    return lambda generator, shape: np.repeat(values, shape[0] // len(values))
+def constant(*values: float) -> Initializer:
+    """Fill a vector with one value, or each of its parts of equal length with one of several."""
+    return lambda generator, shape: np.repeat(values, math.prod(shape) // len(values)).reshape(shape)
 
 
 def generator_for(seed: int, name: str) -> np.random.Generator:
-    """The generator of one parameter: its values depend on the seed and its name, not on the rest of the model."""
+    """Return a parameter's own generator: its values depend on the seed and its name, not on the rest of the model."""
     return np.random.default_rng([seed, zlib.crc32(name.encode())])

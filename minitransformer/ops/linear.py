@@ -2,12 +2,11 @@
 
 import math
 
-from .arguments import Array, arguments, gradient_of, has_products
+from .arguments import Array, arguments, gradient_of
 from .arrays import column_sums
 
 
-@arguments("x ... C_in, weight C_in C_out, bias? C_out")
-@has_products
+@arguments("x ... C_in, weight C_in C_out, bias? C_out", products=True)
 def linear_forward(x: Array, weight: Array, bias: Array | None) -> tuple[Array, tuple]:
     """`y = x @ weight + bias`, as the paper writes `xW + b`. Source: Vaswani 2017, §3.2.2 and §3.3."""
     width_in, width_out = weight.shape
@@ -22,8 +21,8 @@ def linear_forward(x: Array, weight: Array, bias: Array | None) -> tuple[Array, 
 @gradient_of(
     lambda rows, weight, bias, shape: ((*shape[:-1], weight.shape[1]), rows.dtype),
     out=lambda rows, weight, bias, shape: {"dweight": weight, "dbias": bias},
+    products=True,
 )
-@has_products
 def linear_backward(
     dy: Array, cache: tuple, out: tuple[Array, Array | None] | None = None
 ) -> tuple[Array, Array, Array | None]:

@@ -1,32 +1,22 @@
 """Linear attention: a feature map in the place of the softmax, so that the cost grows as T, not as T²."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
-from .arguments import Array, arguments, check_flag, check_positive, gradient_of, has_products
+from .arguments import Array, arguments, check_flag, check_positive, gradient_of
 from .attention import fold
 
 CHUNK = 64
 """With `causal`, queries are taken so many at a time: what came before them is one state, `(D, Dv + 1)`."""
 
 
-def check_feature_map(name: str, value: Any) -> None:
-    """Raises unless the value is "elu"."""
-    if not isinstance(value, str):
-        raise TypeError(f"{name} must be a string, got {type(value).__name__}")
-    if value != "elu":
-        raise ValueError(f"{name} is {value!r}, expected 'elu'")
-
-
 @arguments(
     "query B H T D≥1, key B Hk|H T D, value B Hk T Dv≥1, key_mask?:bool B T",
     causal=check_flag,
-    feature_map=check_feature_map,
     eps=check_positive,
+    products=True,
 )
-@has_products
 def linear_attention_forward(
     query: Array,
     key: Array,
@@ -34,7 +24,6 @@ def linear_attention_forward(
     *,
     causal: bool = False,
     key_mask: Array | None = None,
-    feature_map: str = "elu",
     eps: float = 1e-6,
 ) -> tuple[Array, tuple]:
     """`φ(q) Σ_j φ(k_j)ᵀ v_j / (φ(q) · Σ_j φ(k_j) + eps)` with `φ(x) = elu(x) + 1`: `(B, H, T, Dv)`.
@@ -44,19 +33,14 @@ def linear_attention_forward(
     memory grow as T: no array is `(T, T)` or `(T, D, Dv)`.
     Source: Katharopoulos et al. 2020, eq. 5 to 9.
     """
-    features, key_features = _elu_plus_one(query), _elu_plus_one(key)
-    if key_mask is not None:
-        key_features = key_features * key_mask[:, None, :, None]
-    # A column of ones beside the values: its weighted sum is the denominator.
-    extended = np.concatenate([value, np.ones_like(value[..., :1])], axis=-1)  # (B, Hk, T, Dv + 1)
+    features, key_features, extended = _mapped(query, key, value, key_mask)
     sums = _sums(features, key_features, extended, causal, 0)
     denominator = sums[..., -1:] + query.dtype.type(eps)
     out = sums[..., :-1] / denominator
     return out, (key, extended, features, key_features, causal, key_mask, denominator, out)
 
 
-@gradient_of(lambda *cache: (cache[7].shape, cache[7].dtype))
-@has_products
+@gradient_of(lambda *cache: (cache[7].shape, cache[7].dtype), products=True)
 def linear_attention_backward(dout: Array, cache: tuple) -> tuple[Array, Array, Array]:
     """Gradients `(dquery, dkey, dvalue)`: the states are summed again, and their gradients from the last chunk on."""
     key, extended, features, key_features, causal, key_mask, denominator, out = cache
@@ -65,23 +49,22 @@ def linear_attention_backward(dout: Array, cache: tuple) -> tuple[Array, Array, 
     dsums = np.concatenate([dnumerator, ddenominator], axis=-1)  # (B, H, T, Dv + 1)
     dfeatures = np.empty_like(features)
     dkey_features, dextended = np.empty_like(key_features), np.empty_like(extended)
-    chunks = list(_places(key.shape[2], causal))
-    for part, past, state in _chunks(key_features, extended, causal):
+    for part, state in _chunks(key_features, extended, causal):
         d, k = fold(dsums[:, :, part], key), key_features[:, :, part]
         dpart = d @ state.swapaxes(-1, -2)  # mixed = q @ state
-        if past is not None:
-            dpart += _masked(d @ extended[:, :, part].swapaxes(-1, -2), past) @ k
+        if causal:
+            dpart += _past(d @ extended[:, :, part].swapaxes(-1, -2)) @ k
         dfeatures[:, :, part] = dpart.reshape(dfeatures[:, :, part].shape)
-    dstate = np.zeros((*key.shape[:2], key.shape[3], extended.shape[3]), key.dtype)  # of the chunks to come
-    for part, past in reversed(chunks):
+    dstate = np.zeros((*key.shape[:2], key.shape[3], extended.shape[3]), key.dtype)  # of the state after a chunk
+    for part in reversed(_places(key.shape[2], causal)):
         d, q, k = fold(dsums[:, :, part], key), fold(features[:, :, part], key), key_features[:, :, part]
-        if past is None:  # one chunk: all queries see all keys
+        if not causal:  # one chunk: all queries see all keys
             dstate = q.swapaxes(-1, -2) @ d
         dkey_features[:, :, part] = extended[:, :, part] @ dstate.swapaxes(-1, -2)  # state = kᵀ @ extended
         dextended[:, :, part] = k @ dstate
-        if past is not None:
-            dweights = _masked(d @ extended[:, :, part].swapaxes(-1, -2), past)  # mixed += weights @ extended
-            weights = _masked(q @ k.swapaxes(-1, -2), past)
+        if causal:
+            dweights = _past(d @ extended[:, :, part].swapaxes(-1, -2))  # mixed += weights @ extended
+            weights = _past(q @ k.swapaxes(-1, -2))
             dkey_features[:, :, part] += dweights.swapaxes(-1, -2) @ q
             dextended[:, :, part] += weights.swapaxes(-1, -2) @ d
             dstate += q.swapaxes(-1, -2) @ d
@@ -93,10 +76,9 @@ def linear_attention_backward(dout: Array, cache: tuple) -> tuple[Array, Array, 
 
 @arguments(
     "query B H T D≥1, key B Hk|H T D, value B Hk T Dv≥1, state? B Hk D Dv, total? B Hk D, key_mask?:bool B T",
-    feature_map=check_feature_map,
     eps=check_positive,
+    products=True,
 )
-@has_products
 def linear_attention_step(
     query: Array,
     key: Array,
@@ -105,19 +87,15 @@ def linear_attention_step(
     total: Array | None = None,
     *,
     key_mask: Array | None = None,
-    feature_map: str = "elu",
     eps: float = 1e-6,
 ) -> tuple[Array, tuple[Array, Array]]:
-    """Causal linear attention that goes on where an earlier step stopped: its output and `(state, total)`.
+    """Continue causal linear attention after earlier keys; return its output and the new `(state, total)`.
 
     `state = Σ_j φ(k_j)ᵀ v_j (B, Hk, D, Dv)` and `total = Σ_j φ(k_j) (B, Hk, D)` are all that later positions need of
     the earlier ones, however many these are; `None` before the first. For decoding: there is no backward.
     Source: Katharopoulos et al. 2020, eq. 16 to 20.
     """
-    features, key_features = _elu_plus_one(query), _elu_plus_one(key)
-    if key_mask is not None:
-        key_features = key_features * key_mask[:, None, :, None]
-    extended = np.concatenate([value, np.ones_like(value[..., :1])], axis=-1)  # (B, Hk, T, Dv + 1)
+    features, key_features, extended = _mapped(query, key, value, key_mask)
     both = key_features.swapaxes(-1, -2) @ extended  # (B, Hk, D, Dv + 1)
     before = np.zeros_like(both)
     if state is not None:
@@ -129,14 +107,22 @@ def linear_attention_step(
     return sums[..., :-1] / (sums[..., -1:] + query.dtype.type(eps)), (both[..., :-1], both[..., -1])
 
 
+def _mapped(query: Array, key: Array, value: Array, key_mask: Array | None) -> tuple[Array, Array, Array]:
+    """Return φ(query), φ(key), and value with a column of ones: its weighted sum is the denominator."""
+    features, key_features = _elu_plus_one(query), _elu_plus_one(key)
+    if key_mask is not None:
+        key_features = key_features * key_mask[:, None, :, None]
+    return features, key_features, np.concatenate([value, np.ones_like(value[..., :1])], axis=-1)  # (B, Hk, T, Dv + 1)
+
+
 def _sums(features: Array, key_features: Array, extended: Array, causal: bool, before: Array | int) -> Array:
     """`Σ_j (φ(q)·φ(k_j)) [v_j, 1]` for every query, `(B, H, T, Dv + 1)`; `before` is the state of earlier keys."""
     sums = np.empty((*features.shape[:3], extended.shape[3]), features.dtype)
-    for part, past, state in _chunks(key_features, extended, causal, before):
+    for part, state in _chunks(key_features, extended, causal, before):
         q, k = fold(features[:, :, part], key_features), key_features[:, :, part]
         mixed = q @ state  # (B, Hk, H/Hk·chunk, Dv + 1)
-        if past is not None:
-            mixed += _masked(q @ k.swapaxes(-1, -2), past) @ extended[:, :, part]
+        if causal:
+            mixed += _past(q @ k.swapaxes(-1, -2)) @ extended[:, :, part]
         sums[:, :, part] = mixed.reshape(sums[:, :, part].shape)
     return sums
 
@@ -146,32 +132,25 @@ def _elu_plus_one(x: Array) -> Array:
     return np.maximum(x, 0) + np.exp(np.minimum(x, 0))
 
 
-def _places(time: int, causal: bool) -> Iterator[tuple[slice, Array | None]]:
-    """The chunks, each with the mask of its own queries and keys; one chunk and no mask where nothing is causal."""
-    if not causal:
-        yield slice(0, time), None
-        return
-    for start in range(0, time, CHUNK):
-        size = min(CHUNK, time - start)
-        yield slice(start, start + size), np.tri(size, dtype=bool)
+def _places(time: int, causal: bool) -> list[slice]:
+    """Return the chunks: one where nothing is causal."""
+    return [slice(start, start + CHUNK) for start in range(0, time, CHUNK)] if causal else [slice(0, time)]
 
 
 def _chunks(
     key_features: Array, extended: Array, causal: bool, before: Array | int = 0
-) -> Iterator[tuple[slice, Array | None, Array]]:
-    """Each chunk with the state that its queries meet: the sum over all keys, or over those before the chunk."""
+) -> Iterator[tuple[slice, Array]]:
+    """Yield the chunks, each with the state of its queries: the sum over all keys, or over those before the chunk."""
     batch, heads, time, width = key_features.shape
     state = np.zeros((batch, heads, width, extended.shape[3]), extended.dtype) + before
-    for part, past in _places(time, causal):
+    for part in _places(time, causal):
         added = key_features[:, :, part].swapaxes(-1, -2) @ extended[:, :, part]
-        if past is None:
-            yield part, past, added
-        else:
-            yield part, past, state
-            state = state + added
+        yield part, state if causal else added
+        state = state + added
 
 
-def _masked(weights: Array, past: Array) -> Array:
-    """The weights `(B, Hk, H/Hk·chunk, chunk)` without those of keys after the query."""
+def _past(weights: Array) -> Array:
+    """Return the weights `(B, Hk, H/Hk·chunk, chunk)` without those of keys after the query."""
     batch, heads, rows, size = weights.shape
-    return (weights.reshape(batch, heads, rows // max(1, size), size, size) * past).reshape(weights.shape)
+    past = np.tri(size, dtype=bool)
+    return (weights.reshape(batch, heads, rows // size, size, size) * past).reshape(weights.shape)

@@ -33,13 +33,13 @@ TAIL_SCALE = 0.2316419
 
 
 def normal(x: Array) -> tuple[Array, Array]:
-    """The probability Φ(x) that a standard normal number is below x, and its density `exp(−x²/2) / √(2π)`."""
+    """Return the probability Φ(x) that a standard normal number is below x, and its density `exp(−x²/2) / √(2π)`."""
     with np.errstate(over="ignore"):  # exp of −infinity is 0, as it should be
         density = np.exp(x * x * -0.5)
     density *= 1 / math.sqrt(2 * math.pi)
     if x.dtype == np.float64:
         return (1 + erf(x * math.sqrt(0.5))) / 2, density
-    # A third of the time of the fractions below, and a model spends much of its time in gelu.
+    # It takes a third of the time of erf's fractions, and a model spends much of its time in gelu.
     tail = polynomial(TAIL, 1 / (1 + TAIL_SCALE * np.abs(x)))
     tail *= density  # 1 − Φ(|x|)
     below = np.copysign(0.5 - tail, x)

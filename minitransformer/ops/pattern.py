@@ -1,4 +1,4 @@
-"""Who may attend to whom: a pattern as one value, the mask that it stands for, and the pieces that a sparse one keeps.
+"""Attention patterns: one value for which queries attend to which keys, its mask, and the pieces of a sparse one.
 
 A mask only hides: every score is computed. A pattern that keeps few pairs is computed in pieces instead, each a product
 of some queries with the keys that they reach together. So it costs what it keeps: Table 1's O(r · n · d).
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .arguments import Array, arguments, check_flag, check_integer, unchecked
+from .arguments import Array, arguments, check_flag, check_integer
 
 SMALLEST_BLOCK = 128
 """A sparse pattern takes at least this many neighbouring queries at a time; shorter sequences are computed in full."""
@@ -21,7 +21,7 @@ FAR = 2**62
 """A distance without a limit."""
 
 HIDDEN = 2.0**15
-"""What is subtracted from a hidden score: its exponential is 0, and float16 and bfloat16 have this number exactly."""
+"""It is subtracted from a hidden score, whose exponential is then 0; float16 and bfloat16 have this number exactly."""
 
 Window = int | tuple[int | None, int | None] | None
 Places = slice | np.ndarray
@@ -36,7 +36,7 @@ check_mask_size = partial(check_integer, at_least=0, at_most=2**31 - 1)
 
 
 def check_window(name: str, value: Any) -> None:
-    """Raises unless the value is a distance, or a pair (left, right) of distances or `None`."""
+    """Raise unless the value is a distance, or a pair (left, right) of distances or `None`."""
     if not isinstance(value, tuple | list):
         check_distance(name, value)
         return
@@ -49,7 +49,7 @@ def check_window(name: str, value: Any) -> None:
 
 @dataclass(frozen=True)
 class Pattern:
-    """Which keys each query may attend to: the keys in any of the parts that are given, all keys if none is given.
+    """An attention pattern: a query may attend to the keys in any of the parts that are given, to all if none is given.
 
     window         keys at distance ≤ r, or the pair (left, right): at most `left` before the query and `right` after
                    it, `None` for no limit on that side
@@ -77,7 +77,7 @@ class Pattern:
     key_mask: Array | None = None
 
     def __post_init__(self) -> None:
-        """Checks every field; NumPy's integers become Python's, which do not overflow."""
+        """Check every field; NumPy's integers become Python's, which do not overflow."""
         check_flag("causal", self.causal)
         if self.window is not None:
             check_window("window", self.window)
@@ -105,13 +105,13 @@ class Pattern:
 
     @property
     def reach(self) -> tuple[int, int]:
-        """How far the window goes to the left and to the right of a query."""
+        """The window's distances to the left and to the right of a query."""
         pair = self.window if isinstance(self.window, tuple) else (self.window, self.window)
         left, right = (FAR if distance is None else min(distance, FAR) for distance in pair)
         return left, right
 
     def allows(self, query: Array, key: Array) -> Array | None:
-        """Which keys, at positions `(1, Tk)`, each query, at `(Tq, 1)`, may attend to; `None` if all.
+        """Return the mask `(Tq, Tk)` of queries at positions `(Tq, 1)` and keys at `(1, Tk)`; `None` if it hides none.
 
         The positions are integers of any library. The key mask is left out.
         """
@@ -122,7 +122,7 @@ class Pattern:
         return mask
 
     def pieces(self, num_queries: int, num_keys: int, arange: Callable[..., Array] = np.arange) -> list[Piece] | None:
-        """The pieces of the matrix of scores that hold all pairs that attend, each pair in one of them.
+        """Return the pieces of the matrix of scores that hold all pairs that attend, each pair in one of them.
 
         `None` where they would save little: then the whole matrix is one piece. The masks are arrays of the library,
         and on the device, for which `arange` makes positions.
@@ -197,14 +197,14 @@ class Pattern:
         return (query - key) % self.stride == 0
 
     def _strided_pieces(self, num_queries: int, num_keys: int) -> Iterator[tuple[Places, Places]]:
-        """All queries and all keys whose positions leave the same remainder."""
+        """The queries and keys whose positions leave the same remainder."""
         stride = self.stride or 1
         for remainder in range(stride):
             start = (remainder - num_keys + num_queries) % stride
             yield slice(start, num_queries, stride), slice(remainder, num_keys, stride)
 
     def _seen_by_all(self, query: Array, key: Array) -> Array:
-        """Every query's keys: global tokens, and each block's summary."""
+        """The keys that all queries see: global tokens, and each block's summary."""
         masks = [key == token for token in self.global_tokens]
         if self.block is not None and self.summary:
             masks.append(key % self.block >= self.block - self.summary)
@@ -224,13 +224,13 @@ class Pattern:
 
     @property
     def _block_size(self) -> int:
-        """How many neighbouring queries are taken at a time: as many as each of them reaches on one side."""
+        """The number of neighbouring queries of a piece: as many as each of them reaches on one side."""
         reach = self.reach if self.window is not None else (0, 0)
         return max(SMALLEST_BLOCK, self.block or 0, reach[0], 0 if self.causal else reach[1])
 
 
 def check_pattern(name: str, value: Any) -> None:
-    """Raises `TypeError` unless the value is a `Pattern`."""
+    """Raise `TypeError` unless the value is a `Pattern`."""
     if not isinstance(value, Pattern):
         raise TypeError(f"{name} must be a Pattern or None, got {type(value).__name__}")
 
@@ -242,7 +242,7 @@ def pattern_of(
     window: Window,
     shape: tuple[int, int] | None = None,
 ) -> Pattern:
-    """The one value that an op's options stand for: its `pattern` with what the keywords add.
+    """Return an op's `pattern` with what its other options add to it.
 
     Raises `ValueError` for what is given twice, and for a key mask of another shape than `shape`.
     """
@@ -278,7 +278,7 @@ def attention_mask(
     window: Window,
     pattern: Pattern | None = None,
 ) -> Array | None:
-    """Which keys each query may attend to, `True` = may; broadcasts to `(B, H, Tq, Tk)`; `None` if all.
+    """Return the mask of attention, `True` = may attend, which broadcasts to `(B, H, Tq, Tk)`; `None` if it hides none.
 
     Query i stands at position `Tk − Tq + i`: aligned bottom-right, as a key/value cache needs.
     `causal`: keys at or before it. `window = r`: keys at distance ≤ r; `(left, right)`: at most `left` before it and
@@ -288,11 +288,13 @@ def attention_mask(
     whole = pattern_of(pattern, causal, key_mask, window)
     if whole.key_mask is not None and whole.key_mask.shape[-1] != num_keys:
         raise ValueError(f"key_mask has shape {whole.key_mask.shape}, expected (B, {num_keys})")
-    mask = whole.allows(np.arange(num_keys - num_queries, num_keys)[:, None], np.arange(num_keys)[None])
-    if whole.key_mask is None:
+    return mask_of(whole, num_queries, num_keys)
+
+
+def mask_of(pattern: Pattern, num_queries: int, num_keys: int) -> Array | None:
+    """Return the mask of a pattern, as `attention_mask` does."""
+    mask = pattern.allows(np.arange(num_keys - num_queries, num_keys)[:, None], np.arange(num_keys)[None])
+    if pattern.key_mask is None:
         return mask
-    real = whole.key_mask[:, None, None, :]  # (B, 1, 1, Tk)
+    real = pattern.key_mask[:, None, None, :]  # (B, 1, 1, Tk)
     return real if mask is None else mask & real
-
-
-allowed_keys = unchecked(attention_mask)

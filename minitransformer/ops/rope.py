@@ -1,4 +1,8 @@
-"""Rotary positions: queries and keys are turned by angles that grow with their positions."""
+"""Positions inside attention: rotary ones, which turn queries and keys, and T5's buckets of distances."""
+
+import math
+
+import numpy as np
 
 from .arguments import Array, arguments, check_flag, gradient_of
 
@@ -24,7 +28,7 @@ def rope_backward(dy: Array, cache: tuple) -> Array:
 
 
 def turned(x: Array, cos: Array, sin: Array, interleaved: bool) -> Array:
-    """A copy of x with its first channels turned."""
+    """Return a copy of x with its first channels turned."""
     first, second = pairs_of(cos.shape[1], interleaved)
     a, b = x[..., first], x[..., second]  # (B, H, T, R/2)
     y = x.copy()
@@ -34,14 +38,35 @@ def turned(x: Array, cos: Array, sin: Array, interleaved: bool) -> Array:
 
 
 def pairs_of(count: int, interleaved: bool) -> tuple[slice, slice]:
-    """The channels of the pairs: the first of each, and the second of each."""
+    """Return the channels of the pairs: the first of each, and the second of each."""
     if interleaved:
         return slice(0, 2 * count, 2), slice(1, 2 * count, 2)
     return slice(count), slice(count, 2 * count)
 
 
 def check_angles(cos_shape: tuple[int, ...], x_shape: tuple[int, ...]) -> None:
-    """Raises `ValueError` where there are more angles than pairs of channels."""
+    """Raise `ValueError` where there are more angles than pairs of channels."""
     if 2 * cos_shape[1] > x_shape[3]:
         most = x_shape[3] // 2
         raise ValueError(f"cos has shape {cos_shape}, expected at most {most} angles a position beside x {x_shape}")
+
+
+def bucket_of(distance: int, buckets: int, max_distance: int, causal: bool) -> int:
+    """Return the bucket of a key at this distance after its query; before it the distance is negative.
+
+    In an encoder half of the buckets are for later keys; in a decoder (`causal`) none is. The first half of one side's
+    buckets holds one distance each; in the second they grow with the logarithm, up to `max_distance`, and the last
+    holds all beyond. Source: Raffel et al. 2020, §2.1.
+    """
+    first = 0
+    if causal:
+        away = max(-distance, 0)
+    else:
+        buckets //= 2
+        first, away = (buckets if distance > 0 else 0), abs(distance)
+    exact = buckets // 2
+    if away < exact:
+        return first + away
+    # In float32, as where T5 was trained: at some edges of buckets float64 rounds to the other side.
+    share = np.log(np.float32(away) / np.float32(exact)) / np.float32(math.log(max_distance / exact))
+    return first + min(exact + int(share * np.float32(buckets - exact)), buckets - 1)

@@ -1,14 +1,13 @@
-"""Softmax over the last axis, and its logarithm."""
+"""Softmax over the last axis."""
 
 import math
 
 import numpy as np
 
-from .arguments import Array, arguments, gradient_of, has_products, unchecked
+from .arguments import Array, arguments, gradient_of, unchecked
 
 
-@arguments("x ... n")
-@has_products
+@arguments("x ... n", products=True)
 def softmax_forward(x: Array) -> tuple[Array, Array]:
     """`y_i = exp(x_i) / Σ_j exp(x_j)` over the last axis.
 
@@ -33,22 +32,12 @@ softmax_gradient = unchecked(softmax_backward)
 
 
 def softmax_in_place(x: Array) -> Array:
-    """The softmax of `x`, written over it: attention's scores are large, and nothing needs them afterwards."""
+    """Write the softmax of x over it and return it: attention's scores are large, and nothing needs them later."""
     with np.errstate(over="ignore"):  # the lowest number minus the largest is −inf, as exp needs it
         x -= row_maximum(x)
     np.exp(x, out=x)
     x /= total(x)
     return x
-
-
-@arguments("x ... n")
-@has_products
-def log_softmax(x: Array) -> Array:
-    """`log softmax(x) = x − m − log Σ exp(x − m)` over the last axis; m is the row's maximum. For decoding only."""
-    with np.errstate(over="ignore"):
-        shifted = x - row_maximum(x)
-    shifted -= np.log(total(np.exp(shifted)))  # a row of all −inf stays −inf
-    return shifted
 
 
 LOWEST = {np.dtype(dtype): np.finfo(dtype).min for dtype in (np.float32, np.float64)}
@@ -59,7 +48,7 @@ ones: two to seven times as fast. Longer rows are summed by NumPy, in pairs, whi
 
 
 def row_maximum(x: Array) -> Array:
-    """The maximum of each row, `(..., 1)`; the lowest finite number instead of −inf, since −inf − (−inf) is NaN."""
+    """Return the maxima of rows, `(..., 1)`; the lowest finite number instead of −inf, since −inf − (−inf) is NaN."""
     num_rows, width = math.prod(x.shape[:-1]), x.shape[-1]
     if width > SHORT_FOR_MAXIMA or num_rows < MANY_ROWS:
         return np.maximum.reduce(x, axis=-1, keepdims=True, initial=LOWEST[x.dtype])
@@ -68,7 +57,7 @@ def row_maximum(x: Array) -> Array:
 
 
 def total(exponentials: Array) -> Array:
-    """The sum of each row, `(..., 1)`. Its maximum alone gives 1, so less means a row of all −inf: it gets 1 too."""
+    """Return the sum of each row, `(..., 1)`, which is at least 1, the maximum's; 1 for a row of all −inf too."""
     num_rows, width = math.prod(exponentials.shape[:-1]), exponentials.shape[-1]
     if width > SHORT_FOR_SUMS or num_rows < MANY_ROWS:
         return np.maximum(np.add.reduce(exponentials, axis=-1, keepdims=True), 1)

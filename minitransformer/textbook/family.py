@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from ..ops import Dropout
+from ..ops.elementwise import activations_of
 from .paper import (
     Array,
     dropout_backward,
@@ -83,30 +84,26 @@ def silu_backward(dy: Array, cache: tuple) -> Array:
     return dy * gate + sigmoid_backward(dy * x, sigmoid_cache)
 
 
+ACTIVATIONS = activations_of(
+    (silu_forward, silu_backward),
+    (gelu_forward, gelu_backward),
+    (relu_forward, relu_backward),
+    (sigmoid_forward, sigmoid_backward),
+)
+
+
 def gated_forward(gate: Array, up: Array, activation: str = "silu") -> tuple[Array, tuple]:
     """`y = activation(gate) up`, gate and up `(..., F)`: SwiGLU, GEGLU, ReGLU, GLU. Source: Shazeer 2020, eq. 5."""
-    forward = {
-        "silu": silu_forward,
-        "gelu": gelu_forward,
-        "gelu_tanh": lambda x: gelu_forward(x, approximate="tanh"),
-        "relu": relu_forward,
-        "sigmoid": sigmoid_forward,
-    }
-    activated, cache = forward[activation](gate)
+    forward, _ = ACTIVATIONS[activation]
+    activated, cache = forward(gate)
     return activated * up, (activated, up, cache, activation)
 
 
 def gated_backward(dy: Array, cache: tuple) -> tuple[Array, Array]:
     """Gradients `(dgate, dup)`."""
     activated, up, activation_cache, activation = cache
-    backward = {
-        "silu": silu_backward,
-        "gelu": gelu_backward,
-        "gelu_tanh": gelu_backward,
-        "relu": relu_backward,
-        "sigmoid": sigmoid_backward,
-    }
-    return backward[activation](dy * up, activation_cache), dy * activated  # activated * up
+    _, backward = ACTIVATIONS[activation]
+    return backward(dy * up, activation_cache), dy * activated  # activated * up
 
 
 # --- Root mean square normalisation: Zhang & Sennrich 2019, eq. 4 ----------------------------------------------
@@ -154,12 +151,11 @@ def linear_attention_forward(
     *,
     causal: bool = False,
     key_mask: Array | None = None,
-    feature_map: str = "elu",
     eps: float = 1e-6,
 ) -> tuple[Array, tuple]:
     """`out_i = Σ_j φ(q_i)·φ(k_j) v_j / (Σ_j φ(q_i)·φ(k_j) + eps)`, φ = elu + 1. Source: Katharopoulos et al. 2020.
 
-    The weights are a matrix here, which the fast op never makes. `feature_map` is not used: "elu" is the only one.
+    The weights are a matrix here, which the fast op never makes.
     """
     groups = query.shape[1] // max(1, key.shape[1])
     key, value = key.repeat(groups, axis=1), value.repeat(groups, axis=1)
@@ -194,7 +190,6 @@ def linear_attention_step(
     total: Array | None = None,
     *,
     key_mask: Array | None = None,
-    feature_map: str = "elu",
     eps: float = 1e-6,
 ) -> tuple[Array, tuple[Array, Array]]:
     """Position by position: `S += φ(k)ᵀ v`, `z += φ(k)`, `out = φ(q) S / (φ(q)·z + eps)`; S is state and z total."""

@@ -40,7 +40,6 @@ OPTIONS: dict[str, list[tuple[Any, type[Exception]]]] = {
     "window": [(-1, ValueError), (1.5, TypeError), (True, TypeError)],
     "softcap": [(0.0, ValueError), (-1.0, ValueError), ("1", TypeError)],
     "pattern": [("causal", TypeError)],
-    "feature_map": [("relu", ValueError), (None, TypeError)],
     "scale": [(float("inf"), ValueError), ("1", TypeError)],
     "eps": [(-1.0, ValueError), ("1", TypeError)],
     "beta1": [(-0.1, ValueError)],

@@ -26,7 +26,7 @@ from kernels.functional.rows import _gated_kept
 from kernels.proof.cases import draw
 from minitransformer import ops
 from minitransformer.ops import Dropout, dropout_mask
-from minitransformer.ops.gated import ACTIVATIONS
+from minitransformer.ops.elementwise import ACTIVATIONS
 
 shapes = st.sampled_from([(3,), (2, 5), (2, 3, 4), (2, 0, 4), (0,), (2, 3, 2, 7), (1, 4500), (70, 33)])
 

@@ -7,8 +7,9 @@ import pytest
 from support.declared_ops import SIZES, backwards, forwards
 
 from minitransformer import ops
+from minitransformer.check import random_arguments
 from minitransformer.ops import numpy_ops
-from minitransformer.ops.arguments import arguments, check_number, random_arguments, unchecked
+from minitransformer.ops.arguments import arguments, check_number, unchecked
 from minitransformer.probe import Call, probe
 
 every_op = pytest.mark.parametrize("op", forwards())

@@ -8,10 +8,9 @@ from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 from transformers.models.t5.modeling_t5 import T5Attention
 
 from minitransformer.gradcheck import error
-from minitransformer.layers import FlatParameters
-from minitransformer.layers.positions import BiasConfig, RelativeBias
+from minitransformer.layers import BiasConfig, FlatParameters, RelativeBias
 from minitransformer.ops import numpy_ops
-from minitransformer.ops.buckets import bucket_of
+from minitransformer.ops.rope import bucket_of
 
 
 @pytest.mark.parametrize("causal", [False, True])

@@ -63,34 +63,37 @@ a global token that is not seen by all | Pattern._seen_by_all: key == token → 
 a global token that does not see all | Pattern._seeing_all: query == token → (query == token) & (query == key)
 pairs counted in two pieces | Pattern.pieces: ~earlier(query, key) → True
 [ops/linear_attention.py: ops/test_attention]
-linear attention's causal state one chunk late: it holds the chunk itself | _chunks: past, state → past, state + added
+linear attention's causal state one chunk late: it holds the chunk itself
+    _chunks: state if causal → state + added if causal
 linear attention in decoding divided by the newest keys alone | linear_attention_step: before[..., -1] = total → pass
-linear attention's query does not see itself | _places: dtype=bool → k=-1, dtype=bool
+linear attention's query does not see itself | _past: dtype=bool → k=-1, dtype=bool
 [ops/linear_attention.py: ops/test_op_gradients]
 linear attention's denominator not differentiated | linear_attention_backward: -np.vecdot → -0 * np.vecdot
-[ops/gelu.py: ops/test_op_gradients]
+[ops/elementwise.py: ops/test_op_gradients]
 gelu's cubic term with a digit missing | CUBIC: 0.044715 → 0.04475
 the approximation of gelu in place of erf | gelu_forward: approximate == "tanh" → approximate
+silu's slope as if its gate were constant | silu_forward: gate + y * (1 - gate) → gate
+the gate's gradient without what it is multiplied with | gated_backward: dy * up → dy
+"gelu_tanh" taken for gelu | activations_of: approximate="tanh" → approximate="none"
 [ops/normal.py: ops/test_edges]
 erf's fraction for small numbers used too far out | NEAR: 0.46875 → 0.75
-[ops/silu.py: ops/test_op_gradients]
-silu's slope as if its gate were constant | silu_forward: gate + y * (1 - gate) → gate
-[ops/gated.py: ops/test_op_gradients]
-the gate's gradient without what it is multiplied with | gated_backward: dy * up → dy
 [ops/rope.py: ops/test_op_gradients]
 rotary positions: neighbours paired for halves, and halves for neighbours
     pairs_of: if interleaved → if not interleaved
 rotary positions that turn the other way | rope_forward: x, cos, sin → x, cos, -sin
 rotary gradients turned once more, not back | rope_backward: cos, -sin → cos, sin
-[ops/patches.py: ops/test_patches]
+[ops/convolution.py: ops/test_patches]
 a patch's rows and columns swapped | patches_forward: 1, 3, 5 → 1, 5, 3
-[ops/rmsnorm.py: ops/test_op_gradients]
+[ops/norms.py: ops/test_op_gradients]
 RMS normalisation that subtracts the mean | rmsnorm_forward: x * rstd → (x - x.mean(-1, keepdims=True)) * rstd
 RMS normalisation with eps beside the root
     rmsnorm_forward: np.sqrt(mean_square + float(eps)) → (np.sqrt(mean_square) + float(eps))
-[ops/buckets.py: pretrained/test_relative_buckets]
+variance with Bessel's correction (ddof=1) | layernorm_forward: x.shape[-1] → (x.shape[-1] - 1)
+a gradient for a beta that is not there | layernorm_backward: None if no_beta else column_sums → column_sums
+layernorm's mean not differentiated | layernorm_backward: \ndx -= row_means(dx) →
+[ops/rope.py: pretrained/test_relative_buckets]
 T5's bucket of the query's own position that of a later key | bucket_of: distance > 0 → distance >= 0
-[layers/positions.py: pretrained/test_relative_buckets]
+[layers/relative_positions.py: pretrained/test_relative_buckets]
 ALiBi's first head without a slope of its own: h from 0 | RelativeBias._lines: 1, self.num_heads + 1 → self.num_heads
 [ops/pattern.py: models/test_family]
 global tokens and blocks of a prompt counted from its padding | Pattern.bias: before = padding → before = 0 * padding
@@ -117,7 +120,7 @@ a header that describes one tensor twice, of which the last description counts
 [models/encoder_decoder.py: pretrained/test_architectures]
 a source's mask inferred though targets begin with the padding token
     EncoderDecoder._source_mask: given is None and self.config.pad_id != self.config.bos_id → given is None
-[layers/output.py: models/test_tree]
+[layers/embedding.py: models/test_tree]
 a bias of the logits without its gradient
     OutputLayer.logits_backward: None if self.bias is None else self.bias.grad → None
 [models/gpt.py: models/test_initial_values]
@@ -160,10 +163,6 @@ a text that was deleted made again as pairs
 [decoding/generator.py: pretrained/test_vocabularies]
 a stream that does not wait for the end of a run of bytes
     Generator.stream: not BYTE.match("".join(self.pieces(ids[-1:]))) → True
-[ops/layernorm.py: ops/test_op_gradients]
-variance with Bessel's correction (ddof=1) | layernorm_forward: x.shape[-1] → (x.shape[-1] - 1)
-a gradient for a beta that is not there | layernorm_backward: None if no_beta else column_sums → column_sums
-layernorm's mean not differentiated | layernorm_backward: \ndx -= row_means(dx) →
 [layers/embedding.py: layers/test_layer_gradients]
 missing √d_model | TokenEmbedding.__init__: math.sqrt(d_model) if → 1.0 if
 [layers/positions.py: layers/test_layers]
@@ -176,7 +175,7 @@ repeated ids overwrite each other's gradient
         dy.reshape(ids.size, table.shape[1])[order][starts]
 [ops/linear.py: layers/test_layer_gradients]
 gradients overwritten instead of added | linear_backward: dweight_sum += → dweight_sum[...] =
-[ops/relu.py: ops/test_edges]
+[ops/elementwise.py: ops/test_edges]
 rectifier with a gradient at 0 | relu_backward: y > 0 → y >= 0
 [ops/dropout.py: ops/test_dropout]
 one dropout key for all sites | dropout_key: step, site → step
@@ -201,7 +200,7 @@ the gradient of what a pre-norm sub-layer reads past its norm
 [layers/stack.py: models/test_model_gradients]
 the memory's gradient from the first decoder layer only
     Stack.backward: here if dmemory is None else dmemory + here → here
-[layers/output.py: models/test_model_gradients]
+[layers/embedding.py: models/test_model_gradients]
 tied gradient counted once: the output layer's is lost
     OutputLayer.loss_backward: loss_cache, out=self.table.grad → loss_cache
 [layers/cache.py: models/test_decoding_in_steps]
@@ -311,11 +310,10 @@ a fine-tuning that begins from scratch | BERT.with_head: name.startswith("head."
 """
 
 BASELINES = r"""
-[ops/tanh.py: ops/test_op_gradients]
+[ops/elementwise.py: ops/test_op_gradients]
 tanh's slope as 1 − y | tanh_backward: y * y → y
-[ops/sigmoid.py: ops/test_op_gradients]
 a sigmoid's slope without its second factor | sigmoid_backward: y * (1 - y) → y
-[ops/conv1d.py: ops/test_op_gradients]
+[ops/convolution.py: ops/test_op_gradients]
 a causal convolution that sees the future | check_convolution: - 1, 0 → // 2, taps - 1 - taps // 2
 a convolution's windows overwrite each other's gradient | conv1d_backward: += dwindows → = dwindows
 [ops/additive_attention.py: ops/test_op_gradients]

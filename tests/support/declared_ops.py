@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minitransformer import ops
-from minitransformer.ops.arguments import Declaration, random_arguments
+from minitransformer.check import random_arguments
+from minitransformer.ops.arguments import Declaration
 
 SIZES: dict[str, Any] = {
     "...": (2,), "B": 1, "H": 1, "Hk": 1, "T": 2, "Tq": 2, "Tk": 2, "D": 3, "Dv": 3, "C": 3, "C_in": 3, "C_out": 5,

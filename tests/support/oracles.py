@@ -200,11 +200,9 @@ def linear_attention(
     *,
     causal: bool = False,
     key_mask: np.ndarray | None = None,
-    feature_map: str = "elu",
     eps: float = 1e-6,
 ) -> Tensor:
     """Every weight by itself, from `F.elu`; each head of keys and values as often as it has queries."""
-    assert feature_map == "elu"
     key, value = (x.repeat_interleave(query.shape[1] // max(1, x.shape[1]), dim=1) for x in (key, value))
     allowed = torch.from_numpy(may_attend(query.shape[2], key.shape[2], causal, key_mask=key_mask))
     weights = torch.einsum("bhid,bhjd->bhij", F.elu(query) + 1, F.elu(key) + 1) * allowed

@@ -20,7 +20,7 @@ from kernels.linear_attention import WIDE_HEADS_MEMORY
 from kernels.proof.cases import SMOOTHED, draw, name_of, shapes
 from kernels.tuning import Tile, capability
 from minitransformer.ops import Dropout, Pattern
-from minitransformer.ops.gated import ACTIVATIONS
+from minitransformer.ops.elementwise import ACTIVATIONS
 
 DROPPING = {"dropout": Dropout(0.1, key=1)}
 

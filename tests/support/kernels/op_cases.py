@@ -6,7 +6,7 @@ import numpy as np
 
 from kernels.proof.cases import SMOOTHED, draw
 from minitransformer.ops import Dropout, Pattern, numpy_ops
-from minitransformer.ops.gated import ACTIVATIONS
+from minitransformer.ops.elementwise import ACTIVATIONS
 
 B, H, T, C, V = 2, 2, 5, 6, 11
 SIZES = {
