@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from ..config import Config, choice, flag, positive, require, whole
@@ -11,7 +12,7 @@ from ..ops.initialize import normal
 from .parameter import Layer, Parameter
 
 FIRST_POSITIONS = 8192
-"""Rows of the tables that a new model makes; it makes more once a sentence is longer."""
+"""Rows of the tables that a model makes for its first sentence; it makes more once one is longer."""
 
 
 # --- Added to the tokens --------------------------------------------------------------------------------------
@@ -27,7 +28,11 @@ class SinusoidalPositions(Layer):
     def __init__(self, ops: Ops, max_length: int, d_model: int, dtype: str, halves: bool = False) -> None:
         super().__init__(ops)
         self.max_length, self.d_model, self.dtype, self.halves = max_length, d_model, dtype, halves
-        self.table = self._encodings(min(max_length, FIRST_POSITIONS))
+
+    @cached_property
+    def table(self) -> Array:
+        """The encodings of the first positions, or of more once they were needed, `(positions, C)`."""
+        return self._encodings(min(self.max_length, FIRST_POSITIONS))
 
     def forward(self, x: Array, start: int = 0, padding: Array | None = None) -> tuple[Array, None]:
         """x `(B, T, C)` plus the encodings of positions start, …, start + T − 1, less `padding` `(B,)` of each row."""
@@ -140,9 +145,13 @@ class Rotary(Layer):
 
     def __init__(self, ops: Ops, config: RotaryConfig, width: int, max_length: int, dtype: str) -> None:
         super().__init__(ops)
-        self.frequencies, self.interleaved = config.frequencies(width), config.interleaved
+        self.config, self.width, self.interleaved = config, width, config.interleaved
         self.max_length, self.dtype = max_length, dtype
-        self.tables = self._tables(min(max_length, FIRST_POSITIONS))
+
+    @cached_property
+    def tables(self) -> tuple[Array, Array]:
+        """The cosines and sines of the first positions, or of more once they were needed."""
+        return self._tables(min(self.max_length, FIRST_POSITIONS))
 
     def forward(self, x: Array, start: int = 0) -> tuple[Array, tuple]:
         """x `(B, H, T, D)`, turned as its positions start, …, start + T − 1 say."""
@@ -157,7 +166,7 @@ class Rotary(Layer):
         return self.ops.rope.backward(dy, cache)
 
     def _tables(self, count: int) -> tuple[Array, Array]:
-        cosines, sines = circle(self.ops, count, self.frequencies, self.dtype)
+        cosines, sines = circle(self.ops, count, self.config.frequencies(self.width), self.dtype)
         return self.ops.activations(cosines), self.ops.activations(sines)
 
 
@@ -179,10 +188,6 @@ class BiasConfig(Config):
         super().__post_init__()
         fits = self.buckets % 2 == 0 and self.max_distance > self.buckets // 2
         require(fits, f"buckets is {self.buckets}, expected an even number below twice max_distance")
-
-    def num_parameters(self, num_heads: int) -> int:
-        """The number of entries of T5's table."""
-        return self.buckets * num_heads if self.kind == "t5" else 0
 
 
 class RelativeBias(Layer):

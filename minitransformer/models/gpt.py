@@ -119,13 +119,8 @@ class GPTConfig(TextConfig):
 
     @property
     def endless(self) -> bool:
-        """Whether no table holds a vector or an angle for each position."""
+        """True if no table holds a vector or an angle for each position."""
         return self.positions in ("alibi", "relative", "none")
-
-    @property
-    def num_parameters(self) -> int:
-        """The number of parameters; a table that the output layer shares counts once."""
-        return (2 - self.tied) * self.vocab_size * self.d_model + self.decoder.num_parameters()
 
     @classmethod
     def gpt2(cls, vocab_size: int = 50257, **overrides: Any) -> "GPTConfig":
@@ -207,13 +202,13 @@ class GPT(Model[GPTConfig]):
 
     @without_spurious_warnings
     def loss_backward(self, dloss: float, cache: tuple) -> None:
-        """Adds `dloss` times the loss's gradient into the gradient of every parameter."""
+        """Add `dloss` times the loss's gradient into the gradient of every parameter."""
         decoder_cache, loss_cache = cache
         self.decoder.backward(self.output.loss_backward(dloss, loss_cache), decoder_cache)
 
     @without_spurious_warnings
     def start_decoding(self, source: Array, num_beams: int = 1) -> Decoding:
-        """Reads prompts `(B, T)`; returns the state with which `decode_step` continues each prompt's K beams.
+        """Read prompts `(B, T)`; return the state with which `decode_step` continues each prompt's K beams.
 
         Shorter prompts are padded on the left with −100; T may be 0. Raises `ValueError` for −100 elsewhere, and as
         `forward` does.
@@ -237,16 +232,14 @@ class GPT(Model[GPTConfig]):
 
         `state` moves on by one position. Raises `ValueError` beyond `config.max_length`.
         """
-        if state.position >= self.most_tokens:
-            raise ValueError(f"position {state.position} is beyond the model's max_length of {self.config.max_length}")
-        ids = self.ops.asarray(ids)
-        if tuple(ids.shape) != state.shape:
-            raise ValueError(f"ids has shape {tuple(ids.shape)}, expected (B, K), {state.shape}")
-        hidden = self._read(ids.reshape(-1, 1), state)  # (B·K, 1, C)
+        hidden = self._read(state.newest(ids, self.most_tokens), state)  # (B·K, 1, C)
         return self.output.logits(hidden.reshape(*state.shape, hidden.shape[-1]))[0]
 
     def _read(self, ids: Array, state: Decoding) -> Array:
-        """Reads the next tokens `(B·K, T)` of every beam; returns their hidden states `(B·K, T, C)`."""
+        """Read the next tokens `(B·K, T)` of every beam; return their hidden states `(B·K, T, C)`."""
         hidden, _ = self.decoder.forward(ids, state.context(ids.shape[1]))
         state.cache.position += ids.shape[1]
         return hidden
+
+
+GPTConfig.model = GPT

@@ -54,6 +54,8 @@ class Row:
 class Architecture:
     """How one kind of model stands in a folder.
 
+    name         what a folder's `config.json` calls it, its `model_type`
+    kinds        our kinds of model that it can hold
     from_config  our configuration from their `config.json` and the shapes of the tensors by name
     to_config    theirs from ours; raises PretrainedError, naming the option, for what theirs can't express
     table        the rows of a configuration
@@ -66,8 +68,11 @@ class Architecture:
     tied         whether theirs are tied where `tie_word_embeddings` is missing
     unties       whether an output layer that is no copy is one of its own, whatever that option says
     ignored      a regular expression of names that are no parameters of ours: buffers, and heads that are left out
+    holds        whether it can hold a model of this configuration, of one of these kinds
     """
 
+    name: str
+    kinds: tuple[str, ...]
     from_config: Callable[[Mapping[str, Any], Mapping[str, Shape]], ModelConfig]
     to_config: Callable[[Any], dict[str, Any]]
     table: Callable[[Any], list[Row]]
@@ -80,6 +85,7 @@ class Architecture:
     tied: bool = True
     unties: bool = False
     ignored: str = r"(?!)"
+    holds: Callable[[Any], bool] = lambda config: True
 
     def canonical(self, name: str) -> str:
         """The table's name of a tensor with this name, to which torch.compile and DataParallel may have added words."""
