@@ -27,7 +27,7 @@ class Backend:
         return self.description
 
     def memory(self) -> int | None:
-        """The bytes of memory of the device that computes, or None if unknown."""
+        """Return the bytes of memory of the device that computes, or None if unknown."""
         if not self.device.startswith("cuda"):
             return memory_limit()
         from kernels import availability

@@ -18,8 +18,8 @@ from ..data.sentence_pairs import read_lines
 from ..decoding import with_tokenizer
 from ..explorer import Explored, explore
 from .backend import NUMPY
-from .common import Parser, add_checkpoint_argument, add_option, as_bytes, heavy_work, path_name, say
-from .opened import open_model
+from .common import Parser, add_option, as_bytes, heavy_work, path_name, say
+from .model_argument import add_checkpoint_argument, open_model
 from .outputs import check_output
 
 HELP = "write a page that shows a model at work, offline in a browser"

@@ -30,7 +30,6 @@ from ..models import most_tokens
 from .backend import add_backend_options, chosen_backend
 from .common import (
     Parser,
-    add_checkpoint_argument,
     add_option,
     add_translation_options,
     check_utf8,
@@ -40,7 +39,7 @@ from .common import (
     positive_int,
     say,
 )
-from .opened import open_translator
+from .model_argument import add_checkpoint_argument, open_translator
 from .outputs import STANDARD_INPUT, STANDARD_OUTPUT, check_output
 
 HELP = "translate sentences, with scores and attention maps if you like"
@@ -107,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def translate(translator: Translator, sentences: list[str], args: argparse.Namespace) -> list[list[Translation]]:
-    """The best translations of each sentence."""
+    """Return the best translations of each sentence."""
     return translator.translate_n_best(
         sentences, args.n_best or 1, args.beam, args.length_penalty, truncate=args.truncate
     )
