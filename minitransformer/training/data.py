@@ -1,4 +1,4 @@
-"""What a trainer asks of data: batches that follow from a seed, an epoch and a number in it."""
+"""The data that a trainer takes: batches that follow from a seed, an epoch and a number in it."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Protocol, Self, TypeVar
@@ -11,7 +11,7 @@ class TrainingBatch(Protocol):
 
     @property
     def inputs(self) -> tuple[Any, ...]:
-        """What `model.loss` takes, in its order."""
+        """The inputs of `model.loss`, in its order."""
         ...
 
     @property
@@ -46,7 +46,7 @@ class TrainingBatches(Protocol[BatchT]):
     """The batches of a dataset: batch i of a whole training is `batch(*divmod(i, len(batches)))`."""
 
     def __len__(self) -> int:
-        """The number of batches in an epoch."""
+        """Return the number of batches in an epoch."""
         ...
 
     def batch(self, epoch: int, index: int) -> BatchT:
@@ -54,19 +54,19 @@ class TrainingBatches(Protocol[BatchT]):
         ...
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[BatchT]:
-        """The batches of `epoch` in order, from batch `start` on."""
+        """Return the batches of `epoch` in order, from batch `start` on."""
         ...
 
 
 class Dataset(Protocol[BatchT]):
-    """What a model is trained or validated on."""
+    """Data on which a model is trained or validated."""
 
     def __len__(self) -> int:
-        """The number of examples."""
+        """Return the number of examples."""
         ...
 
     def checksum(self) -> int:
-        """A number by which a resumed training recognises its data."""
+        """Return a number by which a resumed training recognises its data."""
         ...
 
     def batches(self, tokens_per_batch: int, seed: int | None, config: Any) -> TrainingBatches[BatchT]:

@@ -19,7 +19,7 @@ FREE_TO_CHANGE = ("steps", "minutes", "threads", "valid_interval", "keep")
 
 @dataclass(frozen=True)
 class TrainingSettings(Config):
-    """What a training does; the defaults are the paper's (Vaswani 2017, §5). Raises as `Config` does."""
+    """The settings of a training; the defaults are the paper's (Vaswani 2017, §5). Raises as `Config` does."""
 
     steps: int = whole(100_000, "optimiser steps in all", least=0)
     minutes: float | None = positive(None, "stop after this long, ready to be resumed")

@@ -22,7 +22,7 @@ FIGURES = {
 
 @contextmanager
 def stop_request() -> Iterator[SimpleNamespace]:
-    """Yields an object whose `requested` the first SIGINT (Ctrl-C) or SIGTERM sets; a second one acts as usual.
+    """Yield an object whose `requested` the first SIGINT (Ctrl-C) or SIGTERM sets; a second one acts as usual.
 
     A signal that was ignored, as SIGINT is for a shell's background jobs, stays ignored. Outside the main thread,
     where Python allows no handlers, nothing changes.

@@ -170,7 +170,7 @@ class Trainer:
             return self._train(log)
 
     def _opened_log(self, lock: ExitStack) -> TrainingLog:
-        """The log, once `lock` holds its folder; one that writes nothing in other processes than the first."""
+        """Return the log, once `lock` holds its folder; one that writes nothing in other processes than the first."""
         if not self._writes or self.folder is None:
             return TrainingLog(None)
         lock.enter_context(locked(self.folder))
@@ -178,7 +178,7 @@ class Trainer:
         return TrainingLog(self.folder / LOG_NAME, self.step)
 
     def _facts(self) -> dict[str, Any]:
-        """What must be the same in all processes, or they would compute different trainings."""
+        """Return the facts that must be the same in all processes, or they would compute different trainings."""
         return {
             "settings": self.settings.to_dict() | {"threads": None},  # first: the parameters follow from the seed
             "training set": "{pairs:,} examples with the checksum {crc32}".format(**self._data_identity),
@@ -261,7 +261,7 @@ class Trainer:
         return self.batches.batch(*divmod(number, len(self.batches)))
 
     def _validate(self, workers: DataParallel) -> dict[str, float]:
-        """The figures of a validation for the log; none without validation data."""
+        """Return the figures of a validation for the log; none without validation data."""
         figures = {}
         self.processes.where = f"in the validation after step {self.step}"
         if self.valid_batches is not None:
@@ -295,7 +295,7 @@ class Trainer:
         self._prune()
 
     def _is_own(self, path: Path) -> bool:
-        """Whether a file is a checkpoint of this training, the one it resumed from included."""
+        """Return True if a file is a checkpoint of this training, the one it resumed from included."""
         description = description_of(path)
         try:
             settings = TrainingSettings.from_dict(description["state"]["settings"])
@@ -309,7 +309,7 @@ class Trainer:
             return False
 
     def _checkpoint(self) -> Checkpoint:
-        """The checkpoint of this step; all processes make it, since each has a part of the moments."""
+        """Return the checkpoint of this step; all processes make it, since each has a part of the moments."""
         return Checkpoint(
             config=self.model.config.to_dict(),
             parameters=self.model.parameters.state_dict(),
@@ -342,13 +342,13 @@ class Trainer:
 
 
 def _is_finite(checkpoint: Checkpoint) -> bool:
-    """Whether all weights and all of the optimiser's moments are finite."""
+    """Return True if all weights and all of the optimiser's moments are finite."""
     arrays = (*checkpoint.parameters.values(), *(checkpoint.optimizer or {}).values())
     return all(np.isfinite(array).all() for array in arrays)
 
 
 def _holds_numbers(path: Path) -> bool:
-    """Whether a file is an undamaged checkpoint whose numbers are all finite."""
+    """Return True if a file is an undamaged checkpoint whose numbers are all finite."""
     try:
         return _is_finite(load_checkpoint(path))
     except CheckpointError:
