@@ -162,10 +162,10 @@ class ClassHead(Pooler):
         logits, classes_cache = self.classes.forward(pooled[:, 0])
         return logits, (pool_cache, dropout_cache, classes_cache)
 
-    def backward(self, dlogits: Array, cache: tuple) -> Array:
+    def backward(self, dout: Array, cache: tuple) -> Array:
         """Return dhidden `(B, T, C)`; add into the parameters' gradients."""
         pool_cache, dropout_cache, classes_cache = cache
-        dpooled = self.classes.backward(dlogits, classes_cache)[:, None]
+        dpooled = self.classes.backward(dout, classes_cache)[:, None]
         return self.pool_backward(self.ops.dropout.backward(dpooled, dropout_cache)[:, 0], pool_cache)
 
 

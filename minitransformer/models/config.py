@@ -22,11 +22,12 @@ class ModelConfig(Config, ABC):
     """The class of the models: each sets itself, below its definition."""
     d_model: int
     num_layers: int
+    num_decoder_layers: int | None = None
 
     @property
     def decoder_layers(self) -> int:
         """The number of layers of the decoder."""
-        return self.num_layers
+        return self.num_decoder_layers or self.num_layers
 
     @property
     def num_layers_in_all(self) -> int:
@@ -44,9 +45,10 @@ class ModelConfig(Config, ABC):
         Stacks are declared with two layers. All that a stack's layers share belongs to the first; the size of each
         parameter of the second is that of all layers after the first together.
         """
-        two = {name: 2 for name in ("num_layers", "num_decoder_layers") if hasattr(self, name)}
+        config = cast(Any, self)
+        two = {each.name: 2 for each in fields(config) if each.name in ("num_layers", "num_decoder_layers")}
         names: dict[Parameter, str] = {}  # a shared parameter has its first name
-        for name, parameter in self.model.declared(replace(cast(Any, self), **two)).named_parameters():
+        for name, parameter in self.model.declared(replace(config, **two)).named_parameters():
             names.setdefault(parameter, name)
         sizes = {name: math.prod(parameter.shape) for parameter, name in names.items()}
         for name in sizes:
@@ -148,8 +150,6 @@ class TranslationConfig(TextConfig):
 class StacksConfig(TranslationConfig):
     """The base of the configurations that `Transformer` builds: encoder and decoder are stacks of blocks."""
 
-    num_decoder_layers: int | None
-
     def __post_init__(self) -> None:
         super().__post_init__()
         _ = self.encoder, self.decoder  # each part checks itself
@@ -166,11 +166,6 @@ class StacksConfig(TranslationConfig):
 
     @abstractmethod
     def _stack(self, decodes: bool) -> StackConfig: ...
-
-    @property
-    def decoder_layers(self) -> int:
-        """The number of decoder layers."""
-        return self.num_decoder_layers or self.num_layers
 
 
 PRESETS = ("demo", "tiny", "base", "big")
@@ -267,7 +262,8 @@ class TransformerConfig(StacksConfig):
         Source: Wu et al. 2021, "Good for Misconceived Reasons", §4.1.
         """
         sizes: dict[str, Any] = {"d_model": 128, "num_heads": 4, "d_ff": 256, "num_layers": 4, "max_length": 256}
-        return cls(vocab_size, **sizes | {"dropout": 0.3, "init_gain": 0.5} | overrides)
+        sizes |= {"dropout": 0.3, "init_gain": 0.5}
+        return cls(vocab_size, **sizes | overrides)
 
     @classmethod
     def base(cls, vocab_size: int = 37_000, **overrides: Any) -> "TransformerConfig":

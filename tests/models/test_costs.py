@@ -56,8 +56,8 @@ def test_a_baseline_declares_what_it_has(kind: Kind, data: st.DataObject) -> Non
     assert config.num_layers_in_all == len(_layers(model.encoder)) + len(_layers(model.decoder))
 
 
-HUGE = {"vocab_size": 2**50, "d_model": 2**40, "num_layers": 2**60, "max_length": 2**45}
-BLOCKS = {"num_heads": 1, "d_ff": 2**42}
+HUGE: dict[str, Any] = {"vocab_size": 2**50, "d_model": 2**40, "num_layers": 2**60, "max_length": 2**45}
+BLOCKS: dict[str, Any] = {"num_heads": 1, "d_ff": 2**42}
 
 
 @pytest.mark.parametrize(
