@@ -5,37 +5,30 @@ from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 
 class TrainingBatch(Protocol):
-    """Rows that a model's loss takes together; a frozen dataclass, of which `first` is a field."""
+    """Rows that a model's loss takes together; a frozen dataclass, of which `first` is a field.
+
+    inputs         the inputs of `model.loss`, in its order
+    first          the number of the first row among all rows of a step: a row's dropout depends on its number
+    num_sentences  the number of rows
+    num_targets    the number of targets that count: the loss is their mean
+    num_tokens     the number of tokens, or of images, that are read and written
+    """
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
-    def inputs(self) -> tuple[Any, ...]:
-        """The inputs of `model.loss`, in its order."""
-        ...
-
+    def inputs(self) -> tuple[Any, ...]: ...
     @property
-    def first(self) -> int:
-        """The number of the first row among all rows of a step: a row's dropout depends on its number."""
-        ...
-
+    def first(self) -> int: ...
     @property
-    def num_sentences(self) -> int:
-        """The number of rows."""
-        ...
-
+    def num_sentences(self) -> int: ...
     @property
-    def num_targets(self) -> int:
-        """The number of targets that count: the loss is their mean."""
-        ...
-
+    def num_targets(self) -> int: ...
     @property
-    def num_tokens(self) -> int:
-        """The number of tokens, or of images, that are read and written."""
-        ...
+    def num_tokens(self) -> int: ...
 
     def split(self, n: int) -> Sequence[Self]:
-        """At most `n` parts of about the same size, with their rows' numbers."""
+        """Return at most `n` parts of about the same size, with their rows' numbers."""
         ...
 
 
