@@ -92,7 +92,8 @@ def circle(ops: Ops, count: int, frequencies: list[float], dtype: str) -> tuple[
 
     The angles are Python floats: in float32 the angles of late positions would be wrong by a ten-thousandth.
     """
-    angles = ops.asarray([[math.fmod(pos * f, math.tau) for f in frequencies] for pos in range(count)], dtype)
+    angles = ops.asarray([math.fmod(pos * f, math.tau) for pos in range(count) for f in frequencies], dtype)
+    angles = angles.reshape(count, len(frequencies))
     return ops.cos(angles), ops.sin(angles)
 
 
