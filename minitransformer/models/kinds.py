@@ -41,6 +41,6 @@ def config_from_dict(values: Mapping[str, Any]) -> ModelConfig:
     return KINDS[kind].from_dict(values)
 
 
-def build_model(config: ModelConfig, ops: Ops = numpy_ops, dtype: str = "float32", seed: int = 0) -> Any:
-    """Return a new model of the configuration's kind."""
-    return config.model(config, ops, dtype, seed)
+def build_model(config: ModelConfig, ops: Ops = numpy_ops, dtype: str = "float32", seed: int | None = 0) -> Any:
+    """Return a new model of the configuration's kind; its weights are drawn from `seed`, or zeros where it is None."""
+    return config.model.blank(config, ops, dtype) if seed is None else config.model(config, ops, dtype, seed)

@@ -108,7 +108,7 @@ class Checkpoint:
 
     def model(self, ops: Ops = numpy_ops, dtype: str = "float32") -> Any:
         """Return the checkpoint's model, with its weights. Raises as `model_config` and `restore` do."""
-        model = build_model(self.model_config(), ops, dtype)
+        model = build_model(self.model_config(), ops, dtype, seed=None)
         self.restore(model)
         return model
 
