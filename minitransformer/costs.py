@@ -99,7 +99,7 @@ def training_bytes(config: TransformerConfig, num_parameters: int, tokens: int, 
 
 
 def least_training_bytes(config: ModelConfig, threads: int, dtype: str = "float32") -> int:
-    """The part of this memory that even the smallest batch needs, and that of the layers' objects in each thread.
+    """Return the part of this memory that any batch needs, and that of the layers' objects in each thread.
 
     threads: how many gradients are kept, which for shards are those of `most_gradients`.
     """
@@ -108,7 +108,7 @@ def least_training_bytes(config: ModelConfig, threads: int, dtype: str = "float3
 
 
 def most_gradients(shards: range, threads: int) -> int:
-    """The most gradients that a step keeps at a time: one for each thread, and the sums of shards in the tree."""
+    """Return the most gradients that a step keeps at a time: one for each thread, and the tree's sums of shards."""
     tree, most = TreeSum[None](lambda left, right: None), 0
     for start in range(shards.start, shards.stop, threads):
         together = range(start, min(start + threads, shards.stop))
@@ -119,7 +119,7 @@ def most_gradients(shards: range, threads: int) -> int:
 
 
 def activations(config: TransformerConfig, length: int) -> int:
-    """Numbers kept for the backward of one source and one target token, with n = `length` tokens in each sentence.
+    """Return how many numbers the backward needs of a source and a target token, with n = `length` tokens a sentence.
 
         each attention            2·H·(d_k + d_v) + H·n    queries, keys, values, their results; a row of weights
         each feed-forward         F                        its hidden layer

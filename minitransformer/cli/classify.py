@@ -82,7 +82,7 @@ def files(paths: list[str], model: ViT) -> tuple[list[str], np.ndarray]:
 
 
 def read_image(path: Path, model: ViT) -> np.ndarray:
-    """An image file as `(channels, size, size)`. Raises ValueError for one that is no image or of another shape."""
+    """Return an image file as `(channels, size, size)`. Raises ValueError for no image and for another shape."""
     from matplotlib.image import imread
     from PIL import Image
 

@@ -113,7 +113,7 @@ def translate(translator: Translator, sentences: list[str], args: argparse.Names
 
 
 def checked(lines: Iterable[Line], translator: Translator, truncate: bool) -> Iterator[str]:
-    """The sentences. Raises ValueError, naming the place of one that is too long for the model, unless `truncate`."""
+    """Yield the sentences. Raises ValueError, naming the place, for one too long for the model, unless `truncate`."""
     longest = most_tokens(translator.model.config)
     for line in lines:
         length = len(translator.tokenizer.encode(line.text)) + 1 if line.text.strip() else 0
@@ -167,7 +167,7 @@ def translate_and_draw(translator: Translator, sentences: list[str], args: argpa
 
 
 def input_lines(args: argparse.Namespace) -> Iterator[Line]:
-    """The sentences of the file, the arguments or standard input, as they arrive. Raises ValueError for bad UTF-8."""
+    """Yield the sentences of the file, arguments or standard input as they arrive. Raises ValueError for bad UTF-8."""
     if args.sentences and args.file is not None:
         raise ValueError("sentences and --file do not go together")
     if args.file is not None:

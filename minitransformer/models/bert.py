@@ -182,7 +182,7 @@ class BERT(Model[BERTConfig]):
             self.head = ClassHead(ops, config) if config.head == "classes" else Pooler(ops, config)
 
     def with_head(self, head: Literal["masked", "classes", "none"], num_classes: int = 2, seed: int = 0) -> Self:
-        """A new model with a copy of this one's encoder and a new head, drawn from `seed`: the start of a fine-tuning.
+        """Return a model with a copy of this one's encoder and a new head, drawn from `seed`: a fine-tuning's start.
 
         Source: Devlin 2019, §3.2.
         """
@@ -229,7 +229,7 @@ class BERT(Model[BERTConfig]):
         dropout: DropoutStream | None = None,
         with_grad: bool = True,
     ) -> tuple[Array, tuple]:
-        """The mean cross-entropy of the masked tokens, targets `(B, T)` with −100 elsewhere; or of classes `(B,)`.
+        """Return the mean cross-entropy of masked tokens, targets `(B, T)` with −100 elsewhere; or of classes `(B,)`.
 
         Only masked positions go through the head.
         """

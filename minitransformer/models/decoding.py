@@ -61,7 +61,7 @@ class Decoding:
         self.memory, self.memory_mask, self.padding = kept
 
     def _rows(self, value: Any, sentences: Array) -> Any:
-        """The rows of these sentences of every array `(B, …)` in nested tuples and lists; `None` stays `None`."""
+        """Return these sentences' rows of every array `(B, …)` in nested tuples and lists; `None` stays `None`."""
         if isinstance(value, tuple | list):
             return type(value)(self._rows(item, sentences) for item in value)
         ops = self.cache.ops

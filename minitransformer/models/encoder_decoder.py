@@ -88,7 +88,7 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
 
     @without_spurious_warnings
     def backward(self, dlogits: Array, cache: tuple) -> None:
-        """dlogits `(B, Tt, V)`: adds into the gradient of every parameter."""
+        """dlogits `(B, Tt, V)`: add into the gradient of every parameter."""
         encoder_cache, decoder_cache, logits_cache = cache
         dhidden = self.output.logits_backward(self._received(dlogits), logits_cache)
         dmemory = self.decoder.backward(dhidden, decoder_cache)
@@ -106,7 +106,7 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
         *,
         source_mask: Array | None = None,
     ) -> tuple[Array, tuple]:
-        """The mean cross-entropy of the tokens of target_out `(B, Tt)`; those equal to `pad_id` or −100 do not count.
+        """Return the mean cross-entropy of the tokens of target_out `(B, Tt)`; `pad_id` and −100 do not count.
 
         target_in is target_out moved right by one, with bos in front and `pad_id` for −100; source_mask as in
         `forward`. Evaluation passes `with_grad=False`.
@@ -156,13 +156,13 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
         return self.output.logits(hidden, state.output)[0]
 
     def _pair(self, source: Any, target: Any, source_mask: Any = None) -> tuple[Array, Array, Array | None]:
-        """Both as arrays of the backend, and the source's mask, `True` where a token is real."""
+        """Return both as arrays of the backend, and the source's mask, `True` where a token is real."""
         source, target = self._ids("source", source), self._ids("target", target)
         if len(source) != len(target):
             raise ValueError(f"source has {len(source)} sentences and target {len(target)}")
         return source, target, self._source_mask(source, source_mask)
 
     def _source_mask(self, source: Array, given: Any = None) -> Array | None:
-        """The mask that was given, or where the source is not padding; `None` if that token begins targets too."""
+        """Return the mask that was given, or the source's own; `None` if its padding token begins targets too."""
         infers = given is None and self.config.pad_id != self.config.bos_id
         return source != self.config.pad_id if infers else self._mask("source_mask", given, source)

@@ -124,13 +124,13 @@ class GPTConfig(TextConfig):
 
     @classmethod
     def gpt2(cls, vocab_size: int = 50257, **overrides: Any) -> "GPTConfig":
-        """GPT-2's smallest model, of 124 million parameters. Source: Radford et al. 2019, table 2."""
+        """Return GPT-2's smallest model, of 124 million parameters. Source: Radford et al. 2019, table 2."""
         marks: dict[str, Any] = {"bos_id": vocab_size - 1, "eos_id": vocab_size - 1}
         return cls(vocab_size, **marks | overrides)
 
     @classmethod
     def llama(cls, vocab_size: int = 32_000, **overrides: Any) -> "GPTConfig":
-        """Llama's parts, and the sizes of its smallest model, of 6.7 billion parameters. Source: Touvron et al. 2023.
+        """Return Llama's parts, with the sizes of its smallest model, 6.7 billion parameters. Source: Touvron 2023.
 
         Pre-norm with RMS normalisation, SwiGLU, rotary positions, no biases and no dropout.
         """
@@ -181,7 +181,7 @@ class GPT(Model[GPTConfig]):
 
     @without_spurious_warnings
     def backward(self, dlogits: Array, cache: tuple) -> None:
-        """dlogits `(B, T, V)`: adds into the gradient of every parameter."""
+        """dlogits `(B, T, V)`: add into the gradient of every parameter."""
         decoder_cache, logits_cache = cache
         self.decoder.backward(self.output.logits_backward(self._received(dlogits), logits_cache), decoder_cache)
 
@@ -194,7 +194,7 @@ class GPT(Model[GPTConfig]):
         dropout: DropoutStream | None = None,
         with_grad: bool = True,
     ) -> tuple[Array, tuple]:
-        """The mean cross-entropy of targets `(B, T)`, the tokens after each of ids `(B, T)`; −100 does not count."""
+        """Return the mean cross-entropy of targets `(B, T)`, the tokens after those of ids; −100 does not count."""
         ids = self._ids("ids", ids)
         hidden, decoder_cache = self.decoder.forward(ids, Context(dropout=dropout))
         loss, loss_cache = self.output.loss(hidden, targets, label_smoothing, IGNORED, with_grad)

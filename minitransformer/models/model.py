@@ -82,7 +82,7 @@ class Model(Layer, ABC, Generic[ConfigT]):
         return twin
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A pickled model has its weights, and gradients of 0. Raises `TypeError` for a backend other than NumPy."""
+        """Pickle the weights; gradients are 0 afterwards. Raises `TypeError` for a backend other than NumPy."""
         if self.ops.has_threads:  # PyTorch's: its tables are made for a device
             raise TypeError("a model on PyTorch's ops can't be pickled: save a checkpoint, and open it over there")
         return self._with_weights, (self.config, self.ops, self.dtype, self.parameters.data), {"origin": self.origin}
@@ -101,7 +101,7 @@ class Model(Layer, ABC, Generic[ConfigT]):
         return [layer.site for _, layer in self.named_layers() if getattr(layer, "rate", 0)]
 
     def _ids(self, name: str, ids: Any) -> Array:
-        """Token ids `(B, T)` as an array of the backend. Raises `ValueError` for another shape and for too many."""
+        """Return token ids `(B, T)` as an array of the backend. Raises `ValueError` for another shape, and too many."""
         ids, longest = self.ops.asarray(ids), self.most_tokens
         if ids.ndim != 2:
             raise ValueError(f"{name} has shape {tuple(ids.shape)}, expected (B, T)")
@@ -126,7 +126,7 @@ class Model(Layer, ABC, Generic[ConfigT]):
 
 
 def _dtype_name(dtype: Any) -> str:
-    """The name of `np.float32`, `np.dtype("float32")`, `torch.float32` or their like; `TypeError` for other types."""
+    """Return the name of `np.float32`, `np.dtype("float32")`, `torch.float32`; raise `TypeError` for other types."""
     name = (getattr(dtype, "__name__", None) or str(dtype)).removeprefix("torch.")
     if name not in ("float32", "float64"):
         raise TypeError(f"dtype is {name}, expected float32 or float64: that of activations is the table's of ops")

@@ -100,7 +100,7 @@ class ViT(Model[ViTConfig]):
 
     @without_spurious_warnings
     def backward(self, dlogits: Array, cache: tuple) -> None:
-        """dlogits `(B, classes)`: adds into the gradient of every parameter."""
+        """dlogits `(B, classes)`: add into the gradient of every parameter."""
         encoder_cache, hidden, classes_cache = cache
         dhidden = self.ops.zeros(tuple(hidden.shape), hidden.dtype)
         dhidden[:, 0] = self.classes.backward(self._received(dlogits), classes_cache)

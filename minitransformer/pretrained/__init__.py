@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..models import BERTConfig, Model, ModelConfig, T5Config, TransformerConfig, build_model
+from ..models import BERTConfig, Model, ModelConfig, T5Config, TransformerConfig
 from ..ops import Ops, numpy_ops
 from ..system.allocator import memory_limit
 from . import marian, t5
@@ -104,7 +104,7 @@ def load(folder_or_name: str | Path, ops: Ops = numpy_ops, dtype: str = "float32
     tokenizer = load_tokenizer(folder, kind, values)
     if isinstance(config, BERTConfig) and config.mask_id is None and tokenizer is not None:
         config = replace(config, mask_id=tokenizer.mask_id)
-    model = build_model(config, ops, dtype, seed=None)
+    model = config.model.blank(config, ops, dtype)
     _fill(model, rows, tensors)
     model.origin = Origin(config, values, generation, types)
     return model, tokenizer

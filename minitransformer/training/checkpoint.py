@@ -240,7 +240,7 @@ def _check_sizes(description: Any) -> None:
 
 
 def _array(file: Any, name: str) -> np.ndarray:
-    """One array of a safetensors file. Raises ValueError for a type that NumPy lacks, and for infinities and NaN."""
+    """Return one array of a safetensors file. Raises ValueError for a type that NumPy lacks, infinities and NaN."""
     dtype = file.get_slice(name).get_dtype()
     if dtype not in DTYPES:
         raise ValueError(f"{name} is of type {dtype}, expected one of {', '.join(DTYPES)}")

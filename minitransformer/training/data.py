@@ -43,7 +43,7 @@ class TrainingBatches(Protocol[BatchT]):
         ...
 
     def batch(self, epoch: int, index: int) -> BatchT:
-        """Batch `index` of `epoch`; it does not depend on the batches made before it."""
+        """Return batch `index` of `epoch`; it does not depend on the batches made before it."""
         ...
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[BatchT]:
@@ -63,7 +63,7 @@ class Dataset(Protocol[BatchT]):
         ...
 
     def batches(self, tokens_per_batch: int, seed: int | None, config: Any) -> TrainingBatches[BatchT]:
-        """The batches for a model of this configuration; `seed` None gives those of a validation, the same each time.
+        """Return the batches for a model of this configuration; without a `seed` a validation's, the same each time.
 
         Raises ValueError if the data does not fit the configuration or the size of a batch.
         """

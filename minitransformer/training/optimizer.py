@@ -56,7 +56,7 @@ class Adam:
         return float(self.ops.global_norm(self.parameters.grad))
 
     def state_dict(self) -> dict[str, Array]:
-        """`num_steps`, and each parameter's moments as `m.<name>` and `v.<name>`, in host memory."""
+        """Return `num_steps`, and each parameter's moments as `m.<name>` and `v.<name>`, in host memory."""
         moments = self._moments(self._whole(self.m), self._whole(self.v))
         state = {name: self.ops.to_numpy(moment) for name, moment in moments.items()}
         return {"num_steps": self.ops.to_numpy(self.ops.asarray(self.num_steps))} | state

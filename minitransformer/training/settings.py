@@ -45,14 +45,14 @@ class TrainingSettings(Config):
     keep: int = whole(5, "how many checkpoints stay")
 
     def schedule(self, d_model: int) -> Schedule:
-        """The learning rate of each step for a model of width d_model: the paper's, unless `peak_lr` is given."""
+        """Return the learning rate of each step for a model of this width: the paper's, unless `peak_lr` is given."""
         if self.peak_lr is None:
             return Schedule.paper(d_model, self.warmup_steps)
         return Schedule(self.peak_lr, self.warmup_steps)
 
     @classmethod
     def from_checkpoint(cls, checkpoint: Checkpoint, path: Path) -> Self:
-        """The settings of the training that wrote `checkpoint` to `path`. Raises CheckpointError if it has none."""
+        """Return the settings of the training that wrote `checkpoint` to `path`. Raises CheckpointError for none."""
         if not checkpoint.state.keys() >= RESUMED:
             raise CheckpointError(f"{path} holds a model but no training to resume")
         try:

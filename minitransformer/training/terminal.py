@@ -45,7 +45,7 @@ def stop_request() -> Iterator[SimpleNamespace]:
 
 
 def progress_bar(step: int, steps: int, enabled: bool = True) -> Any:
-    """tqdm's bar over the optimiser steps; where standard error is no terminal, `say_above` alone is seen."""
+    """Return tqdm's bar over the optimiser steps; where standard error is no terminal, `say_above` alone is seen."""
     from tqdm.std import tqdm
 
     bar: Any = tqdm(

@@ -238,7 +238,7 @@ class Trainer:
         return outcome
 
     def _train_step(self, workers: DataParallel) -> dict[str, Any]:
-        """Take one optimiser step; returns its record for the log."""
+        """Take one optimiser step; return its record for the log."""
         start = perf_counter()
         settings, step = self.settings, self.step + 1
         self.processes.where = f"in step {step}"
@@ -281,7 +281,7 @@ class Trainer:
         return figures
 
     def _what_helps(self) -> str:
-        """Advice after a divergence, with the last checkpoint in which every number is finite."""
+        """Return advice after a divergence, with the last checkpoint in which every number is finite."""
         if self.folder is None:
             return "try a lower learning rate"
         left = next(filter(_holds_numbers, reversed(list_checkpoints(self.folder))), None)

@@ -37,7 +37,7 @@ class Place:
 
 
 def launched_place() -> Place | None:
-    """This process's place; None if no launcher has started it.
+    """Return this process's place; None if no launcher has started it.
 
     Raises ValueError, naming it, for a variable that is wrong, or that is missing although there are several processes.
     """

@@ -97,7 +97,7 @@ class Processes:
         return bool(self.sum(np.array([float(condition)]))[0])
 
     def reason_to_stop(self, requested: bool) -> Literal["interrupted", "its launcher ended"] | None:
-        """Why all should stop after this step: one is `requested` to, or all are orphaned.
+        """Return why all should stop after this step: one is `requested` to, or all are orphaned.
 
         If the launcher of some has ended, as on one of several machines, they raise LostError, and torchrun starts the
         others again. One launcher's processes may notice its end in two steps, so an orphan waits for the next one.
@@ -117,7 +117,7 @@ class Processes:
         return values
 
     def map(self, function: Callable[[T], R], items: Iterable[T], while_launched: bool = False) -> list[R]:
-        """`function(item)` for each item, in order; each is computed by one process.
+        """Return `function(item)` for each item, in order; each is computed by one process.
 
         Raises ValueError if the numbers of items differ. while_launched: raise LostError once the launcher has ended.
         """
