@@ -9,19 +9,19 @@ gradients. Autograd does not know of them, so a tensor that requires a gradient 
 `torch.no_grad()`. In `kernels.functional` the pairs are functions with PyTorch's arguments, which autograd and
 `torch.compile` know; `kernels.patch(model)` puts them into a model of Hugging Face's.
 
-The same call gives the same bits every time in one process, because no kernel uses atomics. A large attention's tile is
-chosen by timing and kept in Triton's cache on disk, where all processes find it that use GPUs of that kind, such as the
-ranks of a training: on another machine, or with an empty cache, another tile may win, which adds in another order, and
-the last bits may differ. A CUDA graph that is captured before the choice takes the default tile. Set
+The same call gives the same bits every time in one process, because no kernel uses atomics. The tile of a large
+attention is chosen by timing and kept in Triton's cache on disk, where all processes with the same kind of GPU find it,
+such as the ranks of a training. On another machine, or with an empty cache, another tile may win, which adds in another
+order, and the last bits may differ. A CUDA graph that is captured before the choice takes the default tile. Set
 `MINITRANSFORMER_TUNE=0` before the first call, and every kernel takes its default tile: then the bits are the same in
 each process, on each GPU of a kind. For calls that differ in the layout of rows or in the type of ids, Triton compiles
-different kernels, whose last bits may differ too. Adam's bits do not depend on whether its numbers come from the host
-or from device memory, and dropout's masks depend only on the key and the coordinates.
+different kernels, whose last bits may differ too. Adam's bits are the same if its numbers come from the host or from
+device memory, and dropout's masks depend only on the key and the coordinates.
 
-`python -m kernels.speedup` says within two minutes what the kernels are worth on your own GPU.
+`python -m kernels.speedup` measures within two minutes how much faster the kernels are on your own GPU.
 
 On a GPU, run `PYTHONPATH=. python tests/benchmarks/gpu/lease.py first --out DIR` before anything else: within five
-minutes it says whether attention is right there, and how fast; `second` says it of all other ops.
+minutes it reports if attention is right there, and how fast it is; `second` reports on all other ops.
 
 The names below are loaded when they are first used: importing this package needs neither PyTorch nor Triton, and never
 initialises CUDA.
@@ -92,7 +92,7 @@ KERNELS = {
 
 
 def functions_of(op: str) -> tuple[str, str]:
-    """The names of an op's two public functions: forward and backward, or for Adam the step and the global norm."""
+    """Return the names of an op's two public functions: forward and backward, for Adam the step and the global norm."""
     return ("adam_step", "global_norm") if op == "adam" else (f"{op}_forward", f"{op}_backward")
 
 

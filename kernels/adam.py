@@ -16,9 +16,9 @@ The step, the learning rate and grad_scale may be in device memory. So every pro
 waits for its loads.
 
 For a number in device memory Triton compiles another kernel than for one from the host, and both must give the same
-bits. In `a·b + c·d` a compiler fuses one of the products with the sum, not the same one in each kernel, so `tl.fma`
-fixes here which product is rounded. No quotient is subtracted either, because NVIDIA's assembler turns it into a
-product and fuses that.
+bits. In `a·b + c·d` a compiler fuses one of the products with the sum, and may choose another one in each kernel:
+`tl.fma` fixes here which product is rounded. No quotient is subtracted either, because NVIDIA's assembler turns it into
+a product and fuses that.
 """
 
 import torch
@@ -33,7 +33,7 @@ from .scalars import number, number_arguments
 BLOCK = 1024
 NORM_BLOCK = 2048
 NORM_PROGRAMS = 1024
-"""The same number on every GPU, because the order of adding changes the last bits."""
+"""The most programs that sum squares: the same on every GPU, because the order of adding changes the last bits."""
 
 
 @triton.jit
@@ -57,7 +57,7 @@ def adam_kernel(
     step, step_ptr, lr, lr_ptr, grad_scale, grad_scale_ptr, beta1, beta2, one_minus_beta1, one_minus_beta2, eps,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Updates a block of parameters; as in the reference, the bias corrections are applied to scalars."""
+    """Update a block of parameters; as in the reference, the bias corrections are applied to scalars."""
     index = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     mask = index < size
     grad = tl.load(grad_ptr + index, mask, other=0.0)  # loads come first: they run while 1 − βᵗ is computed
@@ -83,7 +83,7 @@ def adam_kernel(
 
 @triton.jit
 def sum_squares_kernel(grad_ptr, sums_ptr, size, BLOCK: tl.constexpr):
-    """Sums the squares of one program's blocks, which are spread over the whole array."""
+    """Sum the squares of one program's blocks, which are spread over the whole array."""
     total = tl.zeros((BLOCK,), tl.float32)
     first = tl.program_id(0).to(tl.int64) * BLOCK
     for start in range(first, size, tl.num_programs(0) * BLOCK):
@@ -95,7 +95,7 @@ def sum_squares_kernel(grad_ptr, sums_ptr, size, BLOCK: tl.constexpr):
 
 @triton.jit
 def norm_kernel(sums_ptr, norm_ptr, num_sums, BLOCK: tl.constexpr):
-    """Computes the root of the total of all sums, which are added in pairs."""
+    """Compute the root of the total of all sums, which are added in pairs."""
     index = tl.arange(0, BLOCK)
     tl.store(norm_ptr, tl.sqrt(tl.sum(tl.load(sums_ptr + index, index < num_sums, other=0.0), axis=0)))
 
@@ -115,13 +115,13 @@ def adam_step(
     grad_scale: float | Tensor = 1.0,
     shadow: Tensor | None = None,
 ) -> None:
-    """One update of Adam, in place on the flat float32 arrays `data`, `m` and `v`; `grad` is read only.
+    """Update the flat float32 arrays `data`, `m` and `v` in place by one step of Adam; `grad` is only read.
 
     `g = grad_scale · grad`; `m ← β₁ m + (1 − β₁) g`; `v ← β₂ v + (1 − β₂) g²`;
     `data ← data − lr · m̂ / (√v̂ + ε)` with `m̂ = m / (1 − β₁^step)`, `v̂ = v / (1 − β₂^step)`. Steps count from 1.
     step, lr and grad_scale are numbers or one-element tensors, which may be in device memory; `shadow` receives a copy
-    of the new data in its own dtype. It is fastest for a multiple of 16 parameters. Raises `ValueError` for a step
-    below 1 (unless it is in device memory), and for arrays that are not flat and contiguous.
+    of the new data in its own dtype. The kernel is fastest for a multiple of 16 parameters. Raises `ValueError` for a
+    step below 1 (unless it is in device memory), and for arrays that are not flat and contiguous.
     Source: Kingma & Ba 2015, algorithm 1; Vaswani 2017, §5.3.
     """
     if data.dtype != torch.float32:
@@ -171,7 +171,7 @@ def adam_step_naive(
     eps: float = 1e-9,
     grad_scale: float | Tensor = 1.0,
 ) -> None:
-    """Adam's formulas as they are written, a tensor for every operation. Comments count passes over P elements."""
+    """Compute Adam's formulas as written, with a tensor for every operation. Comments count passes over P elements."""
     g = grad * grad_scale  # 2
     m.copy_(beta1 * m + (1 - beta1) * g)  # 2 + 2 for the products, 3 for the sum, 2
     v.copy_(beta2 * v + (1 - beta2) * g * g)  # 2 + 2 + 3, 3, 2

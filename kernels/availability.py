@@ -1,5 +1,6 @@
-"""What the machine has (PyTorch, Triton, a GPU), and the errors if something is missing. Importing this file does not
-initialise CUDA.
+"""The machine's PyTorch, Triton and GPU, and the errors if one of them is missing.
+
+Importing this file does not initialise CUDA.
 """
 
 import os
@@ -7,7 +8,7 @@ from importlib.util import find_spec
 
 
 def interpreting() -> bool:
-    """Whether kernels run in Triton's interpreter, in host memory, which checks them without a GPU.
+    """Return True if kernels run in Triton's interpreter, in host memory, which checks them without a GPU.
 
     Triton reads the variable once, when it is first imported.
     """
@@ -15,7 +16,7 @@ def interpreting() -> bool:
 
 
 def require_torch() -> None:
-    """Raises `ModuleNotFoundError`, saying what works instead, if PyTorch is missing."""
+    """Raise `ModuleNotFoundError`, saying what works instead, if PyTorch is missing."""
     if find_spec("torch") is None:
         raise ModuleNotFoundError(
             "PyTorch is not installed, and the torch and triton backends compute with it: install torch, "
@@ -25,7 +26,7 @@ def require_torch() -> None:
 
 
 def require_triton() -> None:
-    """Raises `ModuleNotFoundError`, saying what works instead, if Triton is missing."""
+    """Raise `ModuleNotFoundError`, saying what works instead, if Triton is missing."""
     require_torch()
     if find_spec("triton") is None:
         raise ModuleNotFoundError(
@@ -36,7 +37,7 @@ def require_triton() -> None:
 
 
 def torch_device() -> str:
-    """The default device of PyTorch: a GPU if there is one, else the CPU."""
+    """Return the default device of PyTorch: a GPU if there is one, else the CPU."""
     import torch
 
     return "cuda" if torch.cuda.is_available() else "cpu"
@@ -50,7 +51,7 @@ def use_threads(count: int) -> None:
 
 
 def triton_device() -> str:
-    """The device of Triton's kernels: "cuda", or "cpu" in the interpreter. Raises `RuntimeError` without a GPU."""
+    """Return the device of Triton's kernels: "cuda", "cpu" in the interpreter. Raises `RuntimeError` without a GPU."""
     import torch
 
     if interpreting():
@@ -64,7 +65,7 @@ def triton_device() -> str:
 
 
 def gpu_memory(device: str) -> int:
-    """The memory of a GPU in bytes."""
+    """Return the memory of a GPU in bytes."""
     import torch
 
     return torch.cuda.mem_get_info(device)[1]

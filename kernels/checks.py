@@ -1,8 +1,8 @@
 """Argument checks of the ops over tensors, from the declarations of the ops with the same names in `minitransformer`.
 
 They check shapes, types and devices, which the host knows. Token ids are checked only in host memory: on a GPU a check
-would wait for all kernels before it, and the batcher has checked them already. If a wrong id still gets there, the
-kernels read and write nothing outside a table, and the result is NaN.
+would wait for all kernels before it, and the batcher has checked the ids already. For a wrong id on a GPU the kernels
+read and write nothing outside a table, and the result is NaN.
 """
 
 from collections.abc import Callable, Mapping
@@ -34,12 +34,12 @@ R = TypeVar("R")
 
 
 def declared(op: Callable[P, R]) -> Callable[P, R]:
-    """Checks that the tensors of `op` fit the declaration of its namesake in `minitransformer.ops`, on one device."""
+    """Check that the tensors of `op` fit the declaration of its namesake in `minitransformer.ops`, on one device."""
     return after_check(partial(check_tensors, getattr(reference, op.__name__).declaration), op)
 
 
 def refuses_autograd(op: Callable[P, R]) -> Callable[P, R]:
-    """Makes a tensor that requires a gradient an error: autograd would not know what `op` computes from it.
+    """Make a tensor that requires a gradient an error: autograd would not know what `op` computes from it.
 
     Under `torch.no_grad()`, where autograd records nothing, all tensors are accepted.
     """
@@ -47,7 +47,7 @@ def refuses_autograd(op: Callable[P, R]) -> Callable[P, R]:
 
 
 def kernel(op: Callable[P, R]) -> Callable[P, R]:
-    """Checks the arguments of an `op` that launches kernels: as `declared` and `refuses_autograd`, without float64.
+    """Check the arguments of an `op` that launches kernels: as `declared` and `refuses_autograd` do, without float64.
 
     The kernels would narrow float64 to float32. A backward has no declaration, so it is only checked for autograd.
     """
@@ -63,9 +63,9 @@ def kernel(op: Callable[P, R]) -> Callable[P, R]:
 
 
 def check_tensors(declaration: Declaration, given: Mapping[str, Any]) -> torch.dtype | None:
-    """Raise unless the arguments, by name, are as declared. A missing one is left to Python's own error.
+    """Raise unless the arguments, by name, are as declared; return the dtype that the floating tensors share.
 
-    Returns the dtype that the floating tensors share.
+    A missing argument is left to Python's own error.
     """
     first: tuple[str, Tensor] | None = None  # of all tensors, whose device the others must share
     floats: dict[bool, tuple[str, Tensor]] = {}  # the first of the activations, and of the parameters in `EXACT`
@@ -101,7 +101,7 @@ def check_tensors(declaration: Declaration, given: Mapping[str, Any]) -> torch.d
 
 
 def check_kind(name: str, tensor: Any, kind: str = "float") -> Tensor:
-    """Returns `tensor`. Raises `TypeError` unless it is a tensor of the kind: "float", "fixed", "ids" or "mask"."""
+    """Return `tensor`. Raises `TypeError` unless it is a tensor of the kind: "float", "fixed", "ids" or "mask"."""
     if not isinstance(tensor, Tensor):
         raise TypeError(f"{name} must be a torch.Tensor, got {type(tensor).__name__}")
     dtype = tensor.dtype
@@ -120,25 +120,25 @@ def check_kind(name: str, tensor: Any, kind: str = "float") -> Tensor:
 
 
 def check_same(name: str, tensor: Tensor, other_name: str, other: Tensor) -> None:
-    """Raises `TypeError` unless both have the same dtype."""
+    """Raise `TypeError` unless both have the same dtype."""
     if tensor.dtype != other.dtype:
         raise TypeError(f"{other_name} is {other.dtype} and {name} is {tensor.dtype}: types are never mixed")
 
 
 def check_device(name: str, tensor: Tensor, other_name: str, other: Tensor) -> None:
-    """Raises `ValueError` unless both are on one device."""
+    """Raise `ValueError` unless both are on one device."""
     if tensor.device != other.device:
         raise ValueError(f"{other_name} is on {other.device} and {name} on {tensor.device}, expected one device")
 
 
 def check_mask(name: str, mask: Any, other_name: str, other: Tensor) -> Tensor:
-    """Returns `mask`. Raises unless it is a boolean tensor on the other's device."""
+    """Return `mask`. Raises unless it is a boolean tensor on the other's device."""
     check_device(name, check_kind(name, mask, "mask"), other_name, other)
     return mask
 
 
 def check_adam(numbers: Mapping[str, Any], beta1: float, beta2: float, eps: float) -> None:
-    """Raises `ValueError` as the reference does. Tensors among `numbers` (step, lr, grad_scale) are not checked."""
+    """Raise `ValueError` as the reference does. Tensors among `numbers` (step, lr, grad_scale) are not checked."""
     step = numbers["step"]
     if not isinstance(step, Tensor) and (step < 1 or step % 1):
         raise ValueError(f"step is {step:g}, expected 1, 2, …: Adam's bias correction divides by 1 − β^step")
@@ -150,7 +150,7 @@ def check_adam(numbers: Mapping[str, Any], beta1: float, beta2: float, eps: floa
 
 
 def check_no_gradients(given: Mapping[str, Any]) -> None:
-    """Raises `ValueError` for a tensor that requires a gradient, if autograd is on."""
+    """Raise `ValueError` for a tensor that requires a gradient, if autograd is on."""
     if torch.is_grad_enabled():
         for name, value in given.items():
             if isinstance(value, Tensor) and value.requires_grad:
@@ -161,7 +161,7 @@ def check_no_gradients(given: Mapping[str, Any]) -> None:
 
 
 def check_place(name: str, tensor: Tensor, shape: Any, other: str, device: torch.device) -> None:
-    """Raises `ValueError` unless a tensor has this shape and is on this device, which is that of `other`."""
+    """Raise `ValueError` unless a tensor has this shape and is on this device, which is that of `other`."""
     if tuple(tensor.shape) != tuple(shape):
         raise ValueError(f"{name} has shape {tuple(tensor.shape)}, expected {tuple(shape)}")
     if tensor.device != device:
@@ -169,7 +169,7 @@ def check_place(name: str, tensor: Tensor, shape: Any, other: str, device: torch
 
 
 def check_gradient(name: str, gradient: Tensor, shape: Any, dtype: torch.dtype, device: torch.device) -> None:
-    """Raises unless a received gradient has the shape, the dtype and the device of the output that it belongs to."""
+    """Raise unless a received gradient has the shape, the dtype and the device of the output that it belongs to."""
     check_kind(name, gradient)
     if gradient.dtype != dtype:
         raise TypeError(f"{name} is {gradient.dtype} and its output is {dtype}: types are never mixed silently")
@@ -177,7 +177,7 @@ def check_gradient(name: str, gradient: Tensor, shape: Any, dtype: torch.dtype, 
 
 
 def check_ids(name: str, ids: Tensor, limit: int, ignore: int | None = None) -> None:
-    """Raises `ValueError` unless ids in host memory are in [0, limit) or equal to `ignore`."""
+    """Raise `ValueError` unless ids in host memory are in [0, limit) or equal to `ignore`."""
     if ids.device.type != "cpu" or not ids.numel():
         return
     wide = ids.to(torch.int64)  # PyTorch converts `limit` to the tensor's type before it compares: in uint8, 300 is 44
@@ -189,7 +189,7 @@ def check_ids(name: str, ids: Tensor, limit: int, ignore: int | None = None) -> 
 
 
 def check_probabilities(name: str, tensor: Tensor) -> None:
-    """Raises `ValueError` unless numbers in host memory are from 0 to 1, where rounding errors lie too."""
+    """Raise `ValueError` unless numbers in host memory are from 0 to 1, up to rounding."""
     if tensor.device.type == "cpu" and tensor.numel():
         outside = ~((tensor >= 0) & (tensor <= 1 + max(1e-5, torch.finfo(tensor.dtype).eps)))
         if outside.any():
@@ -197,7 +197,7 @@ def check_probabilities(name: str, tensor: Tensor) -> None:
 
 
 def check_out(name: str, out: Tensor | None, shape: Any, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Returns `out`, to which a gradient is added. Raises unless shape and device fit and its dtype is wide enough."""
+    """Return `out`, to which a gradient is added. Raises unless shape and device fit and its dtype is wide enough."""
     check_no_gradients({name: out})
     out = check_kind(name, out)
     if torch.promote_types(out.dtype, dtype) != out.dtype:
@@ -210,13 +210,13 @@ def check_out(name: str, out: Tensor | None, shape: Any, dtype: torch.dtype, dev
 
 
 def check_loss_options(label_smoothing: float, ignore_index: int | None) -> int | None:
-    """Checks the options of both losses; returns ignore_index as an `int`."""
+    """Check the options of both losses; return ignore_index as an `int`."""
     check_number("label_smoothing", label_smoothing, at_least=0.0, at_most=1.0)
     return check_ignore_index(ignore_index)
 
 
 def check_z_loss(z_loss: float, targets: Tensor) -> float:
-    """Returns it. Raises `ValueError` below 0, and beside probabilities."""
+    """Return z_loss. Raises `ValueError` if it is below 0, or above 0 beside probabilities."""
     check_number("z_loss", z_loss, at_least=0.0)
     if z_loss and targets.is_floating_point():
         raise ValueError(f"z_loss is {z_loss} beside probabilities, expected 0: only the loss of classes has one")
@@ -224,21 +224,21 @@ def check_z_loss(z_loss: float, targets: Tensor) -> float:
 
 
 def check_shadow(shadow: Tensor | None, data: Tensor) -> None:
-    """Checks the copy that Adam keeps of the flat `data` in another dtype."""
+    """Check the copy that Adam keeps of the flat `data` in another dtype."""
     if shadow is not None:
         check_kind("shadow", shadow)
         check_place("shadow", shadow, data.shape, "data", data.device)
 
 
 def check_key(key: Tensor) -> Tensor:
-    """Returns a dropout key in device memory. Raises `ValueError` unless it is two int32, the low and the high half."""
+    """Return a dropout key in device memory. Raises `ValueError` unless it is two int32, the low and the high half."""
     if key.dtype != torch.int32 or tuple(key.shape) != (2,):
         raise ValueError(f"dropout's key is a {key.dtype} tensor of shape {tuple(key.shape)}, expected two int32")
     return key
 
 
 def check_slopes(name: str, slopes: Tensor, of: str, query: Tensor, batch: int) -> Tensor:
-    """Returns ALiBi's slopes for B sentences of a query `(…, H, Tq, D)`. Raises unless float32, `(H,)` or `(B, H)`."""
+    """Return ALiBi's slopes for B sentences of a query `(…, H, Tq, D)`. Raises unless float32, `(H,)` or `(B, H)`."""
     if check_kind(name, slopes).dtype != torch.float32:
         raise TypeError(f"{name} is {slopes.dtype}, expected torch.float32")
     B, H = batch, query.shape[1]
@@ -249,7 +249,7 @@ def check_slopes(name: str, slopes: Tensor, of: str, query: Tensor, batch: int) 
 
 
 def check_rows_numbered(sentence: Tensor, position: Tensor, shape: Any) -> None:
-    """Raises `ValueError` unless dropout's coordinates of packed tokens number each row of this shape."""
+    """Raise `ValueError` unless dropout's coordinates of packed tokens number each row of this shape."""
     for name, numbers in (("sentence", sentence), ("position", position)):
         expected = tuple(shape) if len(shape) == 1 else (torch.Size(shape).numel(),)
         if tuple(numbers.shape) != expected:

@@ -6,8 +6,8 @@ The number of passes of N·V elements through memory, forward and backward toget
     here    the forward reads the logits and keeps two numbers a row, the maximum and `Σ exp(z − maximum)`; the backward
             reads them again and writes dlogits: 3 passes, and no N·V array is kept. The loss alone takes 1 pass
 
-To write `softmax − q` already in the forward, while a row is on the chip, saves nothing here. dloss comes later, so the
-backward would have to scale the written gradient: 4 passes (5 if a row is too long to stay on the chip), and an N·V
+Writing `softmax − q` already in the forward, while a row is on the chip, would save nothing here. dloss comes later, so
+the backward would have to scale the written gradient: 4 passes (5 if a row is too long to stay on the chip), and an N·V
 array in between.
 
 If only the loss needs the logits, and they are a matrix product, `linear_cross_entropy` saves these passes too.
@@ -32,7 +32,7 @@ from .rows import exp, is_token, rounded_product
 from .scalars import number, number_arguments
 
 MEAN_BLOCK = 4096
-"""Losses that the only program of the mean adds at a time."""
+"""The losses that the mean's only program adds at a time."""
 CHANGING = ["num_rows", "ignore_index"]
 """Arguments whose values change with every batch: Triton must not compile another kernel for each."""
 PER_ROW = ["targets_ptr", "losses_ptr"]
@@ -41,7 +41,7 @@ PER_ROW = ["targets_ptr", "losses_ptr"]
 
 @triton.jit
 def load_targets(targets_ptr, row, num_rows, ignore_index):
-    """The targets of rows, in int64, and whether they count."""
+    """Return the targets of rows, in int64, and True for those that count."""
     target = tl.load(targets_ptr + row, row < num_rows, other=0).to(tl.int64)
     counted = row < num_rows
     if ignore_index is not None:
@@ -51,7 +51,7 @@ def load_targets(targets_ptr, row, num_rows, ignore_index):
 
 @triton.jit
 def token_of(target, V):
-    """The column of the target's logit; −1 for a target outside the vocabulary, for which nothing may be read."""
+    """Return the column of the target's logit; −1 outside the vocabulary, where nothing may be read."""
     return tl.where(is_token(target, V), target, -1).to(tl.int32)
 
 
@@ -61,7 +61,9 @@ def row_losses(
     SMOOTHING: tl.constexpr, PADDING: tl.constexpr, ALIGNED: tl.constexpr, GROUP: tl.constexpr, ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """The losses of the rows at `row_ptr (R,)`, their maxima, and their `Σ exp(z − maximum)`; 0, 0, 1 if not counted.
+    """Return the losses of the rows at `row_ptr (R,)`, their maxima and their `Σ exp(z − maximum)`.
+
+    They are 0, 0 and 1 for rows that do not count.
 
     `loss = log Σ exp(z) − Σ_v q_v z_v`. Since q sums to 1, `z − z_target` may replace z in both terms: it is small even
     for large logits, so no digits are lost. Loss and maximum are NaN if the target is outside the vocabulary.
@@ -129,7 +131,7 @@ def cross_entropy_forward_kernel(
     SMOOTHING: tl.constexpr, PADDING: tl.constexpr, ALIGNED: tl.constexpr, GROUP: tl.constexpr, ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Writes the losses of a few rows and, for the backward, their maxima and sums."""
+    """Write the losses of a few rows and, for the backward, their maxima and sums."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     target, counted = load_targets(targets_ptr, row, num_rows, ignore_index)
     row_ptr = logits_ptr + row.to(tl.int64) * multiple(stride, ALIGNED)
@@ -145,7 +147,7 @@ def cross_entropy_forward_kernel(
 
 @triton.jit(do_not_specialize=CHANGING, do_not_specialize_on_alignment=PER_ROW)
 def mean_kernel(losses_ptr, targets_ptr, mean_ptr, num_rows, ignore_index, BLOCK: tl.constexpr):
-    """Writes `(mean, count)`, with a count of at least 1, in one program, whose order of adding never changes."""
+    """Write `(mean, count)`, with a count of at least 1, in one program, whose order of adding never changes."""
     total = tl.zeros((BLOCK,), tl.float32)
     count = tl.zeros((BLOCK,), tl.int32)
     for start in range(0, num_rows, BLOCK):
@@ -164,7 +166,7 @@ def cross_entropy_backward_kernel(
     num_rows, V, stride, label_smoothing, z_loss, ignore_index,
     ALIGNED: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Writes `dlogits = dloss / count · (softmax(z) − q)` for a block of rows and columns."""
+    """Write `dlogits = dloss / count · (softmax(z) − q)` for a block of rows and columns."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     target, counted = load_targets(targets_ptr, row, num_rows, ignore_index)
@@ -238,7 +240,7 @@ def cross_entropy_backward(dloss: Tensor | float, cache: tuple) -> Tensor:
 def cross_entropy_naive(
     logits: Tensor, targets: Tensor, label_smoothing: float = 0.0, ignore_index: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The loss and, for dloss = 1, dlogits, with a tensor for every step. Comments count passes over N·V elements."""
+    """Compute loss and, for dloss = 1, dlogits, a tensor for every step. Comments count passes over N·V elements."""
     rows, ids = logits.reshape(-1, logits.shape[-1]), targets.reshape(-1)
     counted = torch.ones_like(ids, dtype=torch.bool) if ignore_index is None else ids != ignore_index
     shifted = rows - rows.amax(-1, keepdim=True)  # 1 to read for the maximum, 2 to read and write

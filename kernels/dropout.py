@@ -28,7 +28,7 @@ def dropout_kernel(
     key_ptr, key_low, key_high, threshold, scale, sentences_ptr, positions_ptr, sentence, position, T, H,
     HEADS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Drops a block of rows and channels of x `(N, C)`."""
+    """Drop a block of rows and channels of x `(N, C)`."""
     blocks = tl.cdiv(width, BLOCK)
     row = tl.program_id(0) // blocks * ROWS + tl.arange(0, ROWS)  # (R,)
     channel = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)  # (C,)

@@ -13,15 +13,15 @@ backward needs them joined, and a copy would be 4 passes more.
 An activation alone is one pass each way: forward 1 + 1, backward 2 + 1. All are one kernel, since they differ only in a
 line or two of arithmetic. Rows need not touch in memory.
 
-What is left: in the epilogue of the product before it relu's forward would cost no pass. That is 2.5 % of a training
-step of the paper's base on an H200, by its machine code. But PyTorch's door to that epilogue is private, and linear and
-relu would have to be one op in every table.
+One saving is left: in the epilogue of the product before it, relu's forward would cost no pass. That is 2.5 % of a
+training step of the paper's base on an H200, by its machine code. But PyTorch's interface to that epilogue is private,
+and linear and relu would have to be one op in every table.
 
-gelu needs Φ(x). Its float32 is `½ + ½ erf(x/√2)`, which takes 37 instructions an element (sm_90): memory hides them
-where an element is 4 bytes, and in half precision it doesn't. There `normal_below` computes Φ: 21 instructions instead
-of 38, and in the backward, whose slope needs the same exponential, 26 instead of 50.
+gelu needs Φ(x). In float32 it is `½ + ½ erf(x/√2)`, which takes 37 instructions for each element (sm_90): they are
+hidden while memory moves elements of 4 bytes, but not in half precision. There `normal_below` computes Φ: 21
+instructions instead of 38, and in the backward, whose slope needs the same exponential, 26 instead of 50.
 
-tanh never occurs: `(1 + tanh(u)) / 2 = σ(2u)`, so gelu's approximation is `x · σ(2u)`, as silu is `x · σ(x)`. σ is
+tanh is never computed: `(1 + tanh(u)) / 2 = σ(2u)`, so gelu's approximation is `x · σ(2u)`, as silu is `x · σ(x)`. σ is
 computed from `e^−|x|`, which never overflows, and without a difference that would cancel.
 """
 
@@ -41,7 +41,7 @@ ELEMENTS = 2048
 
 @triton.jit
 def activated(x, ACTIVATION: tl.constexpr, NARROW: tl.constexpr):
-    """The activation of x and its slope there, for an x in float32. The compiler leaves out what is not used.
+    """Return the activation of a float32 x and its slope there. The compiler drops the one that is not used.
 
     NARROW: x was loaded in half precision, as y will be stored.
     """
@@ -73,9 +73,9 @@ def activated(x, ACTIVATION: tl.constexpr, NARROW: tl.constexpr):
 
 @triton.jit
 def normal_below(x):
-    """Φ(x), the probability that a standard normal number is below x, for half precision: off by 1e-6 at the most.
+    """Return Φ(x), the probability that a standard normal number is below x, for half precision: off by at most 1e-6.
 
-    Below −3 it keeps more digits than `½ + ½ erf(x/√2)`, which cancels: off by a 600th at −5, where that is by a 20th.
+    Below −3 it keeps more digits than `½ + ½ erf(x/√2)`, which cancels: at −5 its relative error is 1/600, not 1/20.
     Source: Hastings' formula (Abramowitz and Stegun 1964, 26.2.17).
     """
     root = tl.rsqrt(1 + 0.23164190 * tl.abs(x))
@@ -103,7 +103,7 @@ def activation_forward_kernel(
     x_ptr, up_ptr, y_ptr, num_rows, width, stride_x, stride_up,
     ACTIVATION: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """`y = activation(x)`, times up if there is one, for a block of rows and channels `(N, C)`."""
+    """Write `y = activation(x)`, times up if there is one, for a block of rows and channels `(N, C)`."""
     row, channel, mask = block_of_rows(num_rows, width, ROWS, BLOCK)
     x = load_block(x_ptr, stride_x, row, channel, mask)
     y, _ = activated(x, ACTIVATION, x_ptr.dtype.element_ty != tl.float32)
@@ -117,7 +117,7 @@ def activation_backward_kernel(
     dy_ptr, x_ptr, up_ptr, dx_ptr, dup_ptr, num_rows, width, stride_dy, stride_x, stride_up, stride_dx, stride_dup,
     ACTIVATION: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """dx, and dup if there is an up, for a block of rows and channels `(N, C)`."""
+    """Write dx, and dup if there is an up, for a block of rows and channels `(N, C)`."""
     row, channel, mask = block_of_rows(num_rows, width, ROWS, BLOCK)
     x = load_block(x_ptr, stride_x, row, channel, mask)
     y, slope = activated(x, ACTIVATION, x_ptr.dtype.element_ty != tl.float32)
@@ -130,7 +130,7 @@ def activation_backward_kernel(
 
 @triton.jit
 def block_of_rows(num_rows, width, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    """This program's rows `(R, 1)` and channels `(1, C)`, in 64 bits, and which of them there are `(R, C)`."""
+    """Return this program's rows `(R, 1)` and channels `(1, C)`, in 64 bits, and their mask `(R, C)`."""
     blocks = tl.cdiv(width, BLOCK)
     row = (tl.program_id(0) // blocks).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
     channel = (tl.program_id(0) % blocks).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)[None, :]
@@ -139,13 +139,13 @@ def block_of_rows(num_rows, width, ROWS: tl.constexpr, BLOCK: tl.constexpr):
 
 @triton.jit
 def load_block(ptr, stride, row, channel, mask):
-    """A block of an `(N, C)` array in float32."""
+    """Load a block of an `(N, C)` array in float32."""
     return tl.load(ptr + row * stride + channel, mask, other=0.0).to(tl.float32)
 
 
 @triton.jit
 def store_block(ptr, stride, row, channel, mask, values):
-    """Writes a block in the array's own dtype."""
+    """Write a block in the array's own dtype."""
     tl.store(ptr + row * stride + channel, values.to(ptr.dtype.element_ty), mask)
 
 
@@ -219,7 +219,7 @@ def gated_backward(dy: Tensor, cache: tuple) -> tuple[Tensor, Tensor]:
 
 
 def gated_naive(gate: Tensor, up: Tensor) -> Tensor:
-    """SwiGLU in PyTorch's operations: the first step."""
+    """Compute SwiGLU in PyTorch's operations: the first step."""
     activation = torch.nn.functional.silu(gate)  # reads gate, writes
     return activation * up  # reads both, writes
 
@@ -240,7 +240,7 @@ def _forward(activation: str, x: Tensor, up: Tensor | None = None) -> Tensor:
 def _backward(
     activation: str, dy: Tensor, x: Tensor, up: Tensor | None = None, halves: bool = False
 ) -> tuple[Tensor, Tensor | None]:
-    """The gradients of x and of up, in memory of their own or as halves of one array."""
+    """Return the gradients of x and of up, in memory of their own or as halves of one array."""
     check_gradient("dy", dy, x.shape, x.dtype, x.device)
     if halves:
         dx, dup = x.new_empty((*x.shape[:-1], 2 * x.shape[-1])).tensor_split(2, -1)
@@ -258,7 +258,7 @@ def _backward(
 
 
 def _as_rows(*tensors: Tensor | None) -> tuple[list[Tensor | None], list[int], tuple[int, int]]:
-    """Tensors of one shape as `(N, C)`, the strides of their rows, and N and C; all in one row where they are dense."""
+    """Return tensors of one shape as `(N, C)`, their rows' strides, and N and C; dense tensors become one row."""
     dense = all(each is None or each.is_contiguous() for each in tensors)
     rows = [each if each is None else each.reshape(1, -1) if dense else rows_of(each) for each in tensors]
     first = next(each for each in rows if each is not None)

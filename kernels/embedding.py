@@ -9,10 +9,10 @@ The forward is one pass: it reads ids and rows, and writes y. The backward adds 
             in an order that never changes
 
 One program for a whole segment would be slow for a frequent id: if 5 % of 25k tokens are full stops, they are 1,250. At
-C = 512 that is 157 tiles of 8 rows, one after the other, which takes 0.1 ms by memory's latency; to read all of dy
+C = 512 that is 157 tiles of 8 rows, one after the other, which takes 0.1 ms by memory's latency; reading all of dy
 takes a tenth of that. So the sorted rows are cut at multiples of PIECE: no program sums more than PIECE rows, and a
-second kernel joins the parts of what is cut, of which there are at most 2 for each PIECE rows of dy. The longest chain
-of loads is PIECE/8 tiles and N/PIECE/32 of parts: 21 for 25k tokens even if they are all the same.
+second kernel joins the parts of segments that were cut, at most 2 for each PIECE rows of dy. The longest chain of loads
+is PIECE/8 tiles and N/PIECE/32 of parts: 21 for 25k tokens even if they are all the same.
 
     a position's program    sums the segment that begins there, if one does, in 8 warps that exchange their sums: N
                             programs, most of which end at once or have one row to sum
@@ -36,7 +36,7 @@ from .launch import blocks_of_rows, on, row_block, row_warps, rows_of
 from .rows import is_token
 
 ELEMENTS = 4096
-"""Elements that a program works on at a time: a few rows, or a block of one."""
+"""The elements that a program works on at a time: a few rows, or a block of one."""
 PIECE = 64
 """The most rows that one program sums; a multiple of ROWS."""
 ROWS = 8
@@ -50,7 +50,7 @@ def embedding_forward_kernel(
     ids_ptr, table_ptr, y_ptr, num_rows, V, width, stride, stride_column, scale,
     ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Writes a block of rows and channels of `y = scale · table[ids]`; a row of NaN for an id outside the table."""
+    """Write a block of rows and channels of `y = scale · table[ids]`; a row of NaN for an id outside the table."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     channel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     id = tl.load(ids_ptr + row, row < num_rows, other=0).to(tl.int64)
@@ -63,14 +63,14 @@ def embedding_forward_kernel(
 
 @triton.jit
 def id_at(ids_ptr, position, limit, V):
-    """The id at a position below the limit; −1 elsewhere, and for an id outside the table."""
+    """Return the id at a position below the limit; −1 elsewhere, and for an id outside the table."""
     id = tl.load(ids_ptr + tl.minimum(tl.maximum(position, 0), limit - 1)).to(tl.int64)  # no mask, which would wait
     return tl.where((position >= 0) & (position < limit) & is_token(id, V), id, -1).to(tl.int32)
 
 
 @triton.jit
 def row_of(dtable_ptr, id, channel, width, stride, stride_column):
-    """Where a row of dtable lies `(C,)`, and which of its channels there are: for the id −1 none."""
+    """Return the addresses of a row of dtable `(C,)`, and the mask of its channels: empty for the id −1."""
     place = dtable_ptr + id.to(tl.int64) * stride + channel.to(tl.int64) * stride_column
     return place, (channel < width) & (id >= 0)
 
@@ -80,10 +80,10 @@ def sum_pieces_kernel(
     dy_ptr, ids_ptr, order_ptr, parts_ptr, dtable_ptr, num_rows, V, width, stride_dy, stride, stride_column, scale,
     PIECE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Sums what the sorted ids have of each segment between two multiples of PIECE, one row after the other.
+    """Sum the rows of each segment, or part of one, between two multiples of PIECE, one row after the other.
 
     A whole segment's sum goes to dtable, a part's sum to parts `(N/PIECE, 2, C)`: index 0 of the middle axis is the
-    part of a segment that began before this piece, index 1 that of one which begins here and goes on behind.
+    part of a segment that began before this piece, index 1 that of one which begins here and goes on after it.
     """
     piece = tl.program_id(0)
     channel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -120,7 +120,7 @@ def join_pieces_kernel(
     ids_ptr, parts_ptr, dtable_ptr, num_rows, V, width, stride, stride_column,
     PIECE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Joins the parts of the segment that begins between two multiples of PIECE and is cut at the second, if any."""
+    """Join the parts of the segment that begins between two multiples of PIECE and is cut at the second, if any."""
     piece = tl.program_id(0)
     channel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     start = piece * PIECE
@@ -140,7 +140,7 @@ def join_pieces_kernel(
         begun = tl.load(parts_ptr + (piece.to(tl.int64) * 2 + 1) * width + channel, channel < width, other=0.0)
         place, mask = row_of(dtable_ptr, id, channel, width, stride, stride_column)
         entry = tl.load(place, mask, other=0.0)
-        tl.debug_barrier()  # as above
+        tl.debug_barrier()  # as in `sum_pieces_kernel`
         gradient = begun + tl.sum(total, axis=0)
         tl.store(place, (entry + gradient).to(dtable_ptr.dtype.element_ty), mask)
 
@@ -186,14 +186,14 @@ def embedding_backward(dy: Tensor, cache: tuple, out: Tensor | None = None) -> T
 
 
 def _narrow(ids: Tensor, vocab_size: int) -> Tensor:
-    """Ids `(N,)` in no more than 32 bits, which are sorted in half the time of 64; one outside the table stays so."""
+    """Return ids `(N,)` in at most 32 bits, which take half the time of 64 to sort; ids outside the table stay so."""
     ids = ids if ids.dtype.is_signed else ids.long()  # CUDA sorts no uint16
     wide = ids.dtype == torch.int64 and vocab_size < 2**31
     return ids.clamp(-1, vocab_size).to(torch.int32) if wide else ids
 
 
 def embedding_backward_naive(dy: Tensor, cache: tuple) -> Tensor:
-    """The same with atomic additions on a GPU: each time in another order, with other last bits."""
+    """Compute dtable with atomic additions on a GPU: each time in another order, with other last bits."""
     ids, table_shape, dtype, scale = cache
     rows = dy.reshape(ids.numel(), table_shape[1]) * scale
     return torch.zeros(table_shape, dtype=dtype, device=dy.device).index_add_(0, ids.reshape(-1), rows)

@@ -6,7 +6,7 @@ from batch to batch must be in device memory: the ids, the batch's share of the 
 Then a replay computes a new batch.
 
 Batches are padded to a few shapes, so that few graphs serve all of them. On a CPU nothing is captured, and the same
-function runs each time: so tests without a GPU can check what is read from memory.
+function runs each time, so that tests without a GPU can check the arguments in memory.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ class DeviceKeys(DropoutStream):
     rows: dict[int, int] = field(default_factory=dict)
 
     def at(self, site: int, rate: float) -> Dropout:
-        """The dropout of one site."""
+        """Return the dropout of one site."""
         assert self.keys is not None
         return Dropout(rate, self.keys[self.rows[site]], self.sentence)
 
@@ -50,7 +50,7 @@ class Captured:
 
     It is called like the function itself and returns the same tensor, which the next call overwrites. A batch that does
     not begin a step (`first` is not 0) runs without a graph, because a graph does not hold the numbers of sentences;
-    so do batches that are not sentence pairs.
+    so do batches other than sentence pairs.
     Raises `ValueError` for a sequence longer than the model's max_length.
     """
 
@@ -62,7 +62,7 @@ class Captured:
     def __call__(
         self, model: EncoderDecoder, batch: Batch, share: float, label_smoothing: float, dropout: DropoutStream
     ) -> Tensor:
-        """Calls the function, or replays its graph; `share` is a number on the host."""
+        """Call the function, or replay its graph; `share` is a number on the host."""
         if dropout.sentence or not isinstance(batch, Batch):
             return self.function(model, batch, share, label_smoothing, dropout)
         place = model, label_smoothing, _bucket(batch, model.config.max_length)
@@ -116,7 +116,7 @@ class _Graph:
         return self._replay()
 
     def _captured(self) -> Callable[[], Tensor]:
-        """Captures the run as a graph; returns a function that replays it."""
+        """Capture the run as a graph; return a function that replays it."""
         device, gradient = self.share.device, self._model.parameters.grad
         before = gradient.clone()
         graph = torch.cuda.CUDAGraph()
@@ -141,7 +141,7 @@ class _Graph:
 
 
 def _bucket(batch: Batch, max_length: int) -> tuple[int, int, int]:
-    """The shape to pad a batch to: sentences, source and target tokens, each rounded up, up to max_length."""
+    """Return the shape to pad a batch to: sentences, source and target tokens, each rounded up."""
     sentences, source = batch.source.shape
     target = batch.target_in.shape[1]
     if (longest := max(source, target)) > max_length:

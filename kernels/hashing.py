@@ -34,7 +34,7 @@ def mix(x):
 
 @triton.jit
 def load_key(key_ptr, key_low, key_high):
-    """The key's halves as uint32; from device memory if there is a pointer, as in a captured graph."""
+    """Return the key's halves as uint32, from device memory if there is a pointer, as in a captured graph."""
     if key_ptr is not None:
         key_low = tl.load(key_ptr)
         key_high = tl.load(key_ptr + 1)
@@ -43,7 +43,7 @@ def load_key(key_ptr, key_low, key_high):
 
 @triton.jit
 def mix_in(hashed, coordinate):
-    """Mixes a number into a row's hash, which begins as the key's low half: each coordinate, then the high half."""
+    """Mix a number into a row's hash, which begins as the key's low half: each coordinate, then the high half."""
     return mix(hashed ^ coordinate.to(tl.uint32))
 
 
@@ -51,7 +51,7 @@ def mix_in(hashed, coordinate):
 def row_hashes(
     row, key_ptr, key_low, key_high, sentence, position, sentences_ptr, positions_ptr, T, H, HEADS: tl.constexpr
 ):
-    """The hashes of rows of a `(B, T, C)` array, with `HEADS` of a `(B, H, T, C)`, with T = N of an `(N, C)`.
+    """Return the hashes of rows of a `(B, T, C)` array, with `HEADS` of a `(B, H, T, C)`, with T = N of an `(N, C)`.
 
     With `sentences_ptr` and `positions_ptr` each row's sentence and position are read from arrays `(N,)`.
     """
@@ -68,7 +68,7 @@ def row_hashes(
 
 @triton.jit
 def kept(row_hash, channel, threshold):
-    """Whether elements are kept; row_hash and channel broadcast against each other."""
+    """Return True for each element that is kept; row_hash and channel broadcast against each other."""
     channel = channel.to(tl.uint32)
     word = mix(row_hash + (channel >> 1) * 0x9E3779B9)
     bits = (word >> ((channel & 1) << 4)) & 0xFFFF  # the low half belongs to the even channel
@@ -76,12 +76,12 @@ def kept(row_hash, channel, threshold):
 
 
 def is_active(dropout: Dropout | None) -> bool:
-    """Whether this dropout can drop anything."""
+    """Return True if this dropout can drop elements."""
     return dropout is not None and dropout.threshold > 0
 
 
 def key_arguments(dropout: Dropout) -> dict[str, Any]:
-    """A kernel's arguments for the key, the threshold and the scale."""
+    """Return a kernel's arguments for the key, the threshold and the scale."""
     if isinstance(dropout.key, Tensor):
         key = {"key_ptr": check_key(dropout.key).contiguous(), "key_low": 0, "key_high": 0}
     else:
@@ -90,7 +90,7 @@ def key_arguments(dropout: Dropout) -> dict[str, Any]:
 
 
 def row_arguments(dropout: Dropout, x: Tensor) -> dict[str, Any]:
-    """`key_arguments` and the arguments of `row_hashes` for the rows of x `(N, C)`, `(B, T, C)` or `(B, H, T, C)`."""
+    """Return `key_arguments`, and those of `row_hashes` for rows of x `(N, C)`, `(B, T, C)` or `(B, H, T, C)`."""
     if x.ndim > 4:
         raise ValueError(f"x has {x.ndim} axes, expected (N, C), (B, T, C) or (B, H, Tq, Tk)")
     rows = {"sentences_ptr": None, "positions_ptr": None, "sentence": 0, "position": 0}
@@ -106,6 +106,6 @@ def row_arguments(dropout: Dropout, x: Tensor) -> dict[str, Any]:
 
 
 def _int32(number: int) -> int:
-    """The lowest 32 bits, read as a signed number."""
+    """Return the lowest 32 bits, read as a signed number."""
     number &= 0xFFFFFFFF
     return number - 2**32 if number >= 2**31 else number

@@ -30,43 +30,43 @@ from .rows import rounded_product
 from .tuning import KIBIBYTE, capability
 
 CHUNKS = {"tf32": 32, "ieee": 16}
-"""Positions of a chunk by the precision of products: as many as registers hold. With heads wider than 64 they hold 16
-in the kernels that own keys."""
+"""Positions of a chunk by the precision of products: as many as registers hold. In the kernels that own keys they hold
+16 with heads wider than 64."""
 HOPPERS_CHUNK = 128
-"""The same of tf32 with heads of up to 64 on Hopper, for the kernels that own queries: a quarter of the states. On an
-H200 the forward of 64 heads and 4,096 positions takes 0.27 ms where chunks of 32 take 0.56."""
+"""Positions of a chunk in tf32 with heads of up to 64 on Hopper, in the kernels that own queries: a quarter of the
+states. On an H200 the forward of 64 heads and 4,096 positions takes 0.27 ms, and 0.56 with chunks of 32."""
 WIDEST = {"tf32": 128, "ieee": 64}
-"""The widest head by the precision of products: where they are of float32 as it is, states must fit into registers."""
+"""The widest head by the precision of products: in full float32 ("ieee") states must fit into registers."""
 WIDE_HEADS_MEMORY = 136 * KIBIBYTE
-"""Shared memory that heads wider than 64 need: an A100 and its successors have it, an RTX or a T4 has not."""
+"""Shared memory that heads wider than 64 need: an A100 and its successors have it, an RTX or a T4 does not."""
 ELEMENTS = 256
-"""Numbers of a state that one program adds up: few, for one warp, whose threads may share a number that it changes."""
+"""Numbers of a state that one program adds up: few enough for one warp, whose threads may share a number."""
 CHANGING = ["T", "H", "num_chunks", "group"]
 """Arguments that change from batch to batch: Triton must not compile another kernel for each."""
 
 
 @triton.jit
 def place(num_chunks, H):
-    """This program's chunk, and its head: as one of all `B · H`, and as sentence b and its head h."""
+    """Return this program's chunk and its head, numbered among all `B · H`, and as sentence b and its head h."""
     head = tl.program_id(0) // num_chunks
     return tl.program_id(0) % num_chunks, head.to(tl.int64), (head // H).to(tl.int64), (head % H).to(tl.int64)
 
 
 @triton.jit
 def rounded(x, PRECISION: tl.constexpr):
-    """x as products take it: rounded to the 10 bits of tf32's mantissa, because a Hopper cuts off the others.
+    """Return x as products take it: rounded to the 10 bits of tf32's mantissa, because a Hopper cuts off the others.
 
-    This is Veltkamp's splitting (Dekker 1971), with `2¹³ + 1`: NaN stays NaN, and beyond 4e34 all numbers become it.
+    This is Veltkamp's splitting (Dekker 1971), with `2¹³ + 1`: NaN stays NaN, and numbers beyond 4e34 become NaN.
     """
     if PRECISION == "tf32":
-        far = rounded_product(x, 8193.0)  # which no compiler may fuse with the difference
+        far = rounded_product(x, 8193.0)  # rounded, so that no compiler fuses it with the difference
         x = far - (far - x)
     return x
 
 
 @triton.jit
 def features(x, present, D: tl.constexpr, BLOCK_D: tl.constexpr, PRECISION: tl.constexpr):
-    """φ of rows `(M, D)`, rounded; zeros where a row is not present, and beyond the width: φ(0) is 1."""
+    """Return φ of rows `(M, D)`, rounded; zeros for rows that are not present and beyond the width, since φ(0) is 1."""
     x = x.to(tl.float32)
     within = present[:, None] & (tl.arange(0, BLOCK_D) < D)[None, :]
     positive = tl.maximum(x, 0.0, propagate_nan=tl.PropagateNan.ALL)
@@ -75,13 +75,13 @@ def features(x, present, D: tl.constexpr, BLOCK_D: tl.constexpr, PRECISION: tl.c
 
 @triton.jit
 def slope(x):
-    """φ' is 1 above 0, and exp(x) below."""
+    """Return φ'(x): 1 above 0, and exp(x) below."""
     return tl.exp(tl.minimum(x.to(tl.float32), 0.0))
 
 
 @triton.jit
 def real(key_mask, b, rows, T):
-    """Which keys exist and are no padding."""
+    """Return True for each key that exists and is no padding."""
     present = rows < T
     if key_mask is not None:
         present &= tl.load(key_mask + b * T + rows, present, other=False)
@@ -90,7 +90,7 @@ def real(key_mask, b, rows, T):
 
 @triton.jit
 def state_of(states, totals, slot, D: tl.constexpr, DV: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_DV: tl.constexpr):
-    """A state `(D, Dv)` and its total `(D,)`; zeros beyond the widths."""
+    """Load a state `(D, Dv)` and its total `(D,)`; zeros beyond the widths."""
     row, column = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_DV)
     within = (row < D)[:, None] & (column < DV)[None, :]
     state = tl.load(states + slot * D * DV + row[:, None] * DV + column[None, :], within, other=0.0)
@@ -101,7 +101,7 @@ def state_of(states, totals, slot, D: tl.constexpr, DV: tl.constexpr, BLOCK_D: t
 def keep_state(
     states, totals, slot, state, total, D: tl.constexpr, DV: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_DV: tl.constexpr
 ):
-    """Writes a state and its total."""
+    """Write a state and its total."""
     row, column = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_DV)
     within = (row < D)[:, None] & (column < DV)[None, :]
     tl.store(states + slot * D * DV + row[:, None] * DV + column[None, :], state, within)
@@ -114,7 +114,7 @@ def chunk_states_kernel(
     D: tl.constexpr, DV: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_DV: tl.constexpr,
     CHUNK: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Writes `Σ φ(k)ᵀ v` and `Σ φ(k)` of each chunk."""
+    """Write `Σ φ(k)ᵀ v` and `Σ φ(k)` of each chunk."""
     chunk, head, b, h = place(num_chunks, H)
     rows = chunk * CHUNK + tl.arange(0, CHUNK)
     keys = real(key_mask, b, rows, T)
@@ -126,7 +126,7 @@ def chunk_states_kernel(
 
 @triton.jit(do_not_specialize=["num_chunks"])
 def add_up_kernel(sums, num_chunks, width, CAUSAL: tl.constexpr, REVERSE: tl.constexpr, BLOCK: tl.constexpr):
-    """Replaces each chunk's sum by that of the chunks before it, or with REVERSE after it; else the first by all."""
+    """Replace each chunk's sum by that of all chunks before it, with REVERSE after it; not CAUSAL, the first by all."""
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     start = sums + tl.program_id(0).to(tl.int64) * num_chunks * width + column
     running = tl.zeros((BLOCK,), tl.float32)
@@ -146,7 +146,7 @@ def linear_attention_forward_kernel(
     D: tl.constexpr, DV: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_DV: tl.constexpr,
     CAUSAL: tl.constexpr, CHUNK: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Writes a chunk of out, and for the backward its denominators `(B, H, T)`."""
+    """Write a chunk of out, and for the backward its denominators `(B, H, T)`."""
     chunk, head, b, h = place(num_chunks, H)
     rows = chunk * CHUNK + tl.arange(0, CHUNK)
     present = rows < T
@@ -170,7 +170,7 @@ def linear_attention_forward_kernel(
 
 @triton.jit
 def sums_gradient(dout, out, denominator_ptr, b, h, head, rows, T, DV: tl.constexpr, BLOCK_DV: tl.constexpr):
-    """The gradients of the numerators `(M, Dv)` and of the denominators `(M,)`: `out = numerator / denominator`."""
+    """Return the gradients of numerators `(M, Dv)` and of denominators `(M,)`: `out = numerator / denominator`."""
     present = rows < T
     denominator = load_numbers(denominator_ptr + head * T + rows, present, 1.0)
     dnumerator = load_rows(dout, b, h, 0, rows, present, DV, BLOCK_DV).to(tl.float32) / denominator[:, None]
@@ -184,7 +184,7 @@ def linear_attention_dquery_kernel(
     D: tl.constexpr, DV: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_DV: tl.constexpr,
     CAUSAL: tl.constexpr, CHUNK: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Writes a chunk of dquery."""
+    """Write a chunk of dquery."""
     chunk, head, b, h = place(num_chunks, H)
     rows = chunk * CHUNK + tl.arange(0, CHUNK)
     present = rows < T
@@ -211,7 +211,7 @@ def chunk_dstates_kernel(
     D: tl.constexpr, DV: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_DV: tl.constexpr,
     CHUNK: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Writes what each chunk's queries, of all heads that share it, send to the state that they meet."""
+    """Write the gradient of each state from the queries of its chunk, summed over all heads that share it."""
     chunk, shared, b, h = place(num_chunks, H)
     rows = chunk * CHUNK + tl.arange(0, CHUNK)
     dstate = tl.zeros((BLOCK_D, BLOCK_DV), tl.float32)
@@ -234,7 +234,7 @@ def linear_attention_dkey_dvalue_kernel(
     D: tl.constexpr, DV: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_DV: tl.constexpr,
     CAUSAL: tl.constexpr, CHUNK: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Writes a chunk of dkey and dvalue."""
+    """Write a chunk of dkey and dvalue."""
     chunk, shared, b, h = place(num_chunks, H)
     rows = chunk * CHUNK + tl.arange(0, CHUNK)
     present = rows < T
@@ -267,7 +267,7 @@ def linear_attention_dkey_dvalue_kernel(
 
 
 class Problem(NamedTuple):
-    """Shapes, and what all kernels take."""
+    """Shapes, and the arguments of all kernels."""
 
     B: int
     H: int
@@ -279,12 +279,12 @@ class Problem(NamedTuple):
     key_mask: Tensor | None
 
     def of_keys(self) -> "Problem":
-        """The same in the chunks of the kernels that own keys."""
+        """Return the problem with the chunks of the kernels that own keys."""
         wide = max(self.arguments["D"], self.arguments["DV"]) > 64
         return self._replace(arguments=self.arguments | {"CHUNK": 16 if wide else CHUNKS[self.arguments["PRECISION"]]})
 
     def launch(self, kernel: Any, heads: int, *arguments: Any, **options: Any) -> None:
-        """One program for each chunk of `heads` heads of each sentence."""
+        """Launch one program for each chunk of `heads` heads of each sentence."""
         num_chunks = triton.cdiv(self.T, self.arguments["CHUNK"])
         if "group" in kernel.arg_names:
             options["group"] = self.H // self.Hk
@@ -297,7 +297,7 @@ class Problem(NamedTuple):
         )
 
     def add_up(self, reverse: bool, *sums: Tensor) -> None:
-        """Sums over the chunks before, or with `reverse` after; over all where nothing is causal."""
+        """Replace each chunk's sum by that of the chunks before it, with `reverse` after it; if not causal, of all."""
         for each in sums:
             width = each[0, 0].numel()
             block = row_block(width, ELEMENTS)
@@ -306,7 +306,7 @@ class Problem(NamedTuple):
             )
 
     def states(self, like: Tensor) -> tuple[Tensor, Tensor]:
-        """Room for a state and a total of each chunk, `(B · Hk, chunks, D, Dv)` and `(B · Hk, chunks, D)`."""
+        """Allocate a state and a total of each chunk, `(B · Hk, chunks, D, Dv)` and `(B · Hk, chunks, D)`."""
         shape = self.B * self.Hk, triton.cdiv(self.T, self.arguments["CHUNK"]), self.arguments["D"]
         states = torch.empty((*shape, self.arguments["DV"]), dtype=torch.float32, device=like.device)
         return states, torch.empty(shape, dtype=torch.float32, device=like.device)
@@ -390,7 +390,7 @@ def linear_attention_naive(
     feature_map: str = "elu",
     eps: float = 1e-6,
 ) -> Tensor:
-    """The formula in PyTorch's operations, with all weights at once: the first step."""
+    """Compute the formula in PyTorch's operations, with all weights at once: the first step."""
     group = query.shape[1] // key.shape[1]
     q, k = (torch.nn.functional.elu(x) + 1 for x in (query, key))
     if key_mask is not None:
@@ -402,7 +402,7 @@ def linear_attention_naive(
 
 
 def _precision(x: Tensor) -> str:
-    """The precision of products: what is half precision is tf32 too, which NVIDIA's GPUs take since the A100."""
+    """Return the precision of products: half precision is computed in tf32, on NVIDIA's GPUs since the A100."""
     return tiles.usable("ieee" if x.dtype == torch.float32 else "tf32", capability(x.device), torch.float32)
 
 

@@ -1,7 +1,7 @@
 """The output projection and its loss in one op, `cross_entropy(x @ tableᵀ, targets)`, without all N·V logits at once.
 
-The products are PyTorch's (cuBLAS; a kernel of ours would not be faster). What can be saved are passes of N·V elements
-through memory, beside those of the products, and memory itself:
+The products are PyTorch's (cuBLAS; a kernel of ours would not be faster). Two things can be saved: passes of N·V
+elements through memory, beside those of the products, and memory itself:
 
     naive      `linear_cross_entropy_naive`: the projection, then the naive loss: 20 passes, and eight tensors of N·V
     two ops    the projection, then `cross_entropy`: 3 passes; logits and dlogits exist together, 2·N·V numbers, which
@@ -45,11 +45,11 @@ from .logits import group_of, load_logits, multiple, row_arguments
 from .scalars import number, number_arguments
 
 CHUNK_LOGITS, CHUNK_ROWS = 1 << 28, 2000
-"""The most logits that exist at a time; twice as many where a chunk would else have fewer rows than this."""
+"""The most logits that exist at a time, or twice as many if a chunk would have fewer than CHUNK_ROWS rows."""
 ALIGNMENT = 16
 """A row of logits begins at a multiple of this many elements, so that products and loads are fast for every V."""
 ELEMENTS = 2048
-"""Elements that one program scales."""
+"""The elements that one program scales."""
 
 
 @triton.jit(do_not_specialize=CHANGING, do_not_specialize_on_alignment=PER_ROW)
@@ -58,7 +58,7 @@ def logits_to_gradients_kernel(
     SMOOTHING: tl.constexpr, PADDING: tl.constexpr, ALIGNED: tl.constexpr, GROUP: tl.constexpr, ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Writes the losses of a few rows of logits, and `softmax − q` over the logits; zeros if a target is ignored."""
+    """Write the losses of a few rows of logits, and `softmax − q` over the logits; zeros if a target is ignored."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     target, counted = load_targets(targets_ptr, row, num_rows, ignore_index)
     token = token_of(target, V)
@@ -84,7 +84,7 @@ def scale_kernel(
     x_ptr, y_ptr, mean_ptr, dloss, dloss_ptr, num_rows, width, stride, stride_column,
     ADD: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Writes `dloss / count · x` to y, or with ADD adds it to y; x `(N, C)` is contiguous, y has any strides."""
+    """Write `dloss / count · x` to y, or with ADD add it to y; x `(N, C)` is contiguous, y has any strides."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)[None, :]
     mask = (row < num_rows) & (column < width)
@@ -109,7 +109,7 @@ def linear_cross_entropy_forward(
     """`cross_entropy(x @ tableᵀ, targets)`, and unless `with_grad=False` its gradient for `dloss = 1`.
 
     x `(N, C)`, table `(V, C)`, targets `(N,)` → a float32 scalar. Rows whose target is ignored are computed too, and
-    then set to zero: to leave them out, the host would have to wait for their number.
+    then set to zero: leaving them out would make the host wait for their number.
     z_loss is `cross_entropy`'s. Raises `TypeError` for float64. Source: Vaswani 2017, §3.4 and §5.4.
     """
     ignore_index, z_loss = check_loss_options(label_smoothing, ignore_index), check_z_loss(z_loss, targets)
@@ -152,13 +152,13 @@ def linear_cross_entropy_naive(
     label_smoothing: float = 0.0,
     ignore_index: int | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The loss and, for dloss = 1, dx and dtable, with all logits at once and a tensor for every step of the loss."""
+    """Compute loss and, for dloss = 1, dx and dtable, with all logits at once and a tensor for every step."""
     loss, dlogits = cross_entropy_naive(x @ table.T, targets, label_smoothing, ignore_index)
     return loss, dlogits @ table, dlogits.T @ x
 
 
 def _chunks(x: Tensor, table: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """Slices of x's rows of about equal length, each with an array for its logits `(n, V)`; all share one memory."""
+    """Yield slices of x's rows of about equal length, each with an array for its logits `(n, V)` in shared memory."""
     vocab_size = len(table)
     width = triton.cdiv(vocab_size, ALIGNMENT) * ALIGNMENT
     most = max(1, CHUNK_LOGITS // width)
@@ -178,7 +178,7 @@ def _losses(
     with_grad: bool,
     z_loss: float,
 ) -> None:
-    """Computes the losses of a chunk of logits; with `with_grad` the gradients overwrite the logits."""
+    """Compute the losses of a chunk of logits; with `with_grad` the gradients overwrite the logits."""
     padding = logits.stride(0) - logits.shape[1]
     arguments = row_arguments(logits, ids, label_smoothing, ignore_index, padding)
     arguments |= {

@@ -1,4 +1,4 @@
-"""Shared by the losses: blocks of rows of logits, and the groups of them that a thread has."""
+"""Functions of both losses: blocks of rows of logits, and the groups of logits that a thread has."""
 
 from math import gcd
 from typing import Any
@@ -10,19 +10,20 @@ from torch import Tensor
 from .launch import row_block
 
 ELEMENTS, WARPS = 4096, 8
-"""Elements and warps of a program, which has a few rows or a block of one. A thread loads twice 8 elements, 16 bytes of
-half precision, and keeps the maxima and sums of both: on an H200 81 to 91 % of a copy, with 16 warps 73 to 83."""
+"""Elements and warps of a program, which has a few rows or a block of one. A thread loads twice 8 elements, 16 bytes in
+half precision, and keeps the maxima and sums of both: on an H200 81 to 91 % of a copy's speed, with 16 warps 73 to 83.
+"""
 
 
 @triton.jit
 def multiple(n, of: tl.constexpr):
-    """n, written so that the compiler knows `of` divides it: of an argument it knows at most that 16 does."""
+    """Return n, written so that the compiler knows `of` divides it; of an argument it knows at most that 16 does."""
     return n // of * of
 
 
 @triton.jit
 def load_logits(row_ptr, column, counted, V, PADDING: tl.constexpr, ALIGNED: tl.constexpr):
-    """A block `(R, C)` of the rows at `row_ptr (R,)`, in float32; −∞ beyond V, and in rows that do not count.
+    """Load a block `(R, C)` of the rows at `row_ptr (R,)`, in float32; −∞ beyond V, and in rows that do not count.
 
     PADDING elements beyond V may be read too; their values are ignored.
     """
@@ -35,9 +36,9 @@ def load_logits(row_ptr, column, counted, V, PADDING: tl.constexpr, ALIGNED: tl.
 
 @triton.jit
 def in_groups(z, GROUP: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    """A block `(R, C)` as `(R, K, |GROUP|)`: neighbours together, or if GROUP is negative, those that lie K apart.
+    """Return a block `(R, C)` as `(R, K, |GROUP|)`: groups of neighbours, or if GROUP is negative, of elements K apart.
 
-    The thread that loads 16 bytes has neighbours; if it loads number by number, the next is behind all threads' first.
+    A thread that loads 16 bytes at once has neighbours; one that loads number by number has numbers K apart.
     """
     if GROUP > 0:
         groups = tl.reshape(z, (ROWS, BLOCK // GROUP, GROUP))
@@ -49,7 +50,7 @@ def in_groups(z, GROUP: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr):
 def row_arguments(
     rows: Tensor, ids: Tensor, label_smoothing: float, ignore_index: int | None, padding: int = 0
 ) -> dict[str, Any]:
-    """The arguments of every kernel over rows of logits `(N, V)`, each row followed by `padding` elements.
+    """Return the arguments of every kernel over rows of logits `(N, V)`, each row followed by `padding` elements.
 
     ALIGNED divides the starts and the ends of rows: 8 in half precision is 16 bytes, the largest load of a thread.
     """
@@ -64,6 +65,6 @@ def row_arguments(
 
 
 def group_of(rows: Tensor, arguments: dict[str, Any]) -> int:
-    """The logits that a thread loads at once; or for long rows that 2 does not divide, minus those that it has."""
+    """Return GROUP: the logits that a thread loads at once; for long rows of odd width, minus those that it has."""
     at_once = min(gcd(arguments["ALIGNED"], 16 // rows.element_size()), arguments["BLOCK"])
     return -ELEMENTS // (32 * WARPS) if at_once == 1 and arguments["BLOCK"] == ELEMENTS else at_once

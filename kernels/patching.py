@@ -3,9 +3,9 @@
     model = AutoModelForCausalLM.from_pretrained(…)
     print(kernels.patch(model))
 
-A module is not replaced: it gets a `forward` of its own, which hides that of its class. Attention takes the door that
-transformers has for it, `ALL_ATTENTION_FUNCTIONS`, and is named in a config that is the model's own: other models may
-share the one that it had.
+A module is not replaced: it gets a `forward` of its own, which hides that of its class. Attention is registered with
+transformers (`ALL_ATTENTION_FUNCTIONS`) and named in the model's config. The model gets a copy of its config for this,
+since other models may share the original.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from . import functional
 from .functional.attention import padded_attention
 
 NAME = "minitransformer"
-"""What transformers calls our attention."""
+"""The name of our attention in transformers."""
 
 
 class Classes(NamedTuple):
@@ -52,12 +52,12 @@ SILU = ("silu", functional.silu, "swiglu", functional.swiglu)
 ACTIVATIONS: dict[str, tuple[str, Callable[..., Tensor], str, Callable[..., Tensor]]] = {
     "GELUActivation": GELU, "GELUTanh": GELU_TANH, "NewGELUActivation": GELU_TANH, "SiLUActivation": SILU, "SiLU": SILU
 }  # fmt: skip
-"""By class: the function, and that of a gated MLP. A model keeps an activation that is not here."""
+"""The function of each class of activation, and that of its gated MLP, with their names. A model keeps all others."""
 
 
 @dataclass
 class Patch:
-    """What `patch` swapped in a model, as a text for `print`; `undo()` or the end of a `with` swaps it back."""
+    """The swaps of `patch` in a model, as a text for `print`; `undo()` or the end of a `with` undoes them."""
 
     model: str
     swapped: dict[str, int] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class Patch:
         return "\n".join([f"{self.model} runs on kernels.functional:", *lines])
 
     def undo(self) -> None:
-        """The model as it was before; a second call does nothing."""
+        """Restore the model as it was before; a second call does nothing."""
         while self._undo:
             self._undo.pop()()
 
@@ -79,30 +79,30 @@ class Patch:
         self.undo()
 
     def swap(self, what: str, owner: Any, name: str, value: Any) -> None:
-        """`set`, and counts what was swapped."""
+        """Call `set`, and count the swap under the name `what`."""
         self.set(owner, name, value)
         self.swapped[what] = self.swapped.get(what, 0) + 1
 
     def set(self, owner: Any, name: str, value: Any) -> None:
-        """Sets an attribute of the object itself, and notes how to undo it."""
+        """Set an attribute of the object itself, and note how to undo it."""
         own = vars(owner)
         self._undo.append(partial(setattr, owner, name, own[name]) if name in own else partial(delattr, owner, name))
         setattr(owner, name, value)
 
     def hook(self, module: nn.Module, function: Callable[..., None]) -> None:
-        """Calls a function with the module and its arguments before each forward."""
+        """Call a function with the module and its arguments before each forward."""
         self._undo.append(module.register_forward_pre_hook(function, with_kwargs=True).remove)
 
 
 def patch(model: nn.Module) -> Patch:
-    """Swaps norms, activations, gated MLPs, attention and the causal loss of a model that is in `MODELS`.
+    """Swap norms, activations, gated MLPs, attention and the causal loss of a model that is in `MODELS`.
 
     Outputs, losses and gradients stay the same up to rounding (with dropout in attention: other draws of the same
     generator), and so do the parameters and their names. An activation that has no function here, and the losses of
     other heads, stay as they are. A patched model can be copied, pickled and compiled. Until `undo()` its config is a
-    copy: what is set there meanwhile is set in the copy.
-    Raises `ValueError` for a model that is not known or is patched already, `TypeError` for what is no model of
-    transformers.
+    copy: options that are set meanwhile are set in the copy, and are lost.
+    Raises `ValueError` for a model that is not known or is patched already, `TypeError` for an object that is no model
+    of transformers.
     """
     kind = getattr(getattr(model, "config", None), "model_type", None)
     if not isinstance(model, nn.Module) or kind is None:
@@ -151,7 +151,7 @@ def _rms_norm(module: Any, x: Tensor) -> Tensor:
 
 
 def _rms_norm_about_one(module: Any, x: Tensor) -> Tensor:
-    """Gemma's, whose weight is what is added to 1, in float32."""
+    """Apply Gemma's RMSNorm, whose factor is 1 + weight, in float32."""
     return functional.rms_norm(x, module.weight.shape, 1 + module.weight.float(), module.eps)
 
 
@@ -178,7 +178,7 @@ def _patch_attention(model: Any, classes: tuple[str, ...], report: Patch) -> Non
 
 
 def _refuse_weights(module: Any, _: Any, options: dict[str, Any]) -> None:
-    """Here, since transformers keeps the option from a GPT-2's attention, and would return no weights for it."""
+    """Refuse `output_attentions` before the forward: a GPT-2's attention never sees it, and would return no weights."""
     if options.get("output_attentions", module.config.output_attentions):
         raise ValueError("output_attentions is set, and these kernels never make the weights: undo() the patch first")
 
@@ -194,9 +194,9 @@ def _attention(
     is_causal: bool | None = None,
     **options: Any,
 ) -> tuple[Tensor, None]:
-    """transformers' signature: query `(B, H, Tq, D)` → `(B, Tq, H, D)`; no weights, since no kernel makes them.
+    """Compute attention with transformers' signature: query `(B, H, Tq, D)` → `(B, Tq, H, D)`, and no weights.
 
-    A window is in the mask. Raises `ValueError` for a softcap or sinks, which no model has that `patch` takes.
+    A window is in the mask. Raises `ValueError` for a softcap or sinks, which no model in `MODELS` has.
     """
     for name in ("softcap", "s_aux"):
         if options.get(name) is not None:
@@ -221,10 +221,10 @@ def _mask(
     attention_mask: Tensor | None = None,
     **options: Any,
 ) -> Tensor | None:
-    """The padding alone, `(B, Tk)`, where the pattern is causal or full; else transformers' own mask, `(B, 1, Tq, Tk)`.
+    """Return only the padding, `(B, Tk)`, if the pattern is causal or full; else transformers' mask, `(B, 1, Tq, Tk)`.
 
-    A causal mask is aligned at the last key in the kernels: so the last query must stand there, which it does not
-    where a cache has room for keys that are still to come.
+    In the kernels a causal mask is aligned at the last key, so the last query must be there. It is not if a cache has
+    room for later keys; then transformers' mask is used.
     """
     from transformers.masking_utils import bidirectional_mask_function, causal_mask_function, sdpa_mask
 
@@ -237,7 +237,7 @@ def _mask(
     return sdpa_mask(batch_size, q_length, kv_length, q_offset, kv_offset, mask_function, attention_mask, **options)  # pyright: ignore[reportArgumentType]
 
 
-if find_spec("transformers") is not None:  # on import: also where a patched model is unpickled
+if find_spec("transformers") is not None:  # on import, so that a patched model can be unpickled
     from transformers import AttentionInterface, AttentionMaskInterface
 
     AttentionInterface.register(NAME, _attention)
@@ -262,7 +262,7 @@ def _causal_loss(
     shift_labels: Tensor | None = None,
     **_: Any,
 ) -> Tensor:
-    """transformers' `ForCausalLMLoss`: position t predicts label t + 1; without a copy of the logits in float32."""
+    """Compute transformers' `ForCausalLMLoss` (t predicts label t + 1) without a float32 copy of the logits."""
     if shift_labels is None:
         shift_labels = nn.functional.pad(labels, (0, 1), value=ignore_index)[..., 1:]
     rows, targets = logits.reshape(-1, vocab_size), shift_labels.reshape(-1).to(logits.device)

@@ -34,7 +34,7 @@ def rope_kernel(
     D: tl.constexpr, PAIRS: tl.constexpr, INTERLEAVED: tl.constexpr, BACKWARD: tl.constexpr,
     TOKENS: tl.constexpr, HEADS: tl.constexpr, BLOCK: tl.constexpr, BLOCK_REST: tl.constexpr,
 ):  # fmt: skip
-    """Turns some heads of some positions of a sentence: x `(B, H, T, D)` of any strides to y `(B, T, H, D)`."""
+    """Turn some heads of some positions of a sentence: x `(B, H, T, D)` of any strides to y `(B, T, H, D)`."""
     blocks, groups = tl.cdiv(T, TOKENS), H // HEADS
     place = tl.program_id(0) // groups
     sentence = (place // blocks).to(tl.int64)
@@ -71,25 +71,25 @@ def rope_kernel(
 
 @triton.jit
 def channels(start, BLOCK: tl.constexpr):
-    """The numbers of a block of channels or of pairs, in 64 bits: `(1, 1, C)`."""
+    """Return the numbers of a block of channels or of pairs, in 64 bits: `(1, 1, C)`."""
     return (start + tl.arange(0, BLOCK)[None, None, :]).to(tl.int64)
 
 
 @triton.jit
 def load(pointers, mask):
-    """Numbers in float32."""
+    """Load numbers in float32."""
     return tl.load(pointers, mask, other=0.0).to(tl.float32)
 
 
 @triton.jit
 def store(pointers, values, mask):
-    """Writes values in the array's own dtype."""
+    """Write values in the array's own dtype."""
     tl.store(pointers, values.to(pointers.dtype.element_ty), mask)
 
 
 @kernel
 def rope_forward(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool = False) -> tuple[Tensor, tuple]:
-    """Turns each pair of the first R channels, `(a, b) → (a·cos − b·sin, b·cos + a·sin)`; the others stay.
+    """Turn each pair of the first R channels, `(a, b) → (a·cos − b·sin, b·cos + a·sin)`; the others stay.
 
     x `(B, H, T, D)`, cos and sin `(T, R/2)` with R ≤ D, in x's dtype or in float32. Pairs are channels i and i + R/2
     (halves) or, `interleaved`, 2i and 2i + 1 (neighbours). All may have any strides; in memory y is `(B, T, H, D)`, so
@@ -102,14 +102,14 @@ def rope_forward(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool = False)
 
 @kernel
 def rope_backward(dy: Tensor, cache: tuple) -> Tensor:
-    """The gradient dx: dy turned back. A rotation's transpose is the rotation by the opposite angle."""
+    """Return the gradient dx: dy turned back. A rotation's transpose is the rotation by the opposite angle."""
     cos, sin, interleaved, shape, dtype = cache
     check_gradient("dy", dy, shape, dtype, cos.device)
     return _turned(dy, cos, sin, interleaved, backward=True)
 
 
 def rope_naive(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool = False) -> Tensor:
-    """The rotation in PyTorch's operations: the first step."""
+    """Compute the rotation in PyTorch's operations: the first step."""
     first, second = pairs_of(cos.shape[1], interleaved)
     a, b = x[..., first], x[..., second]  # (B, H, T, R/2)
     halves = [a * cos - b * sin, b * cos + a * sin]  # each time: two products, then a difference or a sum
@@ -124,7 +124,7 @@ def _turned(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool, backward: bo
     if y.numel():
         block, block_rest = row_block(pairs, WIDEST), row_block(D - 2 * pairs, WIDEST)
         row = max(2 * block, block_rest)
-        heads = min(H & -H, TILE // row)  # a power of two that divides H: so none of them is masked
+        heads = min(H & -H, TILE // row)  # a power of two that divides H, so that no head needs a mask
         tokens = min(TILE // (row * heads), row_block(T, TILE))
         sizes = {"TOKENS": tokens, "HEADS": heads, "BLOCK": block, "BLOCK_REST": block_rest}
         grid = (B * triton.cdiv(T, tokens) * (H // heads),)

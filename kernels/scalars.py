@@ -1,7 +1,7 @@
 """Numbers that a kernel takes by value from the host, or by address from device memory.
 
-A captured CUDA graph repeats its launches with exactly the same arguments, so what changes from step to step must be in
-device memory. A kernel that reads it there does not make the host wait.
+A captured CUDA graph repeats its launches with exactly the same arguments, so numbers that change from step to step
+must be in device memory. A kernel that reads them there does not make the host wait.
 """
 
 from numbers import Real
@@ -16,14 +16,14 @@ from .checks import check_device
 
 @triton.jit
 def number(value, pointer, dtype: tl.constexpr):
-    """`value`, or the number at `pointer` if there is one, as `dtype`."""
+    """Return `value`, or the number at `pointer` if there is one, as `dtype`."""
     if pointer is not None:
         value = tl.load(pointer)
     return tl.full((), value, dtype)
 
 
 def number_arguments(name: str, value: float | Tensor, kind: type[float | int], beside: Tensor) -> dict[str, Any]:
-    """The two arguments `name` and `name_ptr` of a kernel that works on the device of `beside`.
+    """Return the two arguments `name` and `name_ptr` of a kernel that works on the device of `beside`.
 
     Raises `ValueError` unless a tensor has one element and is on this device or in host memory, and `TypeError` for a
     value that is not a number.

@@ -29,7 +29,7 @@ CHANGING = ["num_rows"]
 
 @triton.jit
 def load_target(row_ptr, column, present, V, label_smoothing, ALIGNED: tl.constexpr):
-    """A block `(R, C)` of q; 0 beyond V and in rows that are not there."""
+    """Load a block `(R, C)` of q; 0 beyond V and in rows that are not there."""
     mask = present[:, None] & (column < multiple(V, ALIGNED))[None, :]
     p = tl.load(row_ptr[:, None] + column[None, :], mask, other=0.0).to(tl.float32)
     return tl.where(mask, tl.fma(1.0 - label_smoothing, p, label_smoothing / V), 0.0)
@@ -40,7 +40,7 @@ def soft_cross_entropy_forward_kernel(
     logits_ptr, targets_ptr, losses_ptr, highest_ptr, ratio_ptr, num_rows, V, stride, stride_targets, label_smoothing,
     ALIGNED: tl.constexpr, GROUP: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Writes the losses of a few rows and, for the backward, their maxima and `Σ q / Σ exp(z − maximum)`."""
+    """Write the losses of a few rows and, for the backward, their maxima and `Σ q / Σ exp(z − maximum)`."""
     K: tl.constexpr = BLOCK // GROUP if GROUP > 0 else BLOCK // -GROUP
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     present = row < num_rows
@@ -77,7 +77,7 @@ def soft_cross_entropy_backward_kernel(
     num_rows, V, stride, stride_targets, label_smoothing,
     ALIGNED: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Writes `dlogits = dloss / N · (softmax(z) Σ q − q)` for a block of rows and columns."""
+    """Write `dlogits = dloss / N · (softmax(z) Σ q − q)` for a block of rows and columns."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     present = row < num_rows
@@ -95,7 +95,7 @@ def soft_cross_entropy_backward_kernel(
 
 
 class TowardsProbabilities(NamedTuple):
-    """The cache: rows of logits and of probabilities, what the forward found of each row, and the logits' shape."""
+    """The cache: rows of logits and of probabilities, the forward's two numbers of each row, and the logits' shape."""
 
     rows: Tensor
     targets: Tensor
@@ -105,7 +105,7 @@ class TowardsProbabilities(NamedTuple):
     shape: torch.Size
 
     def arguments(self) -> dict[str, Any]:
-        """What both kernels take."""
+        """Return the arguments of both kernels."""
         shared, targets = (row_arguments(x, x, self.label_smoothing, None) for x in (self.rows, self.targets))
         names = ("num_rows", "V", "stride", "label_smoothing", "ROWS", "BLOCK", "num_warps")
         return {name: shared[name] for name in names} | {
@@ -117,7 +117,7 @@ class TowardsProbabilities(NamedTuple):
 def soft_cross_entropy_forward(
     logits: Tensor, targets: Tensor, label_smoothing: float, ignore_index: int | None
 ) -> tuple[Tensor, TowardsProbabilities]:
-    """The mean over all rows; logits and targets `(..., V)` → a float32 scalar, 0 without rows."""
+    """Return the mean loss over all rows; logits and targets `(..., V)` → a float32 scalar, 0 without rows."""
     check_loss_options(label_smoothing, ignore_index)
     check_all_count(ignore_index)
     rows = rows_of(logits)

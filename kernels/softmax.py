@@ -15,8 +15,8 @@ It computes little for each number that it moves, so memory limits its speed. Pa
 `dx = y · (dy − Σ dy·y)`, has the same two forms: it reads y and dy once and writes dx, 3 passes (in PyTorch's
 operations it takes 9), or it reads both twice, 5 passes.
 
-exp is a multiplication by log₂e and the hardware's 2^x. To multiply before the maximum is subtracted would save an
-operation, but memory is slower anyway, and it would overflow for the largest numbers.
+exp is a multiplication by log₂e and the hardware's 2^x. Multiplying before the maximum is subtracted would save an
+operation, but memory is slower anyway, and the largest numbers would overflow.
 """
 
 import torch
@@ -30,7 +30,7 @@ from .rows import exp, load_tile, own_tiles, programs_at_once, row_tile, store_t
 from .tuning import capability
 
 LOWEST = tl.constexpr(torch.finfo(torch.float32).min)
-"""The first value of a maximum: so x − m is never −inf − (−inf), and a row of all −inf sums to 0."""
+"""The first value of a maximum, with which x − m is never −inf − (−inf), and a row of all −inf sums to 0."""
 
 ONE_PASS = 32768
 """The most columns of a row that stays in registers: 32 for each of 1024 threads; on AMD's GPUs 64 for each of 512."""
@@ -38,28 +38,28 @@ ONE_PASS = 32768
 SEVERAL, STAGES = 16384, 3
 """The most columns of rows of which a processor has several at once, and the stages of the loop over wider rows.
 
-A wider row fills a processor's registers: with a program for each nothing is loaded while one is computed, and an H200
-had 73 % of a copy. In a loop of 3 stages the next two rows lie in shared memory or are on their way there, for which
-float32 has no room. By machine code (sm_90) a row of 32,768 in bfloat16 takes 9,400 cycles with a program of its own,
-if it arrives as fast as a copy's, and 6,400 in the loop, in which the memory needs 7,000. With 2 stages it takes 9,700:
-the next row is asked for when the one before is written."""
+A wider row fills a processor's registers: with a program for each row nothing is loaded while one is computed, and an
+H200 reached 73 % of a copy's speed. In a loop of 3 stages the next two rows lie in shared memory or are on their way
+there, for which float32 has no room. By machine code (sm_90) a row of 32,768 in bfloat16 takes 9,400 cycles with a
+program of its own, if it arrives as fast as a copy's, and 6,400 in the loop, in which the memory needs 7,000. With 2
+stages it takes 9,700, because the next row is requested only when the one before is written."""
 
 ONE_PASS_BACKWARD = 16384
-"""The same in the backward, which holds two rows, y and dy. With 32,768 an H200 has 96 % of a copy, and 69 with two
-sweeps; but in bfloat16 registers spill."""
+"""ONE_PASS of the backward, which holds two rows, y and dy. With 32,768 an H200 reaches 96 % of a copy's speed, and 69
+with two sweeps; but in bfloat16 registers spill."""
 
 SWEEP, HOPPERS_SWEEP = 8192, 16384
 """The columns of a block in the two sweeps: 16 for each of 512 threads, and in Hopper's forward of 1024.
 
-There a processor has one row at a time: rows of 131,072 that all of an H200's processors have in hand take 35
-MB, and the second sweep finds them in its cache of 60. So it has 64 % of a copy, and had 55 with several rows."""
+On Hopper a processor has one row at a time: the rows of 131,072 that all processors of an H200 work on take 35 MB, and
+the second sweep finds them in its cache of 60. This reaches 64 % of a copy's speed, and 55 with several rows."""
 
 
 @triton.jit(do_not_specialize=["num_rows"])
 def softmax_forward_kernel(
     x_ptr, y_ptr, num_rows, n, stride_x, ROWS: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr
 ):
-    """Computes the softmax of this program's tiles of whole rows of x `(N, n)` in one pass."""
+    """Compute the softmax of this program's tiles of whole rows of x `(N, n)` in one pass."""
     column = tl.arange(0, BLOCK)  # (n,)
     first, end, step = own_tiles(num_rows, ROWS, STAGES)
     for further in tl.range(0, end, step, num_stages=STAGES):
@@ -73,7 +73,7 @@ def softmax_forward_kernel(
 
 @triton.jit(do_not_specialize=["num_rows"])
 def softmax_online_kernel(x_ptr, y_ptr, num_rows, n, stride_x, BLOCK: tl.constexpr):
-    """Computes the softmax of this program's rows of x `(N, n)` in two sweeps; first each lane has a maximum."""
+    """Compute the softmax of this program's rows of x `(N, n)` in two sweeps; first each lane has a maximum."""
     lane = tl.arange(0, BLOCK)
     last = (n - 1) // BLOCK * BLOCK
     for row in range(tl.program_id(0), num_rows, tl.num_programs(0)):
@@ -98,7 +98,7 @@ def softmax_online_kernel(x_ptr, y_ptr, num_rows, n, stride_x, BLOCK: tl.constex
 
 @triton.jit
 def inverse(total):
-    """1 / total; 1 if the total is 0, for a row of all −inf, whose exponentials are all 0."""
+    """Return 1 / total, or 1 if the total is 0: all exponentials of a row of −inf are 0."""
     return 1.0 / tl.where(total == 0, 1.0, total)
 
 
@@ -106,7 +106,7 @@ def inverse(total):
 def softmax_backward_kernel(
     dy_ptr, y_ptr, dx_ptr, num_rows, n, stride_dy, stride_y, ROWS: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """Writes dx for a tile of whole rows of dy and y `(N, n)` in one pass."""
+    """Write dx for a tile of whole rows of dy and y `(N, n)` in one pass."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)  # (R,)
     column = tl.arange(0, BLOCK)  # (n,)
     mask = (row < num_rows)[:, None] & (column < n)[None, :]
@@ -118,7 +118,7 @@ def softmax_backward_kernel(
 
 @triton.jit
 def softmax_backward_sweeps_kernel(dy_ptr, y_ptr, dx_ptr, n, stride_dy, stride_y, BLOCK: tl.constexpr):
-    """Writes dx for one row of dy and y `(N, n)` in two sweeps: one for the sum, one backwards for the gradient."""
+    """Write dx for one row of dy and y `(N, n)` in two sweeps: one for the sum, one backwards for the gradient."""
     row = tl.program_id(0).to(tl.int64)
     dy_ptr += row * stride_dy
     y_ptr += row * stride_y
@@ -195,7 +195,7 @@ def softmax_backward(dy: Tensor, cache: Tensor) -> Tensor:
 
 @kernel
 def softmax_online(x: Tensor) -> Tensor:
-    """The softmax of x `(..., n)` in two sweeps, for any n: the second step."""
+    """Compute the softmax of x `(..., n)` in two sweeps, for any n: the second step."""
     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     if x.numel():
         rows = rows_of(x)
@@ -211,7 +211,7 @@ def softmax_online(x: Tensor) -> Tensor:
 
 
 def softmax_naive(x: Tensor) -> Tensor:
-    """The softmax of x `(..., n)` in PyTorch's operations, each of one or two passes over memory: the first step."""
+    """Compute the softmax of x `(..., n)` in PyTorch's operations, of one or two passes each: the first step."""
     if not x.numel():
         return x.clone()
     highest = x.amax(-1, keepdim=True).clamp(min=torch.finfo(x.dtype).min)  # reads x; (..., 1)

@@ -1,8 +1,8 @@
-"""`python -m kernels.speedup`: what each kernel is worth in a training step on your own GPU, within two minutes.
+"""`python -m kernels.speedup`: the gain by each kernel in a training step on your own GPU, within two minutes.
 
 It checks the kernels against float64, trains the paper's base with PyTorch's arithmetic, then with one kernel more at a
-time and in a CUDA graph, prints the times and draws them. What is wrong is named and not timed. Without a GPU it shows
-recorded times. With TRITON_INTERPRET=1 it rehearses at a tiny size, without a clock.
+time and in a CUDA graph, prints the times and draws them. Kernels that are wrong are named and not timed. Without a GPU
+it shows recorded times. With TRITON_INTERPRET=1 it rehearses at a tiny size, without a clock.
 """
 
 import argparse
@@ -28,9 +28,10 @@ from .availability import gpu_memory, require_triton, triton_device
 from .proof import cases, ledger
 
 STEPS, SMOOTHING, LEARNING_RATE, SEED, TOLERANCE = 3, 0.1, 1e-4, 1, 1e-2
-"""After so many steps a row's loss must be that of PyTorch's arithmetic, within the tolerance."""
+"""After STEPS steps a row's loss must be that of PyTorch's arithmetic, within the tolerance."""
 SENTENCES, LENGTH, SENTENCE_BYTES, SECONDS = (784, 392, 200, 96, 48), 32, 45_000_000, 105
-"""The paper's batch, or less where a pair has less memory, for such a GPU is slow; and when no row begins any more."""
+"""The sentence pairs of a batch (the paper's, or fewer on a GPU with less memory), the tokens of a sentence, the memory
+that a pair needs, and the time after which no row begins."""
 TINY = TransformerConfig(vocab_size=30, d_model=16, num_heads=1, d_ff=32, num_layers=1, max_length=4)
 FIRST, GRAPH, DROPOUT = "torch arithmetic", "+ CUDA graph", {"dropout": Dropout(0.1, key=SEED)}
 RUNGS: dict[str, dict[str, dict[str, Any]]] = {
@@ -92,17 +93,17 @@ def check(op: str, options: dict[str, Any], config: TransformerConfig, length: i
 
 
 def attempt(name: str, call: Callable[[], str], failed: list[str]) -> None:
-    """Print the name and, when it is there, what the call returns or raises; `failed` gets the name of what raises."""
+    """Print the name, then the call's result or error; if it raises, append the name to `failed`."""
     print(f"{name:<28}", end="", flush=True)
     try:
         print(call(), flush=True)
-    except Exception as problem:  # whatever a GPU or a compiler has to say
+    except Exception as problem:  # any error of the GPU or the compiler
         failed.append(name)
         print(f"WRONG, not timed: {type(problem).__name__}: {problem}", flush=True)
 
 
 def measure(device: str, out: Path) -> list[str]:
-    """Check, train, print and draw; return what failed."""
+    """Check, train, print and draw; return the names of the rows that failed."""
     import torch
     from triton.testing import do_bench
 
@@ -148,13 +149,13 @@ def measure(device: str, out: Path) -> list[str]:
 
 
 def line(rows: dict[str, float], name: str) -> str:
-    """Return the time of a row, and how many times as long the row before and the first one took."""
+    """Return a row's time, and the times of the row before and of the first row as multiples of it."""
     times = [*rows.values()][: [*rows].index(name) + 1]
     return "".join(f"{x:9.4g}" for x in (times[-1], times[-2:][0] / times[-1], times[0] / times[-1]))
 
 
 def title(gpu: str, dtype: str, sentences: int, length: int) -> str:
-    """Return what a table is of."""
+    """Return the title of a table."""
     return f"{gpu}, {dtype}: a training step of the paper's base, {sentences} pairs of sentences of {length} tokens"
 
 

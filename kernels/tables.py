@@ -20,7 +20,7 @@ TRITON_DTYPES = ("float32", "bfloat16", "float16")
 
 
 def torch_ops(device: Any = "cpu", dtype: Any = "float32") -> Ops:
-    """PyTorch's arithmetic without its autograd, on "cpu", "cuda" or "mps".
+    """Return the table of PyTorch's arithmetic without its autograd, on "cpu", "cuda" or "mps".
 
     dtype is that of activations: with bfloat16 and float16 the model's parameters are float32; float64 and float32 must
     be the model's own (`Transformer(…, dtype=…)`). Raises `ValueError` for another dtype, and `RuntimeError` for a
@@ -33,7 +33,7 @@ def torch_ops(device: Any = "cpu", dtype: Any = "float32") -> Ops:
 
 
 def triton_ops(device: Any = None, dtype: Any = "float32") -> Ops:
-    """The Triton kernels; `linear`, `log_softmax`, the ops of the baselines and the plumbing are PyTorch's own.
+    """Return the table of the Triton kernels; `linear`, `log_softmax`, the baselines' ops and plumbing are PyTorch's.
 
     device is a GPU, by default the current one, or with TRITON_INTERPRET=1 the CPU; dtype is as in `torch_ops`. Raises
     `ValueError` for another device or dtype, `RuntimeError` without a GPU, and `ModuleNotFoundError` without Triton,
@@ -51,7 +51,7 @@ def triton_ops(device: Any = None, dtype: Any = "float32") -> Ops:
 
 
 def triton_entries() -> dict[str, Any]:
-    """The entries of a table that are Triton kernels."""
+    """Return the entries of a table that are Triton kernels."""
     import kernels
 
     return entries({name: getattr(kernels, name) for op in kernels.KERNELS for name in kernels.functions_of(op)})
@@ -65,7 +65,7 @@ def _dtype(dtype: Any, known: tuple[str, ...]) -> torch.dtype:
 
 
 def _device(device: Any) -> torch.device:
-    """The device, with its number. Raises `RuntimeError` if this machine does not have it."""
+    """Return the device, with its number. Raises `RuntimeError` if this machine does not have it."""
     kind = _kind(device)
     there = {
         "cpu": lambda: 1,
@@ -82,7 +82,7 @@ def _device(device: Any) -> torch.device:
 
 
 def _kind(device: Any) -> str:
-    """The device's type. Raises `ValueError` unless it is cpu, cuda or mps."""
+    """Return the device's type. Raises `ValueError` unless it is cpu, cuda or mps."""
     try:
         kind = torch.device(device).type
     except (RuntimeError, TypeError):

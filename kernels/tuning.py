@@ -2,9 +2,9 @@
 
 `triton.autotune` is not used. Its key can hold only arguments of the kernel, not the size class of a problem. It
 computes the key at each launch, which slows small models down. And it can neither announce that it is going to measure
-nor skip small problems and captured graphs. `Tuner` does the rest of its work: it measures each candidate once, and
-remembers the choice in memory and in Triton's cache on disk. Processes that share this cache and a kind of GPU share
-the choice: one measures, the others wait for it, so that all ranks of a training compute with the same tiles.
+nor skip small problems and captured graphs. `Tuner` measures each candidate once, and remembers the choice in memory
+and in Triton's cache on disk. Processes that share this cache and a kind of GPU share the choice: one measures, the
+others wait for it, so that all ranks of a training compute with the same tiles.
 
 `MINITRANSFORMER_TUNE=0` switches tuning off: then every kernel uses the default tile of its table, whatever another
 process has chosen, and its bits do not depend on a clock.
@@ -37,11 +37,11 @@ except ImportError:  # Windows: there each process measures for itself
 
 KIBIBYTE = 1024
 SECONDS_TO_COMPILE = 1.5
-"""Seconds that one candidate takes, roughly."""
+"""The seconds that one candidate takes, roughly."""
 
 
 class Tile(NamedTuple):
-    """How a kernel divides its problem: rows and columns of a block, its warps, and the blocks loaded ahead."""
+    """A kernel's division of its problem: rows and columns of a block, its warps, and the blocks loaded ahead."""
 
     rows: int
     columns: int
@@ -65,7 +65,7 @@ _pretended: list[Capability] = []
 
 
 def capability(device: torch.device) -> Capability:
-    """The capability of a tensor's device. Raises `ValueError` if Triton can't run on it."""
+    """Return the capability of a tensor's device. Raises `ValueError` if Triton can't run on it."""
     if _pretended:
         return _pretended[-1]
     if interpreting():
@@ -76,13 +76,13 @@ def capability(device: torch.device) -> Capability:
 
 
 def lacks_tensor_cores(gpu: Capability) -> bool:
-    """Whether Triton's products use none there and are slow; nor is there a fast bfloat16."""
+    """Return True if Triton's products are slow on this GPU because they use no tensor cores; nor is bfloat16 fast."""
     return gpu.kind == "cuda" and int(gpu.arch) < 80
 
 
 @contextmanager
 def pretending(pretended: Capability) -> Iterator[None]:
-    """Inside it every device has this capability, and nothing is tuned: so kernels can be compiled for other GPUs."""
+    """Give every device this capability inside the block, and tune nothing: so kernels compile for other GPUs."""
     _pretended.append(pretended)
     try:
         yield
@@ -112,11 +112,11 @@ class Tuner:
     def __call__(
         self, candidates: Sequence[Tile], key: tuple, launch: Callable[[Tile], None], results: Sequence[Tensor] = ()
     ) -> Tile:
-        """The fastest of `candidates`, the first of which is the default; `launch` runs the kernel with one.
+        """Return the fastest of `candidates`, the first of which is the default; `launch` runs the kernel with one.
 
         `key` holds everything that the fastest may depend on, with size classes rather than sizes, because candidates
-        are measured again for each new key. A candidate that does not compile, does not fit this GPU, or does not write
-        into `results` what the default writes is left out, and the reason is printed and kept.
+        are measured again for each new key. A candidate that does not compile, does not fit this GPU, or writes other
+        `results` than the default is left out, and the reason is printed and kept.
         """
         if len(candidates) == 1:
             return candidates[0]
@@ -130,12 +130,12 @@ class Tuner:
     def _remembered_or_measured(
         self, candidates: Sequence[Tile], key: tuple, launch: Callable[[Tile], None], results: Sequence[Tensor]
     ) -> Tile:
-        """The choice on disk, for this kind of GPU (not for its number), Triton, kernel and list of candidates."""
+        """Return the choice on disk for this kind of GPU, Triton, kernel and candidates; measure it if missing."""
         known = torch.cuda.get_device_name(), *(part for part in key if not isinstance(part, torch.device))
         choice = (known, triton.__version__, self.kernel.cache_key, candidates)
         on_disk = get_cache_manager(hashlib.sha256(repr(choice).encode()).hexdigest())
         file = f"{self.kernel.__name__}.tile.json"
-        # A remote cache has no file to lock: then one lock serves all choices of this machine.
+        # A remote cache has no file to lock: then /dev/null is the one lock of all choices on this machine.
         with open(getattr(on_disk, "lock_path", os.devnull), "w") as lock:
             if fcntl is not None:
                 fcntl.flock(lock, fcntl.LOCK_EX)
@@ -149,7 +149,7 @@ class Tuner:
     def _measured(
         self, candidates: Sequence[Tile], key: tuple, launch: Callable[[Tile], None], results: Sequence[Tensor]
     ) -> dict[str, Any]:
-        """The fastest tile, each one's milliseconds, and those that were left out, with the reason."""
+        """Measure all tiles; return the fastest, the milliseconds of each, and those left out, with the reason."""
         name = self.kernel.__name__
         what = ", ".join(str(part).removeprefix("torch.") for part in key)
         seconds = math.ceil(len(candidates) * SECONDS_TO_COMPILE)
@@ -176,19 +176,19 @@ class Tuner:
 
 
 def agree(found: Tensor, expected: Tensor) -> bool:
-    """Whether two results differ by no more than rounding does: by 1/32 of the largest number of a row."""
+    """Return True if two results differ by no more than rounding does: by 1/32 of the largest number of a row."""
     allowed = expected.abs().nan_to_num(posinf=0.0).amax(-1, keepdim=True) / 32
-    unwritten = found.isnan() & expected.isnan()  # rows of no sentence
+    unwritten = found.isnan() & expected.isnan()  # rows that belong to no sentence
     return bool((unwritten | (found == expected) | ((found - expected).abs() <= allowed)).all())
 
 
 def may_tune() -> bool:
-    """Whether tuning is switched on and time can be measured: a graph that is being captured must not wait."""
+    """Return True if tuning is on and time can be measured: a graph that is being captured must not wait."""
     if os.environ.get("MINITRANSFORMER_TUNE") == "0" or interpreting() or _pretended:
         return False
     return not torch.cuda.is_current_stream_capturing()
 
 
 def measure(launch: Callable[[Tile], None], tile: Tile) -> float:
-    """The median of a kernel's milliseconds."""
+    """Return the median of a kernel's milliseconds."""
     return cast(float, triton.testing.do_bench(lambda: launch(tile), warmup=10, rep=50, return_mode="median"))

@@ -12,10 +12,10 @@ INTERRUPTED = 130
 
 
 def main(module: str = "minitransformer.cli") -> int:
-    """Import the command line, or another module with a `main`, and run it; returns the exit status."""
-    interrupt = signal.getsignal(signal.SIGINT)  # in a shell's background jobs it is ignored, and stays ignored
+    """Import the command line, or another module with a `main`, and run it; return the exit status."""
+    interrupt = signal.getsignal(signal.SIGINT)  # a shell's background jobs ignore it, and still do afterwards
     if interrupt is signal.default_int_handler:
-        signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))  # an import might catch an exception
+        signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))  # an imported module might catch an exception
     run = importlib.import_module(module).main
     signal.signal(signal.SIGINT, interrupt)
     return run()

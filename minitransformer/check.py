@@ -2,7 +2,7 @@
 
 It needs only NumPy. (The other half of the proof, PyTorch's autograd, is in `tests/`.) It checks each op with its
 options, each layer with its parameters, and every parameter of small whole models. You can put an op of your own in
-place of ours, and it is checked by itself and inside everything that uses it:
+place of ours; it is checked by itself, and inside every layer and model that uses it:
 
     run_checks(dataclasses.replace(numpy_ops, softmax=Pair(mine, mine_backward)))
 """
@@ -69,7 +69,7 @@ from .ops.initialize import constant
 
 TOLERANCE = 1e-6
 SAMPLES = 8
-"""Coordinates of each parameter of a model whose layers have been checked in full."""
+"""The coordinates that are checked of each parameter of a model whose layers have been checked in full."""
 WIDTH = 68
 """The width of a row's name in characters: the longest name of a parameter fits."""
 
@@ -84,7 +84,7 @@ class CheckResult:
 
     @property
     def passed(self) -> bool:
-        """Whether backward and central differences agree."""
+        """True if backward and central differences agree."""
         return not self.complaint
 
 
@@ -104,7 +104,7 @@ class Case:
 
 
 def run_checks(ops: Ops = numpy_ops, report: Callable[[str], Any] = print) -> list[CheckResult]:
-    """Check everything, in a few seconds; returns the rows. `report` gets each line of the table when it is known."""
+    """Check everything, in a few seconds; return the rows. `report` gets each line of the table when it is known."""
     started = time.perf_counter()
     report(f"{'component':{WIDTH}} worst error")
     report(f"{'-' * WIDTH} -----------")
@@ -123,7 +123,7 @@ def run_checks(ops: Ops = numpy_ops, report: Callable[[str], Any] = print) -> li
 
 
 def check(case: Case) -> list[CheckResult]:
-    """Check one case; returns its row or rows."""
+    """Check one case; return its row or rows."""
     try:
         errors = check_gradients(case.forward, case.backward, case.arrays, tolerance=TOLERANCE, samples=case.samples)
     except GradientError as wrong:
@@ -194,12 +194,12 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     "conv1d": {**{kind: {"padding": kind} for kind in ("causal", "same", "valid")}, "no bias": {"bias": None}},
     "additive_attention": {"": {}, "padding": PADDED},
 }
-"""For each op with options: the label of each row, and what is different in it: the size of an axis, an array or an
-option. An op without options needs no entry, because its declaration says what it takes."""
+"""For each op with options: the label of each row, and its differences: the size of an axis, an array or an option. An
+op without options needs no entry, because its declaration says which arrays it takes."""
 
 
 def op_cases(ops: Ops, rng: np.random.Generator) -> Iterator[Case]:
-    """Every op with its options, on small arrays drawn from its declaration."""
+    """Yield a case for every op with its options, on small arrays drawn from its declaration."""
     for name, pair in ops.pairs():
         declaration: Declaration = vars(getattr(numpy_ops, name).forward)["declaration"]
         for label, changes in VARIANTS.get(name, {"": {}}).items():
@@ -212,13 +212,13 @@ def op_cases(ops: Ops, rng: np.random.Generator) -> Iterator[Case]:
                 array = options.pop(argument.name, drawn[argument.name])
                 if argument.kind == "fixed" or (argument.or_probabilities and array.dtype.kind == "f"):
                     options[argument.name] = array  # it has no gradient
-                elif array is not None or not argument.broadcast:  # nor has attention's bias where there is none
+                elif array is not None or not argument.broadcast:  # a missing bias of attention has no gradient either
                     arrays[argument.name] = array
             yield Case(f"{name}{label and ', '}{label}", partial(pair.forward, **options), pair.backward, arrays)
 
 
 def layer_cases(ops: Ops, rng: np.random.Generator) -> Iterator[Case]:
-    """Every layer, with its inputs and its parameters."""
+    """Yield a case for every layer, with its inputs and its parameters."""
     case = partial(layer_case, rng=rng)
     inputs = {"x": rng.standard_normal((2, 3, 4))}
     memory = {"memory": rng.standard_normal((2, 4, 4))}
@@ -282,7 +282,7 @@ def layer_cases(ops: Ops, rng: np.random.Generator) -> Iterator[Case]:
 
 
 def _over_time(layer: Recurrent, context: Context) -> tuple[Callable, Callable]:
-    """A recurrent layer's forward and backward, with its output and its final state in one array along time."""
+    """Return a recurrent layer's forward and backward, with its output and its final state in one array along time."""
 
     def forward(x: Array) -> tuple[Array, Any]:
         (out, final), cache = layer.forward(x, None, context)
@@ -297,7 +297,7 @@ def _over_time(layer: Recurrent, context: Context) -> tuple[Callable, Callable]:
 
 
 def model_cases(ops: Ops, rng: np.random.Generator) -> Iterator[Case]:
-    """Every parameter of whole models: all entries of the paper's, some of each in the others."""
+    """Yield a case for every whole model: with all entries of the paper's parameters, and samples of the others'."""
     source, target_in = np.array([[5, 6, 7, 2], [8, 2, 0, 0]]), np.array([[1, 3, 4], [1, 5, 0]])
     pairs = source, target_in, np.array([[3, 4, 2], [5, 2, 0]])
     text = source, np.array([[6, 7, 2, IGNORED], [2, 8, IGNORED, IGNORED]])
@@ -340,12 +340,12 @@ def layer_case(
     rng: np.random.Generator,
     pair: tuple[Callable, Callable] | None = None,
 ) -> Case:
-    """A case of a `Layer`, as a function of its inputs and its parameters.
+    """Return the case of a `Layer`, as a function of its inputs and its parameters.
 
     Parameters are drawn at random, since biases of 0 would hide mistakes. A `context`, if given, is passed after the
     inputs, and `memory`, or `keys` and `values`, go into it. `pair` replaces the layer's `forward` and `backward`.
     """
-    layer.name_layers()  # so that each layer in it that drops has its own mask
+    layer.name_layers()  # so that each layer with dropout has a mask of its own
     call, call_backward = pair or (layer.forward, layer.backward)
     parameters = FlatParameters(dict(layer.named_parameters()), layer.ops, "float64")
 

@@ -1,4 +1,4 @@
-"""The base of configurations: each field declares which values it may hold, and all convert to and from JSON.
+"""The base of configurations: each field declares the values that it may hold, and all convert to and from JSON.
 
     @dataclass(frozen=True)
     class Settings(Config):
@@ -24,7 +24,7 @@ class Config:
     """The base class of configurations, which are frozen dataclasses: fields are checked when one is made."""
 
     def __post_init__(self) -> None:
-        """Raises TypeError or ValueError, naming the field, its value and the values that it may hold."""
+        """Raise TypeError or ValueError, naming the field, its value and the values that it may hold."""
         parts = _parts(type(self))
         for each in fields(cast(Any, self)):
             value = getattr(self, each.name)
@@ -41,7 +41,7 @@ class Config:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """The configuration that `to_dict` wrote, with those inside it. Raises ValueError for an unknown field."""
+        """Return the configuration that `to_dict` wrote, with its parts. Raises ValueError for an unknown field."""
         unknown = set(values) - {each.name for each in fields(cast(Any, cls))}
         if unknown:
             raise ValueError(f"unknown configuration fields: {', '.join(sorted(unknown))}")
@@ -58,13 +58,13 @@ class Config:
 
 
 def whole(default: Any = MISSING, help: str = "", least: int = 1, most: int = sys.maxsize) -> Any:
-    """A field for an integer from `least` to `most`."""
+    """Declare a field for an integer from `least` to `most`."""
     bounds = f"{least} or more" if most == sys.maxsize else f"{least} to {most}"
 
     def check(name: str, value: Any) -> None:
         if isinstance(value, bool) or not isinstance(value, int):
             raise TypeError(f"{name} must be an integer, got {type(value).__name__}")
-        if value > sys.maxsize:  # not quoted: it may have more digits than Python writes
+        if value > sys.maxsize:  # the message leaves it out: it may have more digits than Python can print
             raise ValueError(f"{name} is larger than {sys.maxsize}, the most that an axis of an array can be")
         if not least <= value <= most:
             raise ValueError(f"{name} is {value}, expected {bounds}")
@@ -73,7 +73,7 @@ def whole(default: Any = MISSING, help: str = "", least: int = 1, most: int = sy
 
 
 def ids(default: tuple[int, ...] = (), help: str = "") -> Any:
-    """A field for the ids of some tokens: integers that are 0 or more."""
+    """Declare a field for the ids of some tokens: integers that are 0 or more."""
 
     def check(name: str, value: Any) -> None:
         if not isinstance(value, tuple) or any(type(each) is not int or not 0 <= each <= sys.maxsize for each in value):
@@ -83,7 +83,7 @@ def ids(default: tuple[int, ...] = (), help: str = "") -> Any:
 
 
 def rate(default: Any = MISSING, help: str = "") -> Any:
-    """A field for a number in [0, 1)."""
+    """Declare a field for a number in [0, 1)."""
 
     def check(name: str, value: Any) -> None:
         if not 0 <= _number(name, value) < 1:
@@ -93,7 +93,7 @@ def rate(default: Any = MISSING, help: str = "") -> Any:
 
 
 def positive(default: Any = MISSING, help: str = "", least: float = 0.0, most: float = math.inf) -> Any:
-    """A field for a finite number above 0, within bounds if there are any."""
+    """Declare a field for a finite number above 0 and from `least` to `most`."""
     bounds = "" if (least, most) == (0, math.inf) else f": {least} to {most:g}"
 
     def check(name: str, value: Any) -> None:
@@ -104,7 +104,7 @@ def positive(default: Any = MISSING, help: str = "", least: float = 0.0, most: f
 
 
 def not_negative(default: Any = MISSING, help: str = "") -> Any:
-    """A field for a finite number that is 0 or more."""
+    """Declare a field for a finite number that is 0 or more."""
 
     def check(name: str, value: Any) -> None:
         if not 0 <= _number(name, value) < math.inf:
@@ -114,7 +114,7 @@ def not_negative(default: Any = MISSING, help: str = "") -> Any:
 
 
 def flag(default: Any = MISSING, help: str = "") -> Any:
-    """A field for True or False."""
+    """Declare a field for True or False."""
 
     def check(name: str, value: Any) -> None:
         if not isinstance(value, bool):
@@ -124,7 +124,7 @@ def flag(default: Any = MISSING, help: str = "") -> Any:
 
 
 def choice(*choices: str, default: Any = MISSING, help: str = "") -> Any:
-    """A field for one of some words."""
+    """Declare a field for one of some words."""
 
     def check(name: str, value: Any) -> None:
         if not isinstance(value, str) or value not in choices:
@@ -134,19 +134,19 @@ def choice(*choices: str, default: Any = MISSING, help: str = "") -> Any:
 
 
 def require(condition: bool, message: str) -> None:
-    """Raises ValueError with this message unless the condition holds; for conditions on several fields."""
+    """Raise ValueError with this message unless the condition holds; for conditions on several fields."""
     if not condition:
         raise ValueError(message)
 
 
 def help_of(cls: Any) -> dict[str, str]:
-    """The help text of each field of a configuration, by name."""
+    """Return the help text of each field of a configuration, by name."""
     return {each.name: each.metadata["help"] for each in fields(cls) if "help" in each.metadata}
 
 
 @cache
 def _parts(cls: type[Config]) -> dict[str, type[Config]]:
-    """The fields of a configuration that hold another one, each with its type."""
+    """Return the fields of a configuration that hold another one, each with its type."""
     hints = get_type_hints(cls)
     return {
         each.name: kind

@@ -1,4 +1,4 @@
-"""Scores: BLEU of translations as papers report it, the share that is exactly right, a classifier's accuracy."""
+"""Scores: BLEU of translations, exact matches, a classifier's accuracy, a language model's bits per byte."""
 
 import math
 from collections import Counter
@@ -25,7 +25,7 @@ class Evaluation:
 
 
 class Accuracy(NamedTuple):
-    """The sentences with a construction, and how many percent of them are translated exactly."""
+    """The number of sentences with a construction, and the percentage of them that are translated exactly."""
 
     name: str
     num_sentences: int
@@ -33,10 +33,10 @@ class Accuracy(NamedTuple):
 
 
 def accuracy(model: Any, batches: Iterable[Any], map: Callable[..., Iterable[Any]] = map) -> float:
-    """The share of the targets of all batches to which the model gives the highest logit, in percent.
+    """Return the percentage of the targets of all batches to which the model gives the highest logit.
 
-    The second of a batch's inputs are its targets, −100 where none counts; `model.forward` takes the others. `map` may
-    be another that computes the same, such as one that shares out the batches over processes.
+    The second of a batch's inputs is its targets, −100 where none counts; `model.forward` takes the others. `map` may
+    be replaced by one that shares the batches among processes.
     """
 
     def counts(batch: Any) -> tuple[int, int]:
@@ -51,11 +51,11 @@ def accuracy(model: Any, batches: Iterable[Any], map: Callable[..., Iterable[Any
 
 @dataclass(frozen=True)
 class TextScore:
-    """How well a language model predicts a text: natural logarithms summed over all tokens, and what they spread over.
+    """The score of a language model on a text.
 
-    nats        the sum of −log p(token | tokens before it)
-    num_tokens  how many tokens that are
-    num_bytes   how many bytes of UTF-8
+    nats        the sum over all tokens of −log p(token | tokens before it), natural logarithms
+    num_tokens  the number of tokens
+    num_bytes   the length of the text in bytes of UTF-8
     """
 
     nats: float
@@ -64,25 +64,25 @@ class TextScore:
 
     @property
     def perplexity(self) -> float:
-        """exp of the nats for a token: it depends on the vocabulary."""
+        """The exponential of the nats per token; it depends on the vocabulary."""
         return math.exp(min(self.nats / self.num_tokens, 700.0))
 
     @property
     def bits_per_byte(self) -> float:
-        """The bits for a byte: models with different vocabularies compare."""
+        """The bits per byte, which are comparable between models with different vocabularies."""
         return self.nats / math.log(2) / self.num_bytes
 
 
 def text_nats(
     model: Any, ids: Sequence[int], first: int, stride: int | None = None, map: Callable[..., Iterable[Any]] = map
 ) -> float:
-    """Σ −log p(token | tokens before it) over a text's ids under a language model; the first follows `first`.
+    """Return Σ −log p(token | tokens before it) over a text's ids under a language model; the first follows `first`.
 
     The text is read in windows of `model.config.max_length` tokens, each `stride` after the one before it (default:
-    half a window). A window's last `stride` tokens count, so that each has a context of at least the others; the first
-    window's tokens all count. Of a float32 model's logits too, probabilities and sum are float64. `map` is as in
-    `accuracy`. Raises `ValueError` for a stride outside 1..max_length, and `FloatingPointError` for a sum that is not
-    finite.
+    half a window). A window's last `stride` tokens count, so the context of each has at least the window's other
+    tokens; all of the first window's tokens count. Probabilities and sum are float64, also of a float32 model. `map` is
+    as in `accuracy`. Raises `ValueError` for a stride outside 1..max_length, and `FloatingPointError` for a sum that is
+    not finite.
     """
     longest = model.config.max_length
     stride = max(1, longest // 2) if stride is None else stride
@@ -92,7 +92,7 @@ def text_nats(
     edges = sorted({0, *range(longest, len(ids), stride), len(ids)})
 
     def window_nats(window: tuple[int, int]) -> float:
-        """−log p of the tokens from one edge to the next."""
+        """Return Σ −log p over the tokens from one edge to the next."""
         done, stop = window
         start = max(0, stop - longest)
         logits, _ = model.forward(tokens[None, start:stop])  # (1, T, V)
@@ -107,7 +107,7 @@ def text_nats(
 
 
 def evaluate(hypotheses: Sequence[str], references: Sequence[str]) -> Evaluation:
-    """Corpus BLEU, cased and lower-cased, and exact matches, with one reference for each hypothesis.
+    """Return corpus BLEU, cased and lower-cased, and exact matches, with one reference for each hypothesis.
 
     BLEU is sacrebleu's, with its defaults, on untokenised text: 13a tokenisation and exponential smoothing (Papineni
     2002; Post 2018). Raises `ValueError` if there are no sentences, or not as many hypotheses as references.
@@ -129,7 +129,7 @@ def evaluate(hypotheses: Sequence[str], references: Sequence[str]) -> Evaluation
 def exact_match_by(
     constructions: Sequence[Collection[str]], hypotheses: Sequence[str], references: Sequence[str]
 ) -> list[Accuracy]:
-    """Exact matches among the sentences with each construction, the most frequent construction first, ties by name.
+    """Count exact matches among the sentences with each construction, the most frequent first, ties by name.
 
     `constructions[i]` names the constructions of sentence i. Raises `ValueError` as `evaluate` does.
     """
@@ -146,7 +146,7 @@ def exact_match_by(
 
 
 def _matches(hypotheses: Sequence[str], references: Sequence[str]) -> list[bool]:
-    """Whether each hypothesis equals its reference, to the last character."""
+    """Return True for each hypothesis that equals its reference to the last character."""
     if isinstance(hypotheses, str) or isinstance(references, str):
         raise TypeError("hypotheses and references must be sequences of sentences, not one str")
     if len(hypotheses) != len(references):

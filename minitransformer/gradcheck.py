@@ -1,4 +1,4 @@
-"""Checks whether a gradient written by hand is right: compares it with central differences, for any function.
+"""Checks gradients that were written by hand: compares them with central differences, for any function.
 
 For `y = f(x)` and a random `dy` of y's shape, a backward must return `dx`, the gradient of the scalar `<dy, f(x)>`.
 Each coordinate of it can be measured without any calculus:
@@ -26,11 +26,11 @@ Float64 = NDArray[np.float64]
 
 
 class GradientError(AssertionError):
-    """A backward disagrees with central differences; the message says where, by how much and maybe why."""
+    """A backward disagrees with central differences; the message says where, by how much and perhaps why."""
 
 
 def error(actual: ArrayLike, expected: ArrayLike) -> float:
-    """The difference of two arrays as one number: `max|actual − expected| / max(1, max|expected|)`.
+    """Return the difference of two arrays as one number: `max|actual − expected| / max(1, max|expected|)`.
 
     It is relative for large values and absolute for small ones, so that it is useful also where the truth is zero. A
     NaN or an infinity in either array gives inf, empty arrays give 0. Raises ValueError if the shapes differ.
@@ -46,13 +46,13 @@ def error(actual: ArrayLike, expected: ArrayLike) -> float:
 
 
 def distinct(a: float, b: float, digits: int = 5) -> tuple[str, str]:
-    """Two numbers as text for a message: with `digits` digits, or with more if they would look equal."""
+    """Return two numbers as text for a message: with `digits` digits, or with more if they would look equal."""
     shown = f"{a:.{digits}g}", f"{b:.{digits}g}"
     return distinct(a, b, digits + 1) if shown[0] == shown[1] and digits < 17 else shown  # any two differ in 17
 
 
 def numerical_gradient(f: Callable[[Float64], Any], x: Float64, *, eps: float = 1e-5) -> Float64:
-    """The gradient of the scalar `f` at `x`, by central differences: `(f(x + ε·e_i) − f(x − ε·e_i)) / 2ε`.
+    """Return the gradient of the scalar `f` at `x`, by central differences: `(f(x + ε·e_i) − f(x − ε·e_i)) / 2ε`.
 
     `f` receives a copy of `x` (any shape, float64) with one coordinate moved. Returns an array of x's shape.
     Raises TypeError if `x` is not float64, and ValueError if `f` does not return one number.
@@ -71,7 +71,7 @@ def check_gradients(
     samples: int | None = None,
     seed: int = 0,
 ) -> dict[str, float]:
-    """Compare a backward with central differences of its forward; returns each argument's `error`.
+    """Compare a backward with central differences of its forward; return each argument's `error`.
 
     `forward(*arrays.values()) -> (out, cache)` and `backward(dout, cache)` follow the convention of
     `minitransformer.ops`: the backward returns the gradients of the floating-point arrays in order (one alone
@@ -129,7 +129,7 @@ def _require_float64(name: str, array: Any) -> None:
 
 
 def _differences(f: Callable[[Float64], Any], x: Float64, coordinates: NDArray[np.intp], eps: float) -> Float64:
-    """Central differences of `f` at `x`, one for each of the given flat coordinates."""
+    """Return the central differences of `f` at `x`, one for each of the given flat coordinates."""
     slopes = np.empty(len(coordinates))
     for n, i in enumerate(coordinates):
         up, down = np.array(x, order="C"), np.array(x, order="C")
@@ -143,7 +143,7 @@ def _differences(f: Callable[[Float64], Any], x: Float64, coordinates: NDArray[n
 
 
 def _gradients_by_name(returned: Any, arguments: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-    """What a backward returned, by name. Raises GradientError if the number, a type or a shape is wrong."""
+    """Return a backward's gradients by name. Raises GradientError if the number, a type or a shape is wrong."""
     returned = list(returned) if isinstance(returned, tuple | list) else [returned]
     if len(returned) != len(arguments):
         raise GradientError(
@@ -171,7 +171,7 @@ def _hint(
     name: str,
     tolerance: float,
 ) -> str:
-    """The usual mistake that explains a wrong gradient, if there is one; else an empty string."""
+    """Return the usual mistake that explains a wrong gradient, if there is one; else an empty string."""
 
     def explains(candidate: NDArray[Any]) -> bool:
         return error(candidate.ravel()[checked], expected) <= 10 * tolerance

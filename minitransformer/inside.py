@@ -1,4 +1,4 @@
-"""Models seen from inside: what each layer attends to, and what the model would say after each layer."""
+"""Models seen from inside: each layer's attention weights, and the model's logits after each layer."""
 
 from typing import Any
 
@@ -10,10 +10,10 @@ from .probe import Call, probe
 
 
 def attention_maps(model: Any, *inputs: Any, **options: Any) -> dict[str, np.ndarray]:
-    """Every layer's attention weights `(B, H, Tq, Tk)`, by the layer's name, in the order in which they are computed.
+    """Return every layer's attention weights `(B, H, Tq, Tk)`, by the layer's name, in the order of computation.
 
     inputs and options are those of `model.forward`. Works for every model with attention and every backend: the weights
-    are computed again from what the layer gave to the op. Raises `ValueError` for a model without softmax attention.
+    are computed again from the op's arguments. Raises `ValueError` for a model without softmax attention.
     """
     seen: list[np.ndarray] = []
 
@@ -32,7 +32,7 @@ def attention_maps(model: Any, *inputs: Any, **options: Any) -> dict[str, np.nda
 
 
 def logit_lens(model: Any, *inputs: Any, **options: Any) -> np.ndarray:
-    """What the model's output layer says after each layer: logits `(layers + 1, B, T, V)`, of classes without `T`.
+    """Return the output layer's logits after each layer, `(layers + 1, B, T, V)`, or without `T` for a classifier.
 
     Entry n is the model cut off after n layers, with its final norm; the last entry is the model's own logits. For an
     encoder–decoder the decoder is cut. inputs and options are those of `model.forward`. Each layer runs once, the
@@ -60,7 +60,7 @@ def logit_lens(model: Any, *inputs: Any, **options: Any) -> np.ndarray:
 
 
 def _keep_output(layer: Any, outputs: list[Array]) -> None:
-    """Let a layer put what its forward returns into a list."""
+    """Let a layer's forward append its output to a list."""
     forward = layer.forward
 
     def kept(*inputs: Any) -> tuple[Array, Any]:

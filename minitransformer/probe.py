@@ -1,4 +1,4 @@
-"""Watches the ops of any table: which op is called, with what arguments, what it returns and how long it takes.
+"""Watches the ops of any table: each call with its op, its arguments, its result and its time.
 
     calls = []
     model = Transformer(config, ops=probe(numpy_ops, calls.append))
@@ -33,9 +33,9 @@ class Call:
 
 
 def probe(ops: Ops, watch: Callable[[Call], Any]) -> Ops:
-    """A table that computes as `ops` does, and passes every finished call to `watch`.
+    """Return a table that computes as `ops` does, and passes every finished call to `watch`.
 
-    `watch` runs in the thread of the call. It alone decides what to keep: a kept call keeps its arrays in memory.
+    `watch` runs in the thread of the call. A call that it keeps holds its arrays in memory.
     """
 
     def watched(op: str, way: Way, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -52,6 +52,6 @@ def probe(ops: Ops, watch: Callable[[Call], Any]) -> Ops:
     for name, entry in entries.items():
         if isinstance(entry, Pair):
             entries[name] = Pair(watched(name, "forward", entry.forward), watched(name, "backward", entry.backward))
-        elif callable(entry) and name != "repeated":  # the function that it prepares calls watched ops
+        elif callable(entry) and name != "repeated":  # this one only prepares a function, which calls watched ops
             entries[name] = watched(name, "", entry)
     return Ops(**entries)

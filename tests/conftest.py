@@ -1,4 +1,4 @@
-"""What every test shares: one thread each, Triton's interpreter, repeatable cases, and the table of the proof."""
+"""The setting of every test: one thread each, Triton's interpreter, repeatable cases, and the table of the proof."""
 
 import os
 import signal
@@ -94,7 +94,7 @@ def _torch_draws_the_same_numbers_in_each_test() -> None:
 
 @pytest.fixture(scope="session")
 def workshop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
-    """Where mistakes are made in a copy of the code."""
+    """Return the workshop where mistakes are made in a copy of the code."""
     return Workshop(tmp_path_factory.mktemp("workshop"))
 
 

@@ -1,7 +1,7 @@
 """Scaled dot-product attention: `softmax(scale · query keyᵀ) value`.
 
 The steps from the formula to the kernels, with the numbers that each moves to and from memory for one head at T = 4096
-and D = 128 (tests count them: `test_triton_attention.py`). `test_compilation.py` holds what is said of machine code.
+and D = 128 (tests count them: `test_triton_attention.py`). `test_compilation.py` checks statements about machine code.
 
     naive       `attention_naive`: the formula. Five passes write the Tq × Tk scores and weights, and five read them:
                 10 · T² numbers, 80 times the 4 · T · D of inputs and output
@@ -27,21 +27,21 @@ and D = 128 (tests count them: `test_triton_attention.py`). `test_compilation.py
                 of 128 × 64 the forward's loop of heads 128 wide has 504 instructions instead of 373, which is 4 more
                 for each score of a thread
     softcap     a tanh for each score, made of an exp2 and a division; the backward computes it again
-    packed      of sentences that lie one behind the other a program reads where its own begins and ends, and leaves at
-                once if its block lies beyond: nothing is padded, so what a batch costs is what its sentences cost
+    packed      sentences lie one behind the other. A program reads where its own begins and ends, and stops at once if
+                its block lies beyond: nothing is padded, so a batch costs no more than its sentences
     patterns    lists of the blocks that a block visits, those that need no mask first; a window or causality alone
-                needs none. What an option costs is left out of the compiled kernel where the option is not given
+                needs none. An option that is not given is left out of the compiled kernel, and costs nothing
 
     look-ahead  on Hopper the forward issues a block's product of queries and keys before the softmax of the block
-                before it, so that the tensor cores work while exponentials are computed; and what is known of
-                addresses before a loop is computed there
+                before it, so that the tensor cores work while exponentials are computed; and the part of addresses
+                that is the same in every turn is computed before the loop
     descriptors on Hopper keys and values may be loaded by descriptors of their tensors, made on the host: the tensor
                 memory accelerator computes the addresses, so the loop is shorter and needs fewer registers: heads 64
                 wide may have 128 keys a block beside the look-ahead. The value's load stands before the product of
-                queries and keys; behind it the exponentials would no longer run beside the product. Only tuning takes
-                them, where the GPU computes with them what it computes without
-    sharing     where queries are few, as in decoding, several programs share a query's keys, and a second kernel merges
-                what they found
+                queries and keys; behind it the exponentials would no longer run beside the product. Only tuning
+                chooses descriptors, and only on a GPU that computes the same numbers with them as without
+    sharing     if queries are few, as in decoding, several programs share a query's keys, and a second kernel merges
+                their results
 
 Cycles of a block of 64 keys, for two warps of a scheduler that follow the loop's machine code together (sm_90,
 Triton 3.6.0; `Warp` of `tests/benchmarks/gpu/sass.py`; what memory makes them wait is left out):
@@ -57,9 +57,9 @@ Triton 3.6.0; `Warp` of `tests/benchmarks/gpu/sass.py`; what memory makes them w
 
 In the backward descriptors gain nothing beside three stages: 2077 and 1365 cycles for dquery.
 
-Tried and given up: warps with roles (`tl.range(…, warp_specialize=True)`), of which a group asks the tensor memory
-accelerator for blocks and two compute. It compiled, and computed what is right as AMD's machine code; but on an H200
-the second group's rows were wrong in all 48 cases that were tried (Triton 3.6.0).
+Tried and given up: warps with roles (`tl.range(…, warp_specialize=True)`), of which one group requests blocks from the
+tensor memory accelerator and two compute. It compiled, and was right as AMD's machine code; but on an H200 the second
+group's rows were wrong in all 48 cases that were tried (Triton 3.6.0).
 """
 
 from .host import attention_backward, attention_forward

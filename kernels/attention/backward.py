@@ -51,7 +51,7 @@ def attention_dquery_kernel(
     QUERIES: tl.constexpr, KEYS: tl.constexpr, GROUP: tl.constexpr, PRECISION: tl.constexpr,
     ALIGNED: tl.constexpr, HOISTED: tl.constexpr,
 ):  # fmt: skip
-    """Writes dquery, and for the other kernel delta and, with dropout, the rows' hashes, in lse's shape."""
+    """Write dquery, and for the other kernel delta and, with dropout, the rows' hashes, in lse's shape."""
     block, head, b, h = locate(Tq, H, QUERIES)
     block = tl.cdiv(Tq, QUERIES) - 1 - block  # as in the forward
     at_query, at_key = b, b
@@ -122,7 +122,7 @@ def attention_dkey_dvalue_kernel(
     QUERIES: tl.constexpr, KEYS: tl.constexpr, GROUP: tl.constexpr, PRECISION: tl.constexpr,
     ALIGNED: tl.constexpr, HOISTED: tl.constexpr,
 ):  # fmt: skip
-    """Writes dkey and dvalue. The weights are computed transposed, keys as rows, as both products need them.
+    """Write dkey and dvalue. The weights are computed transposed, keys as rows, as both products need them.
 
     A program has one head of keys and visits the queries of all `GROUP` heads that share it.
     """
@@ -197,7 +197,7 @@ def attention_dkey_dvalue_kernel(
                 dscores *= 1 - capped * capped
             dkey_block = tl.dot(dscores.to(query_block.dtype), query_block, dkey_block, input_precision=PRECISION)
 
-    # Keys that are padding were computed too, as rows of zeros. Their gradients are in rows of their own, cleared here.
+    # Padding was computed too, as keys of zeros. Their gradients are in rows of their own, which are cleared here.
     dkey_block = tl.where(real[:, None], dkey_block * scale, 0.0)
     dvalue_block = tl.where(real[:, None], dvalue_block, 0.0)
     if threshold is not None:

@@ -1,4 +1,4 @@
-"""Shared by the kernels of attention: which blocks to visit, which keys a query sees in a block, and loading rows.
+"""Functions of attention's kernels: the blocks to visit, the keys that a query sees in a block, and loading rows.
 
 Causality and a window form one band: a query at position p sees the keys from p − below to p + above. Causal attention
 has above = 0; with a window r both are at most r; without either they reach beyond the ends of the sequence. So one
@@ -32,14 +32,14 @@ class Heads(NamedTuple):
 
 
 class Padding(NamedTuple):
-    """Which keys are real, as a kernel takes it."""
+    """The mask of real keys as a kernel takes it."""
 
     real: Any  # (B, Tk) bool
-    ends: Any  # (B, 2) int32: what `padding_ends_kernel` writes
+    ends: Any  # (B, 2) int32, written by `padding_ends_kernel`
 
 
 class Starts(NamedTuple):
-    """Where each of B packed sentences begins, as a kernel takes it; the last number is where the last one ends."""
+    """The first row of each of B packed sentences as a kernel takes it; the last number is the end of the last one."""
 
     queries: Any  # (B + 1,) int32
     keys: Any  # (B + 1,) int32
@@ -48,18 +48,18 @@ class Starts(NamedTuple):
 class Sparse(NamedTuple):
     """The parts of a pattern beside its window, as a kernel takes them; `None` for a part that it lacks.
 
-    All are `None` where a window says everything.
+    All are `None` if the pattern is only a window.
     """
 
-    ahead: int | None = None  # how far after its own position a query sees keys at all: 0 if causal
+    ahead: int | None = None  # the most positions after its own at which a query sees keys: 0 if causal
     block: int | None = None
     stride: int | None = None
-    by_all: Any = None  # (2, Tk) bool: which keys every query sees, and which queries see every key
+    by_all: Any = None  # (2, Tk) bool: the keys that every query sees, and the queries that see every key
 
 
 @triton.jit
 def locate(length, H, BLOCK: tl.constexpr):
-    """This program's block of a sequence, and its head: as one of all `B · H`, and as sentence b and its head h."""
+    """Return this program's block of a sequence and its head, numbered among all `B · H`, and as b and h."""
     num_blocks = tl.cdiv(length, BLOCK)
     head = tl.program_id(0) // num_blocks
     return tl.program_id(0) % num_blocks, head.to(tl.int64), (head // H).to(tl.int64), (head % H).to(tl.int64)
@@ -67,7 +67,7 @@ def locate(length, H, BLOCK: tl.constexpr):
 
 @triton.jit
 def locate_packed(starts, b):
-    """Sentence b's first query and first key among the rows of all, and its lengths Tq and Tk.
+    """Return sentence b's first query and first key among the rows of all, and its lengths Tq and Tk.
 
     `load_rows` and `store_rows` take a first row in the place of b: in `Heads` of packed rows stride_b is stride_t.
     """
@@ -78,19 +78,19 @@ def locate_packed(starts, b):
 
 @triton.jit
 def key_head(h, GROUP: tl.constexpr):
-    """The head of keys and values that query head h reads: `GROUP` neighbours share one."""
+    """Return the head of keys and values that query head h reads: `GROUP` neighbours share one."""
     return h if GROUP == 1 else h // GROUP
 
 
-# --- Which blocks ---------------------------------------------------------------------------------------------
+# --- The blocks to visit --------------------------------------------------------------------------------------
 
 
 @triton.jit
 def reach(first, last, below, above, length):
-    """The part of a sequence that rows first..last of another see, each from `below` before its place to `above` after.
+    """Return the part of a sequence that rows first..last of another see, from `below` before to `above` after each.
 
-    Returns `start, stop`, which at least one row sees, and `inner_start, inner_stop`, which every row sees; the stops
-    are excluded.
+    `start, stop` is the part that at least one row sees, and `inner_start, inner_stop` the part that every row sees;
+    the stops are excluded.
     """
     start, stop = tl.maximum(first - below, 0), tl.minimum(last + above + 1, length)
     inner_start, inner_stop = tl.maximum(last - below, 0), tl.minimum(first + above + 1, length)
@@ -99,9 +99,9 @@ def reach(first, last, below, above, length):
 
 @triton.jit(do_not_specialize=["Tk"])
 def padding_ends_kernel(real_ptr, ends_ptr, Tk, CHUNK: tl.constexpr):
-    """Writes how many keys of a sentence lie before its first padding, and how many up to its last real one: `(B, 2)`.
+    """Write the number of keys before a sentence's first padding, and the number up to its last real key: `(B, 2)`.
 
-    A program has a sentence. So the many programs of the other kernels need not look through its mask.
+    Each program has one sentence. So the many programs of the other kernels need not look through its mask.
     """
     b = tl.program_id(0).to(tl.int64)
     first_padding = tl.full((CHUNK,), 2**31 - 1, tl.int32)
@@ -117,7 +117,7 @@ def padding_ends_kernel(real_ptr, ends_ptr, Tk, CHUNK: tl.constexpr):
 
 @triton.jit
 def in_blocks(start, stop, inner_start, inner_stop, BLOCK: tl.constexpr):
-    """The reach as numbers of blocks: `first ≤ inner_first ≤ inner_last ≤ last`; both lasts are excluded.
+    """Return the reach as numbers of blocks: `first ≤ inner_first ≤ inner_last ≤ last`; both lasts are excluded.
 
     Inner blocks lie completely in the inner reach and need no mask.
     """
@@ -130,19 +130,19 @@ def in_blocks(start, stop, inner_start, inner_stop, BLOCK: tl.constexpr):
 
 @triton.jit
 def places_in(listed):
-    """What `in_blocks` returns, of places in a list of `visits`: those that need no mask come first."""
+    """Return the bounds of `in_blocks` as places in a list of `visits`, where blocks that need no mask come first."""
     return 0, 0, tl.load(listed), tl.load(listed + 1)
 
 
 @triton.jit
 def list_of(visits, block, length, BLOCK: tl.constexpr):
-    """The list of the blocks, of a sequence of `length`, that a block visits."""
+    """Return the list of the blocks of a sequence of `length` that a block visits."""
     return visits + tl.cast(block, tl.int64) * (2 + tl.cdiv(length, BLOCK))
 
 
 @triton.jit
 def blocks_of_keys(block, Tq, Tk, below, above, listed, key_mask, b, QUERIES: tl.constexpr, KEYS: tl.constexpr):
-    """The blocks of keys that a block of queries sees, as `in_blocks` returns them."""
+    """Return the blocks of keys that a block of queries sees, as `in_blocks` does."""
     if listed is not None:
         return places_in(listed)
     first = block * QUERIES + (Tk - Tq)
@@ -156,7 +156,7 @@ def blocks_of_keys(block, Tq, Tk, below, above, listed, key_mask, b, QUERIES: tl
 
 @triton.jit
 def blocks_of_queries(block, Tq, Tk, below, above, listed, real, QUERIES: tl.constexpr, KEYS: tl.constexpr):
-    """The blocks of queries that see a block of keys, as `in_blocks` returns them; none if all keys are padding."""
+    """Return the blocks of queries that see a block of keys, as `in_blocks` does; none if all keys are padding."""
     if listed is not None:
         return places_in(listed)
     first = block * KEYS - (Tk - Tq)
@@ -169,7 +169,7 @@ def blocks_of_queries(block, Tq, Tk, below, above, listed, real, QUERIES: tl.con
 
 @triton.jit
 def count_blocks(blocks, MASKED: tl.constexpr):
-    """The number of blocks that need a mask or, without MASKED, of inner blocks."""
+    """Return the number of blocks that need a mask or, without MASKED, of inner blocks."""
     first, inner_first, inner_last, last = blocks
     inner = inner_last - inner_first
     return last - first - inner if MASKED else inner
@@ -177,7 +177,7 @@ def count_blocks(blocks, MASKED: tl.constexpr):
 
 @triton.jit
 def part_of(blocks, part, parts):
-    """The blocks, as `in_blocks` returns them, of one of so many programs that share them."""
+    """Return the blocks of program `part` of the `parts` that share them, as `in_blocks` does."""
     first, inner_first, inner_last, last = blocks
     start, stop = first + (last - first) * part // parts, first + (last - first) * (part + 1) // parts
     return (
@@ -190,7 +190,7 @@ def part_of(blocks, part, parts):
 
 @triton.jit
 def nth_block(n, blocks, listed, MASKED: tl.constexpr):
-    """The n-th block that needs a mask, before or after the inner blocks, or without MASKED the n-th inner block."""
+    """Return the n-th block that needs a mask, around the inner blocks, or without MASKED the n-th inner block."""
     first, inner_first, inner_last, _ = blocks
     if MASKED:
         block = first + n
@@ -202,7 +202,7 @@ def nth_block(n, blocks, listed, MASKED: tl.constexpr):
 
 @triton.jit
 def block_in_order(n, blocks, listed, MASKED: tl.constexpr):
-    """The n-th of all blocks, inner ones first; without MASKED n is the place of an inner one."""
+    """Return the n-th of all blocks, inner ones first; without MASKED n is the place of an inner one."""
     if listed is not None:
         return tl.load(listed + 2 + n)  # lists have this order
     block = nth_block(n, blocks, None, False)
@@ -219,10 +219,10 @@ def block_in_order(n, blocks, listed, MASKED: tl.constexpr):
 def load_rows(
     x, b, h, first, span, present, WIDTH: tl.constexpr, BLOCK_WIDTH: tl.constexpr, HOISTED: tl.constexpr = False
 ):  # fmt: skip
-    """Loads rows `first + span` of a head of x, `(rows, BLOCK_WIDTH)`: zeros beyond its width and where not present.
+    """Load rows `first + span` of a head of x, `(rows, BLOCK_WIDTH)`: zeros beyond its width and for rows not present.
 
-    `present=None` means that all are. `HOISTED` in a loop in which only `first` changes: all of the addresses but the
-    start is then computed before the loop, and stays in registers.
+    With `present=None` all rows are present. `HOISTED` is for a loop in which only `first` changes: the addresses,
+    except for their start, are then computed before the loop, and stay in registers.
     """
     column = tl.arange(0, BLOCK_WIDTH)
     head = x.ptr + b * x.stride_b + h * x.stride_h
@@ -242,7 +242,7 @@ def load_rows(
 def load_block(
     blocks, x, b, h, first, span, present, WIDTH: tl.constexpr, BLOCK_WIDTH: tl.constexpr, HOISTED: tl.constexpr = False
 ):  # fmt: skip
-    """Loads what `load_rows` does; with a tensor descriptor `blocks` of x by Hopper's tensor memory accelerator."""
+    """Load rows as `load_rows` does; with a tensor descriptor `blocks` of x by Hopper's tensor memory accelerator."""
     if blocks is None:
         block = load_rows(x, b, h, first, span, present, WIDTH, BLOCK_WIDTH, HOISTED)
     else:
@@ -253,7 +253,7 @@ def load_block(
 
 @triton.jit
 def load_numbers(ptrs, present, missing):
-    """Loads numbers at `ptrs`, and `missing` where they are not present (`None`: all are, and no mask is needed)."""
+    """Load the numbers at `ptrs`, and `missing` for those not present; with `present=None` all are, without a mask."""
     if present is None:
         loaded = tl.load(ptrs)
     else:
@@ -263,7 +263,7 @@ def load_numbers(ptrs, present, missing):
 
 @triton.jit
 def store_rows(x, b, h, rows, present, block, WIDTH: tl.constexpr, BLOCK_WIDTH: tl.constexpr):
-    """Stores rows that `load_rows` would load; nothing is written beyond the width or for rows that are not present."""
+    """Store rows that `load_rows` would load; nothing is written beyond the width or for rows that are not present."""
     column = tl.arange(0, BLOCK_WIDTH)
     ptrs = x.ptr + b * x.stride_b + h * x.stride_h + rows.to(tl.int64)[:, None] * x.stride_t + column[None, :]
     tl.store(ptrs, block.to(x.ptr.dtype.element_ty), present[:, None] & (column < WIDTH)[None, :])
@@ -273,7 +273,7 @@ def store_rows(x, b, h, rows, present, block, WIDTH: tl.constexpr, BLOCK_WIDTH: 
 def store_softmax(
     out, lse_ptr, b, h, queries, present, m, l, acc, dropout_scale, WIDTH: tl.constexpr, BLOCK_WIDTH: tl.constexpr
 ):  # fmt: skip
-    """Stores the output of an online softmax and its log-sum-exps, which begin at `lse_ptr`.
+    """Store the output of an online softmax and its log-sum-exps, which begin at `lse_ptr`.
 
     m is the largest score of each query, l is `Σ_j 2^(scores_j − m)`, acc is `Σ_j 2^(scores_j − m) value_j`.
     """
@@ -289,7 +289,7 @@ def store_softmax(
 
 @triton.jit
 def sees(positions, keys, below, above, sparse, Tk):
-    """Whether queries at `positions` may attend to keys; the two broadcast against each other."""
+    """Return True where queries at `positions` may attend to keys; the two broadcast against each other."""
     seen = (keys >= positions - below) & (keys <= positions + above)
     if sparse.ahead is not None:  # Triton 3.6 can't ask whether a tuple that holds a None is None
         if sparse.block is not None:  # division rounds towards 0: positions before the first key need a block as well
@@ -305,7 +305,7 @@ def sees(positions, keys, below, above, sparse, Tk):
 
 @triton.jit
 def real_keys(key_mask, b, keys, Tk):
-    """Whether keys are within the sequence and not padding."""
+    """Return True for each key that is within the sequence and not padding."""
     real = keys < Tk
     if key_mask is not None:
         real = tl.load(key_mask.real + b * Tk + keys, real, other=False)

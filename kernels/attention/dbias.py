@@ -1,8 +1,8 @@
 """The gradient of attention's bias: dS, summed over the axes that the bias was broadcast along.
 
 T5's bias is `(1, H, Tq, Tk)`, one for all sentences. A program owns a block of the bias, of queries and keys, computes
-dS of every sentence there again, and adds them up. So nothing is as large as dS of the whole batch, there are no
-atomics, and a second run gives the same bits. It costs two more products to the backward's seven. A bias without
+dS of every sentence there again, and adds them up. So no array is as large as dS of the whole batch, there are no
+atomics, and a second run gives the same bits. It adds two products to the backward's seven. A bias without an axis of
 queries or keys has fewer blocks, and then each program has more to add up.
 """
 
@@ -17,7 +17,10 @@ from .scores import distance, load_bias, load_slope, tanh
 
 @triton.jit
 def owned(place, size, SUM: tl.constexpr):
-    """Where a program begins on an axis, how far it goes, and its place on the axes before: all of it under a sum."""
+    """Return a program's first block on an axis, its number of blocks, and its place on the axes before.
+
+    If the axis is summed over, the program has all of its blocks.
+    """
     if SUM:
         return 0, size, place
     return place % size, 1, place // size
@@ -33,7 +36,7 @@ def attention_dbias_kernel(
     QUERIES: tl.constexpr, KEYS: tl.constexpr, GROUP: tl.constexpr, PRECISION: tl.constexpr,
     ALIGNED: tl.constexpr,
 ):  # fmt: skip
-    """Writes one block of dbias; `SUM_B`, …, `SUM_K` are the axes that the bias lacks."""
+    """Write one block of dbias; `SUM_B`, …, `SUM_K` are the axes that the bias lacks."""
     first_k, num_k, rest = owned(tl.program_id(0), tl.cdiv(Tk, KEYS), SUM_K)
     first_q, num_q, rest = owned(rest, tl.cdiv(Tq, QUERIES), SUM_Q)
     first_h, num_h, rest = owned(rest, H, SUM_H)

@@ -38,10 +38,10 @@ def attention_forward_kernel(
     QUERIES: tl.constexpr, KEYS: tl.constexpr, GROUP: tl.constexpr, PRECISION: tl.constexpr,
     ALIGNED: tl.constexpr, LEAD: tl.constexpr, HOISTED: tl.constexpr, SHARED: tl.constexpr,
 ):  # fmt: skip
-    """Writes out, and for the backward `lse = log2 Σ_j 2^scores_ij`, `(B, H, Tq)`. The scale must not be negative.
+    """Write out, and for the backward `lse = log2 Σ_j 2^scores_ij`, `(B, H, Tq)`. The scale must not be negative.
 
     With `LEAD = 1` the product of queries and keys is a block ahead: it is issued before the softmax of the block
-    before it, so that tensor cores that work asynchronously need not wait for the softmax. Where programs along axis 1
+    before it, so that tensor cores that work asynchronously need not wait for the softmax. If programs along axis 1
     share the keys of a block of queries (`SHARED`), each writes out and lse of its part, one part behind the other.
     With `starts` of packed sentences Tq and Tk are the longest lengths, and lse is `(H, num_queries)`.
     """
@@ -148,7 +148,7 @@ def attention_merge_kernel(
     parts_ptr, lse_parts_ptr, out, lse_ptr, Tq, H, heads, parts,
     DV: tl.constexpr, BLOCK_DV: tl.constexpr, QUERIES: tl.constexpr,
 ):  # fmt: skip
-    """Merges the results of the parts `(parts, B·H, Tq, Dv)`: `out = Σ_p 2^(lse_p − lse) out_p`."""
+    """Merge the results of the parts `(parts, B·H, Tq, Dv)`: `out = Σ_p 2^(lse_p − lse) out_p`."""
     block, head, b, h = locate(Tq, H, QUERIES)
     queries, column = block * QUERIES + tl.arange(0, QUERIES), tl.arange(0, BLOCK_DV)
     present = queries < Tq

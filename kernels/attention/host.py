@@ -29,8 +29,8 @@ from .scores import Bias, Slopes
 from .visits import seen_by_all, visits_of
 
 TUNED_FROM = 2**33
-"""Multiplications, Tq · Tk · (D + Dv) in each head, from which tiles are tuned: about 50 µs of a large GPU. Smaller
-problems use the default tile."""
+"""The least multiplications, Tq · Tk · (D + Dv) in each head, for which tiles are tuned: about 50 µs of a large GPU.
+Smaller problems use the default tile."""
 
 TUNERS = {
     "forward": Tuner(attention_forward_kernel),
@@ -61,11 +61,11 @@ class Problem:
 
     @property
     def sparse(self) -> bool:
-        """Whether the pattern is more than a band."""
+        """True if the pattern is more than a band."""
         return self.pattern.block is not None or self.pattern.stride is not None or bool(self.pattern.global_tokens)
 
     def arguments(self) -> dict[str, Any]:
-        """The arguments of every kernel."""
+        """Return the arguments of every kernel."""
         _, H, Tq, Tk, D, DV = self.shape
         everything, pattern = Tq + Tk, self.pattern
         block_d, block_dv = tiles.blocks_of(D, DV)
@@ -89,14 +89,14 @@ class Problem:
         }  # fmt: skip
 
     def visits(self, queries: int, keys: int, by_keys: bool) -> Tensor | None:
-        """Which blocks a block of this size visits; `None` where the kernel sees that by itself."""
+        """Return the blocks that each block of this size visits; `None` for a band, which the kernel knows."""
         if not self.sparse:
             return None
         _, _, Tq, Tk, _, _ = self.shape
         return visits_of(self.pattern, (Tq, Tk), (queries, keys), self.padding is not None, by_keys, self.device)
 
     def tuning_key(self) -> tuple:
-        """Everything that the fastest tile may depend on, with lengths rounded up to a power of 2."""
+        """Return everything that the fastest tile may depend on, with lengths rounded up to a power of 2."""
         _, _, Tq, Tk, D, DV = self.shape
         kind = "sparse" if self.sparse else "window" if self.pattern.window is not None else "full"
         band = "causal" if self.pattern.causal and kind == "full" else kind
@@ -126,15 +126,15 @@ def attention_forward(
     packed: Packed | None = None,
     precision: str = "ieee",
 ) -> tuple[Tensor, tuple]:
-    """`softmax(scale · query keyᵀ + bias) value`, with `scale = 1/√D` unless it is given, in memory that grows as T.
+    """Scaled dot-product attention, `softmax(scale · query keyᵀ + bias) value`, in memory that grows as T.
 
     query `(B, H, Tq, D)`, key `(B, Hk, Tk, D)`, value `(B, Hk, Tk, Dv)` → `(B, H, Tq, Dv)`, D and Dv from 1 to 256;
-    float32, float16 or bfloat16. The options are those of `minitransformer.ops.attention_forward`; `precision="tf32"`
-    lets float32 products use tensor cores with 10 bits of mantissa, on NVIDIA's GPUs since the A100. ALiBi's `slopes`,
-    float32, `(H,)` or `(B, H)`, lower the score of query i and key j by `slope · |Tk − Tq + i − j|`, after the softcap;
-    they are constants, without a gradient. With `packed` sentences B is 1, the axes of queries and keys hold those of
-    all, and each sentence attends to itself; slopes may be a row for each. A bias, a key mask and sparse patterns are
-    refused then.
+    float32, float16 or bfloat16; `scale` is by default `1/√D`. The options are those of
+    `minitransformer.ops.attention_forward`; `precision="tf32"` lets float32 products use tensor cores with 10 bits of
+    mantissa, on NVIDIA's GPUs since the A100. ALiBi's `slopes`, float32, `(H,)` or `(B, H)`, lower the score of query i
+    and key j by `slope · |Tk − Tq + i − j|`, after the softcap; they are constants, without a gradient. With `packed`
+    sentences B is 1, the axes of queries and keys hold those of all sentences, and each sentence attends to itself;
+    `slopes` may have a row for each sentence. A bias, a key mask and sparse patterns are refused then.
     Widths that are multiples of 16 need no copies: queries, keys and values are read where they are, and in memory the
     output is `(B, Tq, H, Dv)`, so that merging its heads is a view.
     Keys and values that a mask hides must still be finite: they are multiplied by a weight of 0, and 0 · NaN is NaN.
@@ -172,7 +172,7 @@ def attention_cache(
     dropout: Dropout | None,
     packed: Packed | None = None,
 ) -> tuple:
-    """The cache of `attention_forward` from its output, its log-sum-exps and its arguments.
+    """Make the cache of `attention_forward` from its output, its log-sum-exps and its arguments.
 
     Each gradient gets memory of its own, because PyTorch lets no two outputs of an operator share it.
     """
@@ -184,8 +184,8 @@ def attention_cache(
 def attention_backward(dout: Tensor, cache: tuple) -> tuple[Tensor, ...]:
     """Gradients `(dquery, dkey, dvalue)`; with a bias, `dbias` too, summed over the axes that were broadcast.
 
-    The first three are `(B, T, heads, width)` in memory, as the output is. Where queries, keys and values (or two of
-    them) are parts of one projection's rows, so are their gradients: to join them is a view, not a copy.
+    The first three are `(B, T, heads, width)` in memory, as the output is. If queries, keys and values (or two of them)
+    are parts of one projection's rows, so are their gradients: joining them is a view, not a copy.
     """
     problem, query, key, value, out, lse = cache
     B, _, _, _, D, DV = problem.shape
@@ -241,7 +241,7 @@ def _launch(name: str, problem: Problem, *operands: Any, **arguments: Any) -> No
         if name != "forward":
             tuner.kernel[(programs,)](*operands, **arguments, **how)
             return
-        seen = min(Tk, queries + arguments["below"] + arguments["above"])  # by one program at the most
+        seen = min(Tk, queries + arguments["below"] + arguments["above"])  # the most keys that one program visits
         alone = problem.sparse or problem.packed is not None
         parts = 1 if alone else parts_of(programs, -(-seen // keys), operands[0].ptr)
         _launch_forward(programs, parts, operands, **arguments, **how, key_blocks=key_blocks, value_blocks=value_blocks)
@@ -261,10 +261,10 @@ def _launch(name: str, problem: Problem, *operands: Any, **arguments: Any) -> No
 
 
 def parts_of(programs: int, key_blocks: int, like: Tensor) -> int:
-    """How many programs share the keys of a block of queries, where one for each would leave processors idle.
+    """Return the number of programs that share the keys of a block of queries, so that no processors are idle.
 
-    Each gets at least four of the `key_blocks`; more than 32 would only have their results merged. In decoding a query
-    is alone with many keys.
+    Each gets at least four of the `key_blocks`, and there are at most 32, whose results must be merged. In decoding,
+    with one query and many keys, a single program for each block would leave most processors idle.
     """
     return max(min(programs_at_once(like, 1, 1) // programs, key_blocks // 4, 32), 1)
 
@@ -289,11 +289,11 @@ def _launch_forward(programs: int, parts: int, operands: Any, **arguments: Any) 
 
 
 def _heads(x: Tensor, packed: Packed | None = None) -> Heads:
-    """x `(B, H, T, D)` as kernels take it: each row is a multiple of 16 numbers long, and starts at such a multiple.
+    """Return x `(B, H, T, D)` as kernels take it: rows are a multiple of 16 numbers long, and start at such a multiple.
 
     Only such rows are loaded 16 bytes at a time. Other rows would be loaded number by number, for which no tile has
-    enough registers. So tensors with another layout are copied, with zeros behind each row. Of `packed` sentences
-    stride_b is a row's: a kernel then takes a sentence's first row in the place of its number.
+    enough registers. So tensors with another layout are copied, with zeros behind each row. For `packed` sentences
+    stride_b is a row's stride: a kernel then takes a sentence's first row in the place of its number.
     """
     B, H, T, D = x.shape
     width, (*steps, step) = tiles.whole(D), x.stride()
@@ -306,12 +306,12 @@ def _heads(x: Tensor, packed: Packed | None = None) -> Heads:
 
 
 def _empty_heads(B: int, H: int, T: int, width: int, like: Tensor) -> Tensor:
-    """An empty `(B, H, T, width)`, the width rounded up to a multiple of 16, in which merging the heads is a view."""
+    """Return an empty `(B, H, T, width)`, the width rounded up to a multiple of 16; merging its heads is a view."""
     return torch.empty((B, T, H, tiles.whole(width)), dtype=like.dtype, device=like.device).transpose(1, 2)
 
 
 def _empty_gradients(operands: list[Tensor], apart: bool) -> Iterator[Tensor]:
-    """Empty gradients of operands `(B, heads, T, width)`, each in memory `(B, T, heads, width)`.
+    """Yield empty gradients of operands `(B, heads, T, width)`, each in memory `(B, T, heads, width)`.
 
     Neighbours in the rows of one array have gradients that are neighbours in the rows of one array, unless `apart`.
     """
@@ -326,22 +326,22 @@ def _empty_gradients(operands: list[Tensor], apart: bool) -> Iterator[Tensor]:
 
 
 def _in_one_row(operands: list[Tensor]) -> bool:
-    """Whether the heads of these `(B, heads, T, width)` follow each other in every row `(B, T)` of one array."""
+    """Return True if the heads of these `(B, heads, T, width)` follow each other in every row `(B, T)` of one array."""
     dense = all(x.stride(1) == x.shape[3] for x in operands)
     return dense and side_by_side([x.transpose(1, 2).flatten(2) for x in operands]) is not None
 
 
 def _described(x: Tensor, rows: int, width: int) -> TensorDescriptor | None:
-    """A descriptor of x `(B, H, T, D)`, of which a kernel loads `(1, 1, rows, width)` at a time.
+    """Return a descriptor of x `(B, H, T, D)`, from which a kernel loads `(1, 1, rows, width)` at a time.
 
-    `None` where x has none: the hardware wants every size and every stride to be positive.
+    Return `None` if x can't have one: the hardware requires every size and every stride to be positive.
     """
     whole = all(x.shape) and all(x.stride())
     return TensorDescriptor(x, list(x.shape), list(x.stride()), [1, 1, rows, width]) if whole else None
 
 
 def alignment_of(length: int, dtype: torch.dtype) -> int:
-    """The power of 2 that divides a row's length, up to 16 bytes: a thread loads so many numbers of a bias at once."""
+    """Return the most numbers of a bias that a thread can load at once: a power of 2 that divides a row, ≤ 16 bytes."""
     return math.gcd(length, 16 // dtype.itemsize)
 
 
@@ -360,7 +360,7 @@ def _packed_arguments(packed: Packed | None, query: Tensor) -> dict[str, Any]:
 
 
 def _padding(real: Tensor) -> Padding:
-    """A key mask as kernels take it, looked through once."""
+    """Return a key mask as kernels take it, with its ends, found in one pass."""
     ends = torch.empty((len(real), 2), dtype=torch.int32, device=real.device)
     if ends.numel():
         with on(ends):
@@ -369,7 +369,7 @@ def _padding(real: Tensor) -> Padding:
 
 
 def _bias(x: Tensor) -> Bias:
-    """A bias of up to four axes as kernels take it; rows may lie anywhere."""
+    """Return a bias of up to four axes as kernels take it; rows may have any strides."""
     x = x.reshape((1,) * (4 - x.ndim) + tuple(x.shape))
     return Bias(x, *(0 if size == 1 else step for size, step in zip(x.shape, x.stride(), strict=True)))
 

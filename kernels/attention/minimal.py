@@ -1,8 +1,8 @@
 """Flash attention and nothing else: the kernel that `forward.py` grew from, causal or not, without a backward.
 
-Two ideas make it: the scores of a block never leave the chip, and a running softmax needs one pass over the keys. What
-the other one adds is masks and windows, grouped heads, biases, dropout, any width, and an order of instructions in
-which tensor cores need not wait. Source: Milakov and Gimelshein 2018; Dao et al. 2022, algorithm 1.
+It has two ideas: the scores of a block never leave the chip, and a running softmax needs one pass over the keys.
+`forward.py` adds masks and windows, grouped heads, biases, dropout, any width, and an order of instructions in which
+tensor cores need not wait. Source: Milakov and Gimelshein 2018; Dao et al. 2022, algorithm 1.
 """
 
 import math
@@ -20,7 +20,7 @@ def minimal_kernel(
     query, key, value, out, T, scale,
     CAUSAL: tl.constexpr, D: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
 ):  # fmt: skip
-    """A program for a block of queries of one head: heads are `(T, D)`, one behind the other."""
+    """Write the output of one head's block of queries; heads are `(T, D)`, one behind the other."""
     block, head, channels = tl.program_id(0), tl.program_id(1).to(tl.int64) * T * D, tl.arange(0, D)
     queries = block * QUERIES + tl.arange(0, QUERIES)  # (M,)
     own = head + queries[:, None] * D + channels[None, :]  # (M, D)
@@ -51,7 +51,7 @@ def attention_minimal(query: Tensor, key: Tensor, value: Tensor, causal: bool = 
         raise ValueError(f"query, key and value are {shapes}, expected three times (B, H, T, D), D 16, 32, 64 or 128")
     query, key, value = (each.contiguous() for each in (query, key, value))
     out, (batch, heads, length, width) = torch.empty_like(query), query.shape
-    block = block or (32 if query.dtype == torch.float32 else 64)  # queries, and keys; sums of float32 want registers
+    block = block or (32 if query.dtype == torch.float32 else 64)  # queries, and keys; float32 needs more registers
     grid = triton.cdiv(length, block), batch * heads
     scale = math.log2(math.e) / math.sqrt(width)  # e^x = 2^(x log2 e)
     if out.numel():

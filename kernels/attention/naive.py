@@ -55,7 +55,7 @@ def attention_naive(
 def attention_online(
     query: Tensor, key: Tensor, value: Tensor, *, scale: float | None = None, block: int = 128, **seen: Any
 ) -> Tensor:
-    """The same with one block of keys at a time: what the forward kernel computes, for all queries at once.
+    """Compute attention with one block of keys at a time, as the forward kernel does, for all queries at once.
 
     The softmax of a row needs its largest score m and `l = Σ_j e^(scores_j − m)`. Both are updated with each block: if
     it has a larger m, the sums so far are multiplied by `e^(old m − new m)`. No array is Tq × Tk any more, so memory
@@ -79,6 +79,6 @@ def attention_online(
 
 
 def _mask(query: Tensor, key: Tensor, **seen: Any) -> Tensor:
-    """Which keys, or which of the slice `keys`, each query may attend to: `(Tq, Tk)` or `(B, 1, Tq, Tk)`."""
+    """Return the mask of the keys, or of the slice `keys`, for each query: `(Tq, Tk)` or `(B, 1, Tq, Tk)`."""
     mask = attention_mask(query.shape[2], key.shape[2], query.device, **seen)
     return torch.ones((1, 1), dtype=torch.bool, device=query.device) if mask is None else mask

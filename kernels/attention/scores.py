@@ -1,4 +1,4 @@
-"""Shared by the kernels of attention: what happens to a score between the product and the softmax.
+"""Functions of attention's kernels for a score between the product and the softmax: softcap, bias, ALiBi's slopes.
 
 The functions contain log2(e) as a number: `kernels.hashing` says why.
 """
@@ -20,7 +20,7 @@ class Bias(NamedTuple):
 
 
 class Slopes(NamedTuple):
-    """ALiBi's slope of every head as a kernel takes it; the stride is 0 where all sentences share them."""
+    """ALiBi's slope of every head as a kernel takes it; the stride is 0 if all sentences share them."""
 
     ptr: Any
     stride_b: int
@@ -28,7 +28,7 @@ class Slopes(NamedTuple):
 
 @triton.jit
 def tanh(x):
-    """tanh in float32. Near 0 its series, because 1 − 2/(e^(2x) + 1) has no correct digits there."""
+    """Return tanh(x) in float32, near 0 by its series, because 1 − 2/(e^(2x) + 1) has no correct digits there."""
     square = x * x
     series = x + x * square * (-1 / 3 + square * (2 / 15 + square * (-17 / 315 + square * (62 / 2835))))
     return tl.where(square < 0.09, series, 1 - 2 / (tl.exp2(x * (2 * 1.4426950408889634)) + 1))
@@ -36,7 +36,7 @@ def tanh(x):
 
 @triton.jit
 def load_bias(bias, b, h, queries, keys, present):
-    """The bias in base 2 of queries and keys that broadcast against each other; 0 where they are not present."""
+    """Load the bias in base 2 of queries and keys that broadcast against each other; 0 where they are not present."""
     ptrs = bias.ptr + b * bias.stride_b + h * bias.stride_h
     ptrs += queries.to(tl.int64) * bias.stride_q + keys.to(tl.int64) * bias.stride_k
     return tl.load(ptrs, present, other=0.0).to(tl.float32) * 1.4426950408889634
@@ -44,11 +44,11 @@ def load_bias(bias, b, h, queries, keys, present):
 
 @triton.jit
 def load_slope(slopes, b, h):
-    """A head's slope in base 2."""
+    """Load a head's slope in base 2."""
     return tl.load(slopes.ptr + b * slopes.stride_b + h) * 1.4426950408889634
 
 
 @triton.jit
 def distance(positions, keys):
-    """How far keys stand from queries at `positions`, which broadcast against each other: exact up to 2²⁴."""
+    """Return the distance of keys from queries at `positions`, which broadcast against each other: exact up to 2²⁴."""
     return tl.abs(positions.to(tl.float32) - keys.to(tl.float32))

@@ -5,7 +5,7 @@ are those that it visits block by block. The first tile of a list is the default
 by compiling: they fit the device's shared memory, and the compiler does not spill registers, unless a comment says that
 it spills with every tile; `tests/kernels/test_compilation.py` lists the exceptions. Some kernels have a second list for
 cases that need more registers: "with masks" is for dropout and for heads that don't fill their block, "of unequal
-widths" for heads whose values fill another block than their queries.
+widths" for heads whose values need another block than their queries.
 """
 
 from functools import cache
@@ -15,7 +15,7 @@ import torch
 from ..tuning import KIBIBYTE, Capability, Tile
 
 WIDEST = 256
-"""The widest head: for wider ones not even the smallest tile would fit."""
+"""The widest head; wider heads do not fit even with the smallest tile."""
 
 SMALLEST = 16
 """The fewest rows and columns that `tl.dot` takes."""
@@ -138,7 +138,7 @@ TILES: dict[str, dict[tuple[str, int], list[tuple[int, ...]]]] = {
         ("dkey_dvalue", 256): [(16, 16, 8, 1)],
         ("forward with masks", 128): [(16, 16, 8, 1)],
     },
-    # In float32 where it differs.
+    # Tiles for float32 that differ from these.
     "turing in float32": {
         ("forward", 128): [(16, 16, 8, 1)],
         ("dkey_dvalue", 128): [(16, 16, 16, 1), (16, 16, 8, 1)],
@@ -171,7 +171,7 @@ TILES: dict[str, dict[tuple[str, int], list[tuple[int, ...]]]] = {
         ("dkey_dvalue", 128): [(16, 16, 4, 1)],
         ("dkey_dvalue", 256): [(16, 16, 8, 1)],
     },
-    # In float32, which WMMA does not have, the same as a T4 except for this.
+    # WMMA has no float32: its tiles are those of a T4, except for these.
     "rdna in float32": {
         ("dkey_dvalue", 256): [(16, 16, 8, 1)],
     },
@@ -186,7 +186,7 @@ DIFFERS_FROM = {
 
 
 def whole_table(family: str) -> dict[tuple[str, int], list[Tile]]:
-    """All tiles of a family."""
+    """Return all tiles of a family."""
     own = {key: [Tile(*tile) for tile in listed] for key, listed in TILES[family].items()}
     return own if family not in DIFFERS_FROM else whole_table(DIFFERS_FROM[family]) | own
 
@@ -201,31 +201,31 @@ INTERPRETER = Tile(16, 16, 4, 1)
 
 
 def block_of(length: int) -> int:
-    """The smallest power of 2 that holds this many rows or columns, and that `tl.dot` accepts."""
+    """Return the smallest power of 2 that holds this many rows or columns, and that `tl.dot` accepts."""
     return max(1 << (length - 1).bit_length(), SMALLEST)
 
 
 @cache
 def whole(width: int) -> int:
-    """A head's width rounded up to a multiple of 16."""
+    """Return a head's width rounded up to a multiple of 16."""
     return -(-width // SMALLEST) * SMALLEST
 
 
 @cache
 def blocks_of(D: int, DV: int) -> tuple[int, int]:
-    """The powers of 2 that hold the two widths. None is less than half the other, for then the compiler would spill."""
+    """Return the powers of 2 that hold the two widths; neither is less than half the other, or registers spill."""
     block_d, block_dv = block_of(D), block_of(DV)
     return max(block_d, block_dv // 2), max(block_dv, block_d // 2)
 
 
 def usable(precision: str, device: Capability, dtype: torch.dtype) -> str:
-    """The precision to compute products in: "tf32" is a permission that only NVIDIA's GPUs since the A100 can use."""
+    """Return the precision of products: "tf32" is only a permission, which NVIDIA's GPUs use since the A100."""
     nvidia = device.kind == "cuda" and int(device.arch) >= 80
     return precision if dtype == torch.float32 and (nvidia or device.kind == "interpreter") else "ieee"
 
 
 def family(device: Capability, dtype: torch.dtype, precision: str) -> str:
-    """The key of `TABLES` with the tiles for a device. The precision is one that `usable` returned."""
+    """Return the key of `TABLES` with the tiles for a device. The precision is one that `usable` returned."""
     full = dtype == torch.float32 and precision == "ieee"
     if device.kind == "interpreter":
         return "interpreter"
@@ -247,11 +247,11 @@ def candidates(
     name: str, family: str, D: int, DV: int, itemsize: int, masks: bool, room: int,
     bias: bool = False, slopes: bool = False,
 ) -> list[Tile]:  # fmt: skip
-    """The tiles of a kernel for these head widths and numbers of `itemsize` bytes, the default first.
+    """Return the tiles of a kernel for these head widths and numbers of `itemsize` bytes, the default first.
 
-    `masks` says that more is done with a score: dropout, a bias, slopes, a softcap or a sparse pattern. With a `bias`
-    tiles are half as large, but on Hopper; with `slopes` beside it a quarter on RTX cards. dbias has dquery's tiles,
-    but loads nothing ahead and takes half the rows of the widest heads: four operands change with each block.
+    `masks`: more is done with a score, by dropout, a bias, slopes, a softcap or a sparse pattern. With a `bias` tiles
+    are half as large, except on Hopper; with `slopes` beside it a quarter on RTX cards. dbias has dquery's tiles, but
+    loads nothing ahead and takes half the rows for the widest heads, because four operands change with each block.
     `room` is the GPU's shared memory for a program, in bytes. Raises `ValueError` if no tile fits into it.
     """
     if family == "interpreter":
@@ -296,12 +296,12 @@ def candidates(
 def schedule(
     name: str, family: str, tile: Tile, D: int, DV: int, padding: bool = False, bias: bool = False
 ) -> dict[str, int | bool]:
-    """What a kernel may use registers for that a tile leaves, on Hopper: found by compiling, as the tiles were.
+    """Return options that use the registers that a tile leaves free on Hopper: found by compiling, as the tiles were.
 
-    LEAD     blocks that the forward's product of queries and keys is ahead of the softmax: each thread holds the scores
-             of two blocks then. None with a bias, which gains nothing, nor with padding, unless descriptors do without
-             masks: the loop with masks would not load ahead any more
-    HOISTED  whether the addresses of the blocks that a loop loads are computed before it
+    LEAD     the blocks that the forward's product of queries and keys is ahead of the softmax, with which each thread
+             holds the scores of two blocks. 0 with a bias, which gains nothing, and with padding unless descriptors
+             load without masks: the loop with masks would no longer load ahead
+    HOISTED  True if the addresses of the blocks that a loop loads are computed before it
     """
     width = max(blocks_of(D, DV))
     threads, scores = 32 * tile.num_warps, tile.rows * tile.columns
@@ -316,12 +316,12 @@ def schedule(
 
 
 def loaded_ahead(tile: Tile, blocks: tuple[int, int], itemsize: int) -> int:
-    """Bytes of the blocks that are loaded while another is in use: the least shared memory that a program needs."""
+    """Return the bytes of blocks loaded while another is in use: the least shared memory that a program needs."""
     return (tile.num_stages - 1) * tile.columns * sum(blocks) * itemsize
 
 
 def fitted(tile: Tile, family: str, num_rows: int, num_columns: int) -> Tile:
-    """The tile cut down to short sequences: 20 queries need no block of 128."""
+    """Return the tile cut down to short sequences: 20 queries need no block of 128."""
     rows, columns = min(tile.rows, block_of(num_rows)), min(tile.columns, block_of(num_columns))
     # On tensor cores a warp needs at least 16 rows; without them more warps mean fewer registers for each thread.
     cut_down = rows < min(tile.rows, 64) and family not in WITHOUT_TENSOR_CORES

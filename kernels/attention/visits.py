@@ -1,6 +1,6 @@
-"""Which blocks a block visits where a pattern has more than a band: lists, made on the host once for each length.
+"""Lists of the blocks that a block visits in a pattern with more than a band, made on the host once for each length.
 
-What is asked of every pair of blocks is asked of their first and last positions, so the lists cost (T / block)².
+For each pair of blocks only their first and last positions are compared, so the lists cost (T / block)².
 """
 
 from functools import lru_cache
@@ -14,7 +14,7 @@ from minitransformer.ops import Pattern
 
 @lru_cache(maxsize=64)
 def seen_by_all(pattern: Pattern, num_keys: int, device: torch.device) -> Tensor | None:
-    """`(2, Tk)` bool: the keys that every query sees, and the queries that see every key; `None` if there are none."""
+    """Return `(2, Tk)` bool: keys that every query sees, and queries that see every key; `None` if there are none."""
     places = np.arange(num_keys)
     tokens = np.isin(places, pattern.global_tokens)
     block = pattern.block or 1
@@ -31,10 +31,11 @@ def visits_of(
     by_keys: bool,
     device: torch.device,
 ) -> Tensor:
-    """A row of int32 for each block of queries, or with `by_keys` of keys: the blocks that it visits.
+    """Return a row of int32 for each block of queries, or with `by_keys` of keys: the blocks that it visits.
 
-    A row begins with their number without a mask and in all; then come theirs, those without a mask first. `lengths`
-    are Tq and Tk, `tile` the queries and keys of a block. With `padding` all blocks need a mask.
+    A row begins with the number of blocks that need no mask, and the number of all blocks; then come the blocks, those
+    that need no mask first. `lengths` are Tq and Tk, `tile` the queries and keys of a block. With `padding` all blocks
+    need a mask.
     """
     touched, whole = _pairs(pattern, *lengths, *tile)
     whole &= touched & (not padding)
@@ -46,7 +47,10 @@ def visits_of(
 
 
 def _pairs(pattern: Pattern, Tq: int, Tk: int, queries: int, keys: int) -> tuple[np.ndarray, np.ndarray]:
-    """Whether any pair of a block of queries and one of keys attends, and whether all do, `(blocks, blocks)` each."""
+    """Return True for each pair of blocks in which any query attends to any key, and for each in which all do.
+
+    Both are `(blocks of queries, blocks of keys)`.
+    """
     q = np.arange(0, Tq, queries)[:, None] + (Tk - Tq)  # the first positions of a block, and the last
     k = np.arange(0, Tk, keys)[None]
     q_last, k_last = np.minimum(q + queries, Tk) - 1, np.minimum(k + keys, Tk) - 1
@@ -73,6 +77,6 @@ def _pairs(pattern: Pattern, Tq: int, Tk: int, queries: int, keys: int) -> tuple
 
 
 def _any(flags: np.ndarray, first: np.ndarray, last: np.ndarray) -> np.ndarray:
-    """Whether a flag from `first` to `last` is set; positions before 0 have none."""
+    """Return True where any flag from `first` to `last` is set; positions before 0 have none."""
     counts = np.concatenate([[0], flags.cumsum()])
     return counts[np.maximum(last + 1, 0)] > counts[np.maximum(first, 0)]

@@ -2,7 +2,7 @@
 
 Names, formulas and errors are those of `minitransformer.ops`, which also explains the formulas: read the two side by
 side. float16 and bfloat16 are widened to float32 for every sum.
-Autograd is not needed, but it works: it follows these functions as it follows all of PyTorch's operations.
+Autograd is not needed, but it works with these functions as with all of PyTorch's operations.
 """
 # ruff: noqa: F401 - `kernels.tables` makes a table of everything that is imported here
 

@@ -22,7 +22,7 @@ def adam_step(
     grad_scale: float | Tensor = 1.0,
     shadow: Tensor | None = None,
 ) -> None:
-    """One update of Adam, in place on the flat `data`, `m` and `v`; step, lr and grad_scale may be in device memory.
+    """Update flat `data`, `m` and `v` in place by one step of Adam; step, lr and grad_scale may be in device memory.
 
     `shadow` receives a copy of the new data in its own dtype.
     """
@@ -48,5 +48,5 @@ def global_norm(grad: Tensor) -> Tensor:
 
 
 def _widest(tensor: Tensor) -> torch.dtype:
-    """The widest floating dtype of the tensor's device: Apple's GPUs have no float64."""
+    """Return the widest floating dtype of the tensor's device: Apple's GPUs have no float64."""
     return torch.float32 if tensor.device.type == "mps" else torch.float64

@@ -12,22 +12,23 @@ SMALL_K = 16
 
 
 def plumbing(device: torch.device, dtype: torch.dtype) -> dict[str, Callable[..., Any]]:
-    """The functions of `minitransformer.ops.arrays` by name, for tensors on `device` and activations of `dtype`."""
+    """Return `minitransformer.ops.arrays`'s functions by name, for tensors on `device` and activations of `dtype`."""
 
     def asarray(data: Any, dtype: Any = None) -> Tensor:
-        """`data` (tensor, array, list or number) on the device."""
+        """Return `data` (tensor, array, list or number) on the device."""
         if not isinstance(data, Tensor):
             data = np.asarray(data)
-            as_it_is = data.flags.writeable and data.flags.c_contiguous and data.size  # an empty one may run backwards
+            # PyTorch takes no negative strides, which an empty array may have although it is contiguous.
+            as_it_is = data.flags.writeable and data.flags.c_contiguous and data.size
             data = torch.from_numpy(data if as_it_is else data.copy())
         return data.to(device, None if dtype is None else dtype_of(dtype))
 
     def zeros(shape: int | Sequence[int], dtype: Any = "float32") -> Tensor:
-        """Zeros on the device; PyTorch aligns them to 64 bytes or more."""
+        """Return zeros on the device; PyTorch aligns them to 64 bytes or more."""
         return torch.zeros(shape, dtype=dtype_of(dtype), device=device)
 
     def activations(data: Tensor) -> Tensor:
-        """A copy of float32 parameters in the dtype of activations; `data` itself unless activations are narrower."""
+        """Return float32 parameters in the dtype of activations: a copy if that is narrower, else `data` itself."""
         return data.to(dtype) if dtype.itemsize < data.dtype.itemsize and dtype.itemsize == 2 else data
 
     return {
@@ -45,7 +46,7 @@ def plumbing(device: torch.device, dtype: torch.dtype) -> dict[str, Callable[...
 
 
 def dtype_of(dtype: Any) -> torch.dtype:
-    """PyTorch's dtype for "float32", `np.float32`, `torch.float32` or their like; `TypeError` for types it lacks."""
+    """Return PyTorch's dtype for "float32", `np.float32` or `torch.float32`. Raises `TypeError` for types it lacks."""
     if isinstance(dtype, torch.dtype):
         return dtype
     name = dtype if isinstance(dtype, str) else np.dtype(dtype).name
@@ -56,18 +57,18 @@ def dtype_of(dtype: Any) -> torch.dtype:
 
 
 def to_numpy(tensor: Tensor) -> np.ndarray:
-    """The tensor as an array in host memory; bfloat16, which NumPy doesn't have, becomes float32."""
+    """Return the tensor as an array in host memory; bfloat16, which NumPy doesn't have, becomes float32."""
     return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).cpu().numpy()
 
 
 def concatenate(tensors: Sequence[Tensor], axis: int = -1) -> Tensor:
-    """The tensors joined along an existing axis: a view where they lie side by side already, else a copy."""
+    """Join tensors along an existing axis: as a view if they lie side by side already, else as a copy."""
     joined = side_by_side(tensors, axis)
     return torch.cat(tuple(tensors), dim=axis) if joined is None else joined
 
 
 def side_by_side(tensors: Sequence[Tensor], axis: int = -1) -> Tensor | None:
-    """The tensors joined along the axis as a view, if each begins in one buffer where the one before it ends."""
+    """Join tensors along the axis as a view, if each begins where the one before it ends in one buffer; else None."""
     parts = [each.movedim(axis, -1) for each in tensors]
     first, length = parts[0], 0
     for part in parts:
@@ -80,18 +81,18 @@ def side_by_side(tensors: Sequence[Tensor], axis: int = -1) -> Tensor | None:
 
 
 def cast(tensor: Tensor, dtype: Any) -> Tensor:
-    """The tensor as `dtype`; itself where it already is."""
+    """Return the tensor as `dtype`, itself if it has this dtype already."""
     return tensor.to(dtype_of(dtype))
 
 
 def take(x: Tensor, indices: Tensor, axis: int = 0) -> Tensor:
-    """Copies the slices of `x` at `indices` along `axis`."""
+    """Copy the slices of `x` at `indices` along `axis`."""
     shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
     return torch.index_select(x, axis, indices.reshape(-1)).reshape(shape)
 
 
 def topk(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The `k` largest elements of the last axis and their indices, `(..., k)` each, the largest first.
+    """Return the `k` largest elements of the last axis and their indices, `(..., k)` each, the largest first.
 
     Of equal elements the one with the smaller index comes first (`torch.topk` does not promise an order); NaN is the
     largest of all. Raises `ValueError` unless 1 ≤ k ≤ the length of the last axis.
@@ -106,7 +107,7 @@ def topk(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     places = torch.arange(n, device=x.device)
     values, indices = [], []
     for _ in range(k):
-        # Elements taken before are −inf here, like any that always were: so choose only among those that are left.
+        # Elements taken before are −inf here, but others may be −inf too: choose only among those that are left.
         highest = x.masked_fill(~left, -torch.inf).amax(-1, keepdim=True)
         best = torch.where(left & ((x == highest) | x.isnan()), places, n).amin(-1, keepdim=True)
         values.append(x.gather(-1, best))

@@ -17,10 +17,10 @@ from .sparse_attention import InPieces, backward_in_pieces, forward_in_pieces
 
 
 def attention_from(softmax: Pair, *, in_pieces: bool = False) -> Pair:
-    """Attention made of two products and any softmax pair; scores and weights are stored, `(B, H, Tq, Tk)` each.
+    """Make attention of two products and any softmax pair; scores and weights are stored, `(B, H, Tq, Tk)` each.
 
     With it a whole model uses a softmax kernel: `dataclasses.replace(ops, attention=attention_from(softmax))`. With
-    `in_pieces` a sparse pattern on a long sequence costs what it keeps, and has a softmax of its own.
+    `in_pieces` a sparse pattern on a long sequence costs only the pairs that it keeps, and has a softmax of its own.
     """
 
     @declared
@@ -100,7 +100,7 @@ def attention_weights(
     scale: float | None = None,
     softcap: float | None = None,
 ) -> Tensor:
-    """The softmax matrix `(B, H, Tq, Tk)`, for pictures and for teaching."""
+    """Return the softmax matrix `(B, H, Tq, Tk)`, for pictures and for teaching."""
     whole = pattern_of(pattern, causal, key_mask, window, (key.shape[0], key.shape[2]))
     mask = attention_mask(query.shape[2], key.shape[2], query.device, pattern=whole)
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
@@ -117,7 +117,7 @@ def attention_lse(
     softcap: float | None = None,
     slopes: Tensor | None = None,
 ) -> Tensor:
-    """The log-sum-exp of each query's scores, `(B, H, Tq)` in float32; +inf for a query that sees nothing."""
+    """Return the log-sum-exp of each query's scores, `(B, H, Tq)` in float32; +inf for a query that sees nothing."""
     Tq, Tk = query.shape[2], key.shape[2]
     mask = attention_mask(Tq, Tk, query.device, causal=causal, window=window)
     bias = None if slopes is None else alibi_bias(slopes, Tq, Tk)
@@ -135,9 +135,9 @@ def attention_mask(
     keys: slice = slice(None),
     pattern: Pattern | None = None,
 ) -> Tensor | None:
-    """`True` = may attend; broadcasts to `(B, H, Tq, Tk)`, `None` if all: see `minitransformer.ops.attention_mask`.
+    """Return the mask, `True` = may attend, which broadcasts to `(B, H, Tq, Tk)`; `None` if all may attend to all.
 
-    `keys` selects the keys that the mask is for, by default all.
+    `keys` selects the keys that the mask is for, by default all. See `minitransformer.ops.attention_mask`.
     """
     whole = pattern_of(pattern, causal, key_mask, window)
     last = torch.arange(num_keys - num_queries, num_keys, device=device)
@@ -149,7 +149,7 @@ def attention_mask(
 
 
 def alibi_bias(slopes: Tensor, num_queries: int, num_keys: int) -> Tensor:
-    """ALiBi as a bias `(…, H, Tq, Tk)` from slopes `(…, H)`: `−slope · |Tk − Tq + i − j|` for query i and key j.
+    """Return ALiBi as a bias `(…, H, Tq, Tk)` from slopes `(…, H)`: `−slope · |Tk − Tq + i − j|`, query i and key j.
 
     Source: Press, Smith, Lewis 2022, §3.
     """

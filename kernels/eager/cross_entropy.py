@@ -12,7 +12,7 @@ from .linear import add_product
 from .softmax import log_softmax, widened
 
 BLOCK_LOGITS = 1 << 24
-"""Logits computed at a time by the fused op."""
+"""The logits that the fused op computes at a time."""
 
 
 @declared
@@ -50,7 +50,7 @@ def cross_entropy_backward(dloss: Tensor | float, cache: tuple) -> Tensor:
 
 
 class TowardsProbabilities(NamedTuple):
-    """The cache where targets are probabilities: dlogits for a dloss of 1, and the dtype of the logits."""
+    """The cache if targets are probabilities: dlogits for a dloss of 1, and the dtype of the logits."""
 
     dlogits: Tensor
     dtype: torch.dtype
@@ -59,7 +59,7 @@ class TowardsProbabilities(NamedTuple):
 def towards_probabilities(
     logits: Tensor, targets: Tensor, label_smoothing: float, ignore_index: int | None
 ) -> tuple[Tensor, TowardsProbabilities]:
-    """The loss where targets are probabilities `(..., V)`: all of them count."""
+    """Return the loss for targets that are probabilities `(..., V)`, all of which count."""
     check_loss_options(label_smoothing, ignore_index)
     check_all_count(ignore_index)
     q = (1 - label_smoothing) * widened(targets) + label_smoothing / logits.shape[-1]
@@ -95,7 +95,7 @@ def linear_cross_entropy_forward(
         block_loss, log_probs, log_sum = _losses(x[block] @ table.mT, *part)
         loss += block_loss
         if dx is not None and dtable is not None:
-            with torch.no_grad():  # these gradients are ours; if autograd follows the loss, it computes its own
+            with torch.no_grad():  # these gradients are for our backward; autograd computes its own from the loss
                 dlogits = _dlogits(log_probs, *part, log_sum).to(x.dtype)
                 dx[block] = dlogits @ table  # logits = x @ tableᵀ
                 add_product(dtable, dlogits.mT, x[block])
@@ -119,7 +119,7 @@ def linear_cross_entropy_backward(
 def _losses(
     logits: Tensor, ids: Tensor, counted: Tensor, label_smoothing: float, z_loss: float
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """The sum of the losses of logits `(N, V)`, their log-probabilities, and for a z_loss `log Σ exp` of each row."""
+    """Return the sum of the losses of logits `(N, V)`, their log-probabilities, and for a z_loss each `log Σ exp`."""
     log_probs = log_softmax(logits)
     losses = -(1 - label_smoothing) * log_probs.gather(1, ids.clamp(min=0)[:, None])[:, 0]
     if label_smoothing:  # 0 times the −inf of a token that is ruled out would be NaN
@@ -134,7 +134,7 @@ def _losses(
 def _dlogits(
     log_probs: Tensor, ids: Tensor, counted: Tensor, label_smoothing: float, z_loss: float, log_sum: Tensor | None
 ) -> Tensor:
-    """`softmax − q`, with softmax times `1 + 2 z_loss log_sum`; zeros in rows that do not count."""
+    """Return `softmax − q`, with softmax times `1 + 2 z_loss log_sum`; zeros in rows that do not count."""
     share = torch.full_like(log_probs[:, :1], label_smoothing / log_probs.shape[1])
     drows = log_probs.exp()
     if log_sum is not None:
@@ -147,7 +147,7 @@ def _dlogits(
 def _targets(
     targets: Tensor, vocab_size: int, label_smoothing: float, ignore_index: int | None
 ) -> tuple[Tensor, Tensor]:
-    """Flat targets in int64 for a vocabulary, and whether they count.
+    """Return flat targets in int64 for a vocabulary, and True for each that counts.
 
     A target that does not count becomes 0, since it may lie outside the vocabulary. One that counts but lies outside
     becomes −1: on a GPU the host cannot raise an error for it.

@@ -37,7 +37,7 @@ def dropout_backward(dy: Tensor, cache: tuple | None) -> Tensor:
 def drop_piece(
     weights: Tensor, dropout: Dropout | None, num_queries: int, num_keys: int, queries: Places, keys: Places
 ) -> tuple[Tensor, tuple | None]:
-    """`dropout_forward` of some of attention's weights, those of these of all queries and keys."""
+    """Drop a piece of attention's weights as `dropout_forward` would: those of these queries and keys out of all."""
     if dropout is None or dropout.threshold == 0:
         return weights, None
     places = (torch.arange(n, device=weights.device)[at] for n, at in ((num_queries, queries), (num_keys, keys)))
@@ -52,7 +52,7 @@ def dropout_mask(
     last: Tensor | None = None,
     channel: Tensor | None = None,
 ) -> Tensor:
-    """The boolean mask, `True` = kept, for an x of this shape: the same as the reference's.
+    """Return the boolean mask, `True` = kept, for an x of this shape: the same as the reference's.
 
     `last` and `channel` number the last two axes, by default 0, 1, …
     """
@@ -65,7 +65,7 @@ def dropout_mask(
 
 
 def _row_hashes(shape: tuple[int, ...], dropout: Dropout, device: torch.device, last: Tensor | None = None) -> Tensor:
-    """A hash for each row: the key's low half, each coordinate and the key's high half, mixed one after the other."""
+    """Return a hash for each row: the key's low half, each coordinate and its high half, mixed one after the other."""
     sentence, position = dropout.sentence, dropout.position
     if np.ndim(sentence) or np.ndim(position):
         sentence, position = (torch.as_tensor(n, dtype=torch.int64, device=device) for n in (sentence, position))
@@ -79,7 +79,7 @@ def _row_hashes(shape: tuple[int, ...], dropout: Dropout, device: torch.device, 
         ]
         axes[-1] = axes[-1] if last is None else last
         coordinates = [axes[0] + sentence, *axes[1:-1], axes[-1] + position]
-    # Numbers stay numbers: as tensors they would have to be copied to the device, which a graph can't capture.
+    # The key's halves stay Python numbers: as tensors they would be copied to the device, which a graph can't capture.
     hashes: Any
     hashes, high = _halves(dropout.key)
     for coordinate in (*coordinates, high):
@@ -88,7 +88,7 @@ def _row_hashes(shape: tuple[int, ...], dropout: Dropout, device: torch.device, 
 
 
 def _halves(key: int | Tensor) -> tuple[int | Tensor, int | Tensor]:
-    """The key's low and high 32 bits; a key in device memory is two int32."""
+    """Return the key's low and high 32 bits; a key in device memory is two int32."""
     if isinstance(key, Tensor):
         low, high = check_key(key).to(torch.int64) & LOW_32
         return low, high

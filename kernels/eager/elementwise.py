@@ -1,7 +1,7 @@
 """The element-wise ops: relu, tanh, the sigmoid, gelu, silu, and the gated product of two arrays.
 
-The gradients of the first three are functions of the output alone. The others keep their input, and compute again what
-is cheaper computed than kept.
+The gradients of the first three are functions of the output alone. The others keep their input, and their backward
+computes the rest again, which is cheaper than keeping it.
 """
 
 from functools import partial
@@ -73,7 +73,7 @@ def gelu_backward(dy: Tensor, cache: tuple) -> Tensor:
 
 
 def _normal_below(x: Tensor, approximate: str) -> Tensor:
-    """Φ(x), the probability that a standard normal number is below x."""
+    """Return Φ(x), the probability that a standard normal number is below x."""
     if approximate == "tanh":
         return (1 + torch.tanh(SLOPE * x * (1 + CUBIC * x.square()))) / 2
     return (1 + torch.erf(x * 0.5**0.5)) / 2
@@ -120,6 +120,6 @@ def gated_backward(dy: Tensor, cache: tuple) -> tuple[Tensor, Tensor]:
 
 
 def _received(dy: Tensor, y: Tensor) -> Tensor:
-    """Returns dy. Raises unless it has the shape, dtype and device of y."""
+    """Return dy. Raises unless it has the shape, dtype and device of y."""
     check_gradient("dy", dy, y.shape, y.dtype, y.device)
     return dy

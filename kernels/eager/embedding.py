@@ -27,7 +27,7 @@ def embedding_backward(dy: Tensor, cache: tuple, out: Tensor | None = None) -> T
         check_out("out", out, table_shape, dtype, dy.device)
     rows = (widened(dy) * scale).masked_fill_(~known[..., None], 0).reshape(-1, table_shape[1])
     total = out
-    if total is None or total.dtype != rows.dtype:  # a narrower one would round each sum
+    if total is None or total.dtype != rows.dtype:  # a narrower total would round each sum
         total = torch.zeros(table_shape, dtype=rows.dtype, device=dy.device)
     # Not index_add_, which on a GPU adds in another order each time.
     total.index_put_((ids.reshape(-1),), rows, accumulate=True)

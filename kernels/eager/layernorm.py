@@ -33,12 +33,12 @@ def layernorm_backward(dy: Tensor, cache: tuple) -> tuple[Tensor, Tensor, Tensor
 
 
 def _over_rows(x: Tensor) -> Tensor:
-    """The sum `(C,)` of the rows of x `(..., C)`."""
+    """Return the sum `(C,)` of the rows of x `(..., C)`."""
     return x.reshape(-1, x.shape[-1]).sum(0)
 
 
 def add_layernorm_from(layernorm: Pair) -> Pair:
-    """The paper's Add & Norm, `LayerNorm(x + Dropout(sublayer_out))`, made of any layernorm pair.
+    """Make the paper's Add & Norm, `LayerNorm(x + Dropout(sublayer_out))`, of any layernorm pair.
 
     With it a whole model uses a layernorm kernel:
     `dataclasses.replace(ops, add_layernorm=add_layernorm_from(layernorm))`.

@@ -37,7 +37,7 @@ def linear_backward(
 
 
 def add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
-    """`total += a @ b`, where total has the dtype of the product's sums: float32 for narrower a and b."""
+    """Compute `total += a @ b`; total has the dtype of the product's sums, float32 for narrower a and b."""
     if a.dtype == total.dtype:
         total.addmm_(a, b)
     elif (total.is_cuda or total.is_meta) and total.dtype == torch.float32:

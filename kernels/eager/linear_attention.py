@@ -49,7 +49,7 @@ def linear_attention_backward(dout: Tensor, cache: tuple) -> tuple[Tensor, Tenso
         if causal:
             dpart = dpart + _past(d @ extended[:, :, part].mT) @ k
         dfeatures[:, :, part] = dpart.reshape(dfeatures[:, :, part].shape)
-    dstate = key_features[:, :, :0].mT @ extended[:, :, :0]  # zeros: of the chunks to come
+    dstate = key_features[:, :, :0].mT @ extended[:, :, :0]  # zeros; later the gradient from all later chunks
     for part in reversed(list(_places(key.shape[2], causal))):
         d, q, k = fold(dsums[:, :, part], key), fold(features[:, :, part], key), key_features[:, :, part]
         if not causal:  # one chunk: all queries see all keys
@@ -79,9 +79,9 @@ def linear_attention_step(
     feature_map: str = "elu",
     eps: float = 1e-6,
 ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-    """Causal linear attention that goes on from the sums over earlier keys; returns its output and the new sums.
+    """Continue causal linear attention from the sums over earlier keys; return its output and the new sums.
 
-    state `(B, Hk, D, Dv)` and total `(B, Hk, D)` are float32 where the queries are narrower.
+    state `(B, Hk, D, Dv)` and total `(B, Hk, D)` are float32 if the queries are narrower.
     """
     features, key_features = F.elu(_wide(query)) + 1, F.elu(_wide(key)) + 1
     if key_mask is not None:
@@ -99,7 +99,7 @@ def linear_attention_step(
 
 
 def _sums(features: Tensor, key_features: Tensor, extended: Tensor, causal: bool, before: Tensor | int) -> Tensor:
-    """`Σ_j (φ(q)·φ(k_j)) [v_j, 1]` for every query, `(B, H, T, Dv + 1)`; `before` is the state of earlier keys."""
+    """Return `Σ_j (φ(q)·φ(k_j)) [v_j, 1]` for every query, `(B, H, T, Dv + 1)`; `before` is earlier keys' state."""
     sums = []
     for part, state in _chunks(key_features, extended, causal, before):
         q, k = fold(features[:, :, part], key_features), key_features[:, :, part]
@@ -111,12 +111,12 @@ def _sums(features: Tensor, key_features: Tensor, extended: Tensor, causal: bool
 
 
 def _wide(x: Tensor) -> Tensor:
-    """float32 for what is narrower: the sums run over all keys."""
+    """Return x in float32 if it is narrower, since the sums run over all keys."""
     return x if x.dtype == torch.float64 else x.float()
 
 
 def _places(time: int, causal: bool) -> Iterator[slice]:
-    """The chunks, one alone where nothing is causal."""
+    """Yield the chunks: a single one unless attention is causal."""
     step = CHUNK if causal else max(1, time)
     for start in range(0, max(1, time), step):
         yield slice(start, min(start + step, time))
@@ -125,8 +125,8 @@ def _places(time: int, causal: bool) -> Iterator[slice]:
 def _chunks(
     key_features: Tensor, extended: Tensor, causal: bool, before: Tensor | int = 0
 ) -> Iterator[tuple[slice, Tensor]]:
-    """Each chunk with the state that its queries meet: the sum over all keys, or over those before the chunk."""
-    state = key_features[:, :, :0].mT @ extended[:, :, :0] + before  # zeros and what was before
+    """Yield each chunk with the state that its queries use: the sum over all keys, or over those before the chunk."""
+    state = key_features[:, :, :0].mT @ extended[:, :, :0] + before  # zeros, plus the state before
     for part in _places(key_features.shape[2], causal):
         added = key_features[:, :, part].mT @ extended[:, :, part]
         yield part, state if causal else added
@@ -134,6 +134,6 @@ def _chunks(
 
 
 def _past(weights: Tensor) -> Tensor:
-    """The weights `(B, Hk, H/Hk·chunk, chunk)` without those of keys after the query."""
+    """Return the weights `(B, Hk, H/Hk·chunk, chunk)` without those of keys after the query."""
     batch, heads, rows, size = weights.shape
     return weights.reshape(batch, heads, rows // max(1, size), size, size).tril().reshape(weights.shape)

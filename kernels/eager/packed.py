@@ -15,10 +15,10 @@ from .attention import attention, attention_lse
 
 
 class Packed(NamedTuple):
-    """Where the queries and the keys of B sentences lie on two axes that hold those of all, as flash-attention says it.
+    """The places of B packed sentences on an axis of all queries and one of all keys, in flash-attention's form.
 
     Sentence b has the rows `starts[b]` to `starts[b + 1] − 1`. No sentence is longer than the two lengths, which the
-    host knows: starts that lie on a GPU are never waited for.
+    host knows, so that it never waits for starts on a GPU.
     """
 
     query_starts: Tensor  # (B + 1,) int32
@@ -32,7 +32,7 @@ class Packed(NamedTuple):
         return self.query_starts.shape[0] - 1
 
     def check(self, query: Tensor, key: Tensor) -> None:
-        """Raise unless the sentences are those of a query `(1, H, total, D)` and a key, by flash-attention's names."""
+        """Raise, with flash-attention's names, unless the sentences fit a query `(1, H, total, D)` and a key."""
         self._check("q", self.query_starts, self.longest_query, query)
         self._check("k", self.key_starts, self.longest_key, key)
         if self.query_starts.shape != self.key_starts.shape:
@@ -60,7 +60,7 @@ class Packed(NamedTuple):
     def sentences(
         self, slopes: Tensor | None, query: Tensor, key: Tensor, *value: Tensor
     ) -> Iterator[tuple[Tensor | None, tuple[Tensor, ...]]]:
-        """Each sentence's slopes, and its parts `(1, heads, T, D)`; this waits for a GPU that holds the starts."""
+        """Yield each sentence's slopes and parts `(1, heads, T, D)`; this waits for a GPU that holds the starts."""
         self.check(query, key)
         of_queries, of_keys = (starts.diff().tolist() for starts in self[:2])
         parts = zip(query.split(of_queries, 2), *(x.split(of_keys, 2) for x in (key, *value)), strict=True)
@@ -79,7 +79,7 @@ def packed_forward(
     dropout: Dropout | None = None,
     **options: Any,
 ) -> tuple[Tensor, Any]:
-    """`attention_forward` of one sentence after the other; without `packed` that itself."""
+    """Call `attention_forward` for one sentence after the other; without `packed` once for all."""
     if packed is None:
         return attention.forward(query, key, value, bias, slopes=slopes, dropout=dropout, **options)
     outs, caches = [query.new_empty((*query.shape[:2], 0, value.shape[3]))], []
@@ -93,7 +93,7 @@ def packed_forward(
 
 
 def packed_backward(dout: Tensor, cache: Any) -> tuple[Tensor, ...]:
-    """Gradients as those of `attention_backward`."""
+    """Gradients `(dquery, dkey, dvalue)`, and dbias if a bias was given, as `attention_backward`."""
     if not isinstance(cache, list):
         return attention.backward(dout, cache)
     nothing, lengths, caches = cache
@@ -105,7 +105,7 @@ packed_attention = Pair(packed_forward, packed_backward)
 
 
 def packed_lse(query: Tensor, key: Tensor, *, packed: Packed | None, slopes: Tensor | None, **options: Any) -> Tensor:
-    """`attention_lse`; of packed sentences `(H, total)`."""
+    """Return `attention_lse`; of packed sentences `(H, total)`."""
     if packed is None:
         return attention_lse(query, key, slopes=slopes, **options)
     found = [query.new_empty((query.shape[1], 0), dtype=torch.float32)]

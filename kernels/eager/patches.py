@@ -19,7 +19,7 @@ def patches_forward(images: Tensor, size: int) -> tuple[Tensor, tuple]:
 
 
 def patches_backward(dy: Tensor, cache: tuple) -> Tensor:
-    """The gradient dimages: each entry goes back to the pixel that it came from."""
+    """Return the gradient dimages: each entry goes back to the pixel that it came from."""
     (batch, channels, height, width), shape, dtype, device, size = cache
     check_gradient("dy", dy, shape, dtype, device)
     rows = dy.reshape(batch, height // size, width // size, channels, size, size)

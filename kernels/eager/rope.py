@@ -9,13 +9,13 @@ from ..checks import check_gradient, declared
 
 @declared
 def rope_forward(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool = False) -> tuple[Tensor, tuple]:
-    """Turns each pair of the first R channels, `(a, b) → (a·cos − b·sin, b·cos + a·sin)`; cos and sin `(T, R/2)`."""
+    """Turn each pair of the first R channels, `(a, b) → (a·cos − b·sin, b·cos + a·sin)`; cos and sin `(T, R/2)`."""
     check_angles(tuple(cos.shape), tuple(x.shape))
     return _turned(x, cos, sin, interleaved), (cos, sin, interleaved, x.shape, x.dtype)
 
 
 def rope_backward(dy: Tensor, cache: tuple) -> Tensor:
-    """The gradient dx: dy turned back."""
+    """Return the gradient dx: dy turned back."""
     cos, sin, interleaved, shape, dtype = cache
     check_gradient("dy", dy, shape, dtype, cos.device)
     return _turned(dy, cos, -sin, interleaved)

@@ -11,7 +11,7 @@ from .softmax import widened
 def scores_forward(
     query: Tensor, key: Tensor, bias: Tensor | None, mask: Tensor | None, scale: float, softcap: float | None
 ) -> tuple[Tensor, Tensor | None]:
-    """The scores `(B, H, Tq, Tk)`, −inf where `mask` is false; and the tanh of the softcap, for the backward."""
+    """Return the scores `(B, H, Tq, Tk)`, −inf where `mask` is false, and the softcap's tanh, for the backward."""
     query, key = _exact(query), _exact(key)
     scores = (fold(query * scale, key) @ key.mT).reshape(*query.shape[:3], key.shape[2])
     capped = None
@@ -34,12 +34,12 @@ def scores_backward(
 
 
 def _exact(x: Tensor) -> Tensor:
-    """In float32, where float16 would overflow; on a GPU, whose float32 products are many times slower, as it is."""
+    """Return x in float32, since float16 would overflow; on a GPU x itself, since its float32 products are slow."""
     return x if x.is_cuda else widened(x)
 
 
 def fold(x: Tensor, key: Tensor) -> Tensor:
-    """`(B, H, T, W)` → `(B, Hk, H/Hk·T, W)`: see `minitransformer.ops.attention.fold`."""
+    """Reshape `(B, H, T, W)` to `(B, Hk, H/Hk·T, W)`: see `minitransformer.ops.attention.fold`."""
     batch, heads, time, width = x.shape
     kv_heads = key.shape[1]
     return x if heads == kv_heads else x.reshape(batch, kv_heads, heads // kv_heads * time, width)

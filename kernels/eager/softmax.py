@@ -26,7 +26,7 @@ def softmax_backward(dy: Tensor, cache: Tensor) -> Tensor:
 
 @declared
 def log_softmax(x: Tensor) -> Tensor:
-    """`log softmax(x)`, for decoding only; float32 if x is narrower, in which good tokens could become equal."""
+    """`log softmax(x)`, for decoding only; in float32 if x is narrower, since good tokens could become equal there."""
     if not x.numel():
         return widened(x).clone()
     shifted = _below_max(x)
@@ -34,16 +34,16 @@ def log_softmax(x: Tensor) -> Tensor:
 
 
 def widened(x: Tensor) -> Tensor:
-    """x as float32 if it is float16 or bfloat16, so that sums are exact enough."""
+    """Return x as float32 if it is float16 or bfloat16, so that sums are exact enough."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 def _below_max(x: Tensor) -> Tensor:
-    """`x − m` for the row's maximum m, or the lowest finite number instead of −inf, since −inf − (−inf) is NaN."""
+    """Return `x − m` for the row's maximum m, at least the lowest finite number, since −inf − (−inf) is NaN."""
     x = widened(x)
     return x - x.amax(-1, keepdim=True).clamp(min=torch.finfo(x.dtype).min)
 
 
 def _total(exponentials: Tensor) -> Tensor:
-    """The sum of each row. Its maximum alone gives 1, so less means a row of all −inf: it gets 1 too."""
+    """Return the sum of each row, 1 for a row of all −inf; in every other row the maximum alone gives 1."""
     return exponentials.sum(-1, keepdim=True).clamp(min=1)

@@ -1,6 +1,6 @@
-"""Attention in pieces: a sparse pattern on a long sequence costs what it keeps.
+"""Attention in pieces: a sparse pattern on a long sequence costs only the pairs that it keeps.
 
-What is new to `attention.py` is only that a query's softmax runs over all pieces that it is in.
+The only difference from `attention.py` is that a query's softmax runs over all pieces that it is in.
 """
 
 from collections.abc import Iterable
@@ -41,7 +41,7 @@ def forward_in_pieces(
     softcap: float | None,
     dropout: Dropout | None,
 ) -> tuple[Tensor, InPieces]:
-    """The scores of all pieces, each query's largest score and its sum, and then the weights.
+    """Compute attention: all pieces' scores, then each query's largest score and sum, then weights and output.
 
     `bias_shape` is that of the part of the bias that has a gradient.
     """
@@ -61,7 +61,7 @@ def forward_in_pieces(
         exponentials = torch.exp(widened(scores) - largest[:, :, queries])
         sums[:, :, queries] += exponentials.sum(-1, keepdim=True)
         parts.append((queries, keys, exponentials, capped))
-    sums, kept = sums.clamp(min=1), []  # of a query with nothing to attend to 0
+    sums, kept = sums.clamp(min=1), []  # the sum is 0 for a query with nothing to attend to, else at least 1
     for queries, keys, exponentials, capped in parts:
         weights = (exponentials / sums[:, :, queries]).to(query.dtype)
         dropped, dropout_cache = drop_piece(weights, dropout, query.shape[2], key.shape[2], queries, keys)
@@ -72,7 +72,7 @@ def forward_in_pieces(
 
 
 def backward_in_pieces(dout: Tensor, cache: InPieces) -> tuple[Tensor, ...]:
-    """The gradients: a key that several pieces reach gets the sum of theirs."""
+    """Gradients `(dquery, dkey, dvalue)`, and dbias if there is a bias; a key in several pieces gets their sum."""
     query, key, value, parts, scale, out, bias_shape = cache
     check_gradient("dout", dout, out.shape, out.dtype, out.device)
     dquery, dkey, dvalue = (torch.zeros_like(widened(array)) for array in (query, key, value))
@@ -100,6 +100,6 @@ def _four_axes(shape: torch.Size) -> tuple[int, ...]:
 
 
 def _where(shape: torch.Size, queries: Places, keys: Places) -> tuple:
-    """The index of these queries and keys in a bias: all of it along an axis that it is broadcast along."""
+    """Return the index of these queries and keys in a bias: everything along an axis that it is broadcast along."""
     everything = slice(None)
     return ..., everything if shape[2] == 1 else queries, everything if shape[3] == 1 else keys

@@ -1,11 +1,11 @@
-"""The pairs as PyTorch's functions: autograd, `torch.compile` and autocast know them, and nothing else need change.
+"""The pairs as PyTorch's functions: they work with autograd, `torch.compile` and autocast, in the place of PyTorch's.
 
     from kernels.functional import layer_norm
     y = layer_norm(x, (x.shape[-1],), weight)    # F.layer_norm's arguments
     y.sum().backward()
 
 Names, arguments, layouts and shapes are those of `torch.nn.functional`, and of flash-attention's `flash_attn_func` and
-`flash_attn_varlen_func`. What is not supported is refused by a sentence; nothing is ignored.
+`flash_attn_varlen_func`. An argument that is not supported is refused by a sentence; none is ignored.
 
 Where it runs: float32, float16 and bfloat16 on a GPU run in the Triton kernel if the op has one. Without a GPU
 `torch.nn.functional` itself runs where it has the function and means the same. Everything else, such as float64 on a
@@ -15,9 +15,9 @@ a CPU too, to check them. So the same code works everywhere.
 Where they differ from their namesakes: sums are in float32 whatever the dtype, so that a loss of half-precision logits
 is float32. A loss is 0 if no target counts (in PyTorch NaN). A query with nothing to attend to gets zeros. Gradients
 can be taken once; a gradient of a gradient is refused, and so are a derivative in forward mode and torch.func's
-transforms, except where `torch.nn.functional` itself runs. Of two dtypes in a sum or a gate the wider one is the
-output's, as in PyTorch. An output may be changed in place, except one that the backward reads again, softmax's and in a
-kernel attention's, as in PyTorch.
+transforms, except where `torch.nn.functional` itself runs. A sum or a gate of two dtypes has the wider one, as in
+PyTorch. An output may be changed in place unless the backward reads it again, as softmax's and a kernel's attention's
+do, as in PyTorch.
 
 Under autocast, attention and `linear_cross_entropy` compute in its dtype. On a GPU norms, softmax and cross-entropy
 take their input in float32, as PyTorch's do.

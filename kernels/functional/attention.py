@@ -1,6 +1,7 @@
-"""Attention in PyTorch's layout, `(B, H, T, D)`, and where it runs."""
+"""Attention in PyTorch's layout, `(B, H, T, D)`, and the choice of its backend."""
 
 import math
+import sys
 import warnings
 from functools import cache
 from typing import Any
@@ -50,7 +51,7 @@ def _call(
     longest_q: int | None,
     longest_k: int | None,
 ) -> tuple[tuple, dict[str, Any]]:
-    """What the pair's forward is called with."""
+    """Return the arguments and options of the pair's forward."""
     options: dict[str, Any] = {"causal": causal, "key_mask": key_mask, "scale": scale, "softcap": softcap}
     if left is not None or right is not None:
         options["window"] = (left, right)
@@ -64,7 +65,7 @@ def _call(
 
 
 def _kept() -> Kept:
-    """The output, and the log-sum-exp of each query's scores."""
+    """Keep the output, and the log-sum-exp of each query's scores."""
     from ..attention.host import attention_cache
 
     def lse_like(query: Tensor, *rest: object) -> list[Tensor]:
@@ -82,7 +83,7 @@ def _kept() -> Kept:
 
 
 def _taking_packed(own: Pair) -> Pair:
-    """The kernels' pair takes packed sentences by itself; PyTorch's arithmetic computes one after the other."""
+    """Return the pair for packed sentences: the kernels' own, or for PyTorch's arithmetic one sentence at a time."""
     return packed_attention if own.forward is eager.attention_forward else own
 
 
@@ -103,7 +104,7 @@ _attention = operator(
     "float? softcap, Tensor? starts_q, Tensor? starts_k, SymInt? longest_q, SymInt? longest_k) -> Tensor",
 )  # fmt: skip
 def _lse(query: Tensor, key: Tensor, slopes: Tensor | None, *rest: Any) -> Tensor:
-    """Each query's log-sum-exp where no kernel has computed it, as the operator of attention is called."""
+    """Compute each query's log-sum-exp if no kernel has; the arguments are those of the operator of attention."""
     causal, left, right, scale, softcap, *sentences = rest
     options: Any = {"causal": causal, "window": (left, right), "scale": scale, "softcap": softcap}
     packed = None if sentences[0] is None else Packed(*sentences)
@@ -137,14 +138,14 @@ def scaled_dot_product_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """`softmax(scale · query keyᵀ + mask) value`, as `F.scaled_dot_product_attention`.
+    """Scaled dot-product attention, `softmax(scale · query keyᵀ + mask) value`, as `F.scaled_dot_product_attention`.
 
     query `(B, H, Tq, D)`, key `(B, Hk, Tk, D)`, value `(B, Hk, Tk, Dv)` → `(B, H, Tq, Dv)`; all may come without the
     heads, or without the batch too, or with more axes before the heads. Batches of one are repeated, and so is a single
     head of keys. `is_causal` is aligned at the first key, as in PyTorch: query i sees the keys 0 … i. A boolean
-    `attn_mask` says who may attend; a floating one, of float32 or of the query's dtype, is added in the latter. It
-    broadcasts to `(B, H, Tq, Tk)`, and one that only hides keys, `(B, 1, 1, Tk)`, costs least. Dropout is drawn from
-    PyTorch's generator.
+    `attn_mask` is `True` where a query may attend; a floating one, float32 or of the query's dtype, is added in the
+    query's dtype. It broadcasts to `(B, H, Tq, Tk)`, and one that only hides keys, `(B, 1, 1, Tk)`, costs least.
+    Dropout is drawn from PyTorch's generator.
     Raises `ValueError` for shapes that do not fit, for heads that differ without `enable_gqa`, and for a mask beside
     `is_causal`.
     """
@@ -161,7 +162,7 @@ def scaled_dot_product_attention(
     right = None
     if is_causal and Tq != Tk:  # the pair's `causal` is aligned at the last key
         key, value = key[:, :, :Tq], value[:, :, :Tq]
-        if Tq > Tk:  # a comparison as a value would be no bool where lengths are symbols
+        if Tq > Tk:  # a branch, because with symbolic lengths a comparison's value is no bool
             is_causal, right = False, Tq - Tk
     mask, key_mask = _masks(attn_mask, query, key)
     return attend(query, key, value, mask, None, key_mask, dropout_p, is_causal, (None, right), scale, None)[0]
@@ -176,10 +177,10 @@ def linear_attention(
     is_causal: bool = False,
     eps: float = 1e-6,
 ) -> Tensor:
-    """`φ(q) Σ_j φ(k_j)ᵀ v_j / (φ(q) · Σ_j φ(k_j) + eps)`, `φ(x) = elu(x) + 1`: attention whose time grows as T.
+    """Linear attention, `φ(q) Σ_j φ(k_j)ᵀ v_j / (φ(q) · Σ_j φ(k_j) + eps)`, `φ(x) = elu(x) + 1`, in time O(T).
 
-    query `(B, H, T, D)`, key `(B, Hk, T, D)`, value `(B, Hk, T, Dv)` → `(B, H, T, Dv)`; keys `(B, T)` that are `False`
-    in `key_mask` are padding. The backward runs the forward again and keeps only the inputs.
+    query `(B, H, T, D)`, key `(B, Hk, T, D)`, value `(B, Hk, T, Dv)` → `(B, H, T, Dv)`; keys that are `False` in
+    `key_mask` `(B, T)` are padding. The backward runs the forward again and keeps only the inputs.
     Source: Katharopoulos et al. 2020.
     """
     query, key, value = in_autocast_dtype(query, key, value)
@@ -189,7 +190,7 @@ def linear_attention(
 def padded_attention(
     query: Tensor, key: Tensor, value: Tensor, key_mask: Tensor | None, dropout_p: float, causal: bool, scale: float
 ) -> Tensor:
-    """Attention where the keys `(B, Tk)` that are `False` are padding, and `causal` is aligned at the last key."""
+    """Attention with padding, `False` in `key_mask` `(B, Tk)`, and with `causal` aligned at the last key."""
     return attend(query, key, value, None, None, key_mask, dropout_p, causal, (None, None), scale, None)[0]
 
 
@@ -208,9 +209,9 @@ def attend(
     packed: Packed | None = None,
     with_lse: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """The kernels' attention, or PyTorch's; and with `with_lse` each query's log-sum-exp, for which there is no mask.
+    """Compute attention by the kernels or PyTorch and, with `with_lse` and no mask, each query's log-sum-exp.
 
-    A `mask` is added to the scores, or of booleans says who may attend.
+    A floating `mask` is added to the scores; a boolean one is `True` where a query may attend.
     """
     query, key, value, mask = in_autocast_dtype(query, key, value, mask)
     scale = 1 / math.sqrt(query.shape[3]) if scale is None else float(scale)
@@ -220,7 +221,7 @@ def attend(
     if slopes is None and softcap is None and _fit(query, key, value, key_mask):
         given = mask, key_mask, causal, window, scale
         if runs_in_torch(query):
-            # Dropout's masks would not be ours, and a tracer can't know where sentences end.
+            # With dropout PyTorch would draw other masks than ours, and a tracer can't know where sentences end.
             if drawn is None and (packed is None or not is_seen("attention", query)):
                 out = _torchs(query, key, value, *given, packed=packed)
         elif (
@@ -228,7 +229,7 @@ def attend(
             and _lacks_tensor_cores(query.device, INSTEAD)
             and (packed is None or not is_seen("attention", query))
         ):
-            group = query.shape[1] // key.shape[1]  # PyTorch's kernel there wants as many heads of each
+            group = query.shape[1] // key.shape[1]  # PyTorch's kernel for such GPUs needs as many heads of each
             repeated = (x.repeat_interleave(group, 1) if group > 1 else x for x in (key, value))
             out = _torchs(query, *repeated, *given, dropout_p, packed)
     elif runs_in_triton("attention", query):
@@ -254,7 +255,7 @@ ALTHOUGH = "attention with a softcap or ALiBi's slopes, which PyTorch's does not
 
 
 def _lacks_tensor_cores(device: torch.device, so: str) -> bool:
-    """Whether Triton uses no tensor cores on this GPU, and attention's kernels are slow. It warns of it once."""
+    """Return True if attention's kernels are slow because Triton uses no tensor cores on this GPU; then warn once."""
     from ..tuning import capability, lacks_tensor_cores
 
     gpu = capability(device)
@@ -264,17 +265,21 @@ def _lacks_tensor_cores(device: torch.device, so: str) -> bool:
     return slow
 
 
-# What `torch.compiler.assume_constant_result` does, but for an import of torch._dynamo, which takes a second.
+# As `torch.compiler.assume_constant_result` does, but without importing torch._dynamo, which takes a second.
 vars(_lacks_tensor_cores)["_dynamo_marked_constant"] = True
 
 
 @cache
 def _warn_once(message: str) -> None:
-    warnings.warn(message, stacklevel=2)
+    """Warn at the caller's line: the first on the stack that is neither this package's nor PyTorch's."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(("kernels.", "torch.")):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, stacklevel=level)
 
 
 def _fit(query: Tensor, key: Tensor, value: Tensor, key_mask: Tensor | None) -> bool:
-    """Whether PyTorch takes them; what doesn't fit is refused by the pair's own errors."""
+    """Return True if PyTorch accepts these inputs; all others go to the pair, whose errors refuse them."""
     (B, H, _, D), (Bk, Hk, Tk, Dk), of_values = query.shape, key.shape, value.shape
     if key_mask is not None and (key_mask.dtype != torch.bool or tuple(key_mask.shape) != (B, Tk)):
         return False
@@ -294,7 +299,7 @@ def _torchs(
     dropout_p: float = 0.0,
     packed: Packed | None = None,
 ) -> Tensor:
-    """PyTorch's own attention; a query with nothing to attend to gets zeros, whichever of its kernels runs."""
+    """Call PyTorch's own attention; a query with nothing to attend to gets zeros, whichever of its kernels runs."""
     if packed is not None:
         how = None, None, causal, window, scale, dropout_p
         nothing = query.new_empty((*query.shape[:2], 0, value.shape[3]))
@@ -322,7 +327,7 @@ def _torchs(
 def _with_four_axes(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, tuple[int, ...]]:
-    """Attention's inputs with one axis for the batch and one for the heads, and the output's shape before its rows."""
+    """Return attention's inputs with one axis for batch and one for heads, and the output's shape before its rows."""
     tensors = {"query": query, "key": key, "value": value}
     check_axes(2, **tensors)
     headless = max(x.ndim for x in tensors.values()) < 4
@@ -352,7 +357,7 @@ def _check_broadcasts(mask: Tensor, whole: tuple[int, ...]) -> None:
 
 
 def _masks(mask: Tensor | None, query: Tensor, key: Tensor) -> tuple[Tensor | None, Tensor | None]:
-    """A mask as `attend` takes it, and which keys are not padding."""
+    """Return a mask as `attend` takes it, and the mask of keys that are no padding; one of them is `None`."""
     if mask is None:
         return None, None
     check_device("attn_mask", mask, "query", query)

@@ -11,7 +11,7 @@ from .attention import attend, check_axes
 from .operators import named
 
 Flashed = tuple[Tensor, Tensor, None]
-"""What flash-attention returns with `return_attn_probs`: the output, each query's log-sum-exp, and no weights."""
+"""The result with `return_attn_probs`, as flash-attention's: the output, each query's log-sum-exp, and no weights."""
 
 
 @overload
@@ -50,13 +50,13 @@ def flash_attn_func(
     aligned at the last key: query i stands at position `Tk − Tq + i`. A `softcap` above 0 bends scores into ±softcap.
     `alibi_slopes`, float32, `(H,)` or `(B, H)`, lower the score of query i and key j by `slope · |Tk − Tq + i − j|`.
     Dropout is drawn from PyTorch's generator. `deterministic` changes nothing: in the kernels each call in a process
-    gives the same bits, and with `MINITRANSFORMER_TUNE=0` each process does. On a T4, where PyTorch's attention runs
-    instead, that is for PyTorch to say.
+    gives the same bits, and with `MINITRANSFORMER_TUNE=0` each process does. On a T4 PyTorch's attention runs instead,
+    with PyTorch's own promises.
     With `return_attn_probs` it returns `(out, softmax_lse, None)`: the natural logarithm of the sum of each query's
     exponentiated scores before dropout, float32 `(B, H, Tq)`, +inf for a query that sees nothing. It is a constant to
-    autograd, without a gradient. The weights, flash-attention's third, are never made; but where no kernel runs, all
-    scores are, for these numbers.
-    Raises `ValueError` for shapes that do not fit, and slopes that require a gradient.
+    autograd, without a gradient. The weights, flash-attention's third result, are never made; but if no kernel runs,
+    all scores are computed for these numbers.
+    Raises `ValueError` for shapes that do not fit, and for slopes that require a gradient.
     """
     check_axes(4, 4, q=q, k=k, v=v)
     query, key, value = (x.transpose(1, 2) for x in (q, k, v))
@@ -107,14 +107,15 @@ def flash_attn_varlen_func(
 ) -> Tensor | Flashed:
     """`flash_attn_func` of B packed sentences: q `(total_q, H, D)`, k and v `(total_k, Hk, D)` → `(total_q, H, D)`.
 
-    Sentence b has the queries `cu_seqlens_q[b]` to `cu_seqlens_q[b + 1] − 1`, and so its keys: both int32 `(B + 1,)`,
-    from 0 to the number of all rows. The longest have at most `max_seqlen_q` queries and `max_seqlen_k` keys. What is
-    aligned at the last key is aligned at that of the sentence, and dropout's mask is that of the sentences as a batch.
-    Nothing is padded in the kernels, and they wait for no GPU; so on one the numbers in `cu_seqlens` are not checked,
-    and rows of no sentence come back as they were allocated. Where PyTorch's arithmetic runs (float64, on a T4 but
-    under `torch.compile`, or without a GPU), the numbers are read and one sentence is computed after the other.
+    Sentence b has the queries `cu_seqlens_q[b]` to `cu_seqlens_q[b + 1] − 1`, and the keys likewise: both are int32
+    `(B + 1,)` and rise from 0 to the number of all rows. No sentence has more than `max_seqlen_q` queries or
+    `max_seqlen_k` keys. `causal`, `window_size` and slopes are aligned at the last key of each sentence, and dropout's
+    mask is that of the sentences as a batch.
+    The kernels pad nothing and never wait for the GPU. So there the numbers in `cu_seqlens` are not checked, and output
+    rows that belong to no sentence are not initialised. Where PyTorch's arithmetic runs (float64, on a T4 except under
+    `torch.compile`, or without a GPU), the numbers are read and one sentence is computed after the other.
     The other arguments are those of `flash_attn_func`; `softmax_lse` is `(H, total_q)`.
-    Raises `TypeError` or `ValueError` for what does not fit, and for a `block_table`.
+    Raises `TypeError` or `ValueError` for arguments that do not fit, and for a `block_table`.
     """
     check_axes(3, 3, q=q, k=k, v=v)
     if block_table is not None:
@@ -148,7 +149,7 @@ def _flash(
     slopes: Tensor | None,
     with_lse: bool,
 ) -> tuple[Tensor, Tensor | None]:
-    """Both of flash-attention's functions, in PyTorch's layout."""
+    """Compute both of flash-attention's functions, in PyTorch's layout."""
     pair = isinstance(window_size, tuple | list) and len(window_size) == 2
     if not pair or not all(isinstance(side, int | torch.SymInt) for side in window_size):
         raise TypeError(f"window_size is {window_size!r}, expected two integers (left, right)")

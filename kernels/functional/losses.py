@@ -52,7 +52,7 @@ def _cross_entropy_kept() -> Kept:
 
 
 def _linear_cross_entropy_kept(triton: bool) -> Kept:
-    """The gradients dx and dtable, which the forward computes, and the count, which is still to divide them."""
+    """Keep the gradients dx and dtable, which the forward computes, and the count, by which the backward divides."""
 
     def tensors(cache: tuple | None) -> list[Tensor]:
         return [] if cache is None else list(cache[:3])
@@ -71,7 +71,7 @@ def _linear_cross_entropy_kept(triton: bool) -> Kept:
 
 
 def _each_loss(cross_entropy: Pair) -> Pair:
-    """Cross-entropy with a loss for each target: the gradient of the losses' sum, each row times what its loss got."""
+    """Make cross-entropy with a loss for each target; a row's gradient is that of the losses' sum times its dloss."""
 
     def forward(
         logits: Tensor, targets: Tensor, label_smoothing: float, ignore_index: int | None, z_loss: float
@@ -91,7 +91,7 @@ def _each_loss(cross_entropy: Pair) -> Pair:
         return losses.masked_fill(~counted, 0).reshape(targets.shape), cache
 
     def backward(dlosses: Tensor, cache: tuple) -> Tensor:
-        count = cache[4][1] if isinstance(cache[4], Tensor) else cache[3]  # by which the pair divides
+        count = cache[4][1] if isinstance(cache[4], Tensor) else cache[3]  # as dloss, since the pair divides by it
         dlogits = cross_entropy.backward(count, cache)
         return dlogits.mul_(dlosses[..., None])
 
@@ -132,12 +132,12 @@ def cross_entropy(
     *,
     z_loss: float = 0.0,
 ) -> Tensor:
-    """`−Σ_v q_v log softmax(input)_v`, averaged over the targets that count, as `F.cross_entropy`, in float32.
+    """Cross-entropy, `−Σ_v q_v log softmax(input)_v` averaged over the targets that count, as `F.cross_entropy`.
 
     input `(C,)`, `(N, C)` or `(N, C, d1, …)`; target the classes `()`, `(N,)` or `(N, d1, …)`, or probabilities in the
-    input's shape. `reduction="sum"` adds the losses up; `"none"` gives each, in the shape of classes as targets, and 0
-    where one does not count. The loss is 0 if no target counts. A z_loss adds `z_loss · (log Σ_v exp input_v)²` to the
-    loss of each class (PaLM's is 1e-4).
+    input's shape; the loss is float32. `reduction="sum"` adds the losses up; `"none"` returns each, in the shape of
+    the classes, 0 for a target that does not count. The loss is 0 if no target counts. A z_loss adds
+    `z_loss · (log Σ_v exp input_v)²` to the loss of each class (PaLM's is 1e-4).
     Raises `ValueError` for class weights, for `reduction`'s deprecated forms, for `"none"` or a z_loss beside
     probabilities, and for probabilities that require a gradient.
     """
@@ -184,9 +184,9 @@ def linear_cross_entropy(
 ) -> Tensor:
     """`cross_entropy(input @ linear_weightᵀ, target)` without all logits at once, as `F.linear_cross_entropy`.
 
-    input `(..., C)`, linear_weight `(V, C)`, target the classes `(...)` → a float32 scalar. Where a gradient is needed,
+    input `(..., C)`, linear_weight `(V, C)`, target the classes `(...)` → a float32 scalar. If a gradient is needed,
     the forward computes it already. An ignore_index of `None` is −100, z_loss is `cross_entropy`'s. Raises
-    `ValueError` for what `cross_entropy` refuses, for a bias, and for options, which divide PyTorch's work.
+    `ValueError` as `cross_entropy` does, for a bias, and for options, with which PyTorch divides its work.
     """
     if reduction == "none":
         raise ValueError(
@@ -219,7 +219,7 @@ def linear_cross_entropy(
 
 
 def _torchs(input: Tensor, target: Tensor, ignore_index: int, reduction: str, label_smoothing: float) -> Tensor | None:
-    """PyTorch's own loss, in float32 at least, and 0 if no target counts; None for what the pair is to refuse."""
+    """Return PyTorch's own loss, in float32 at least, 0 if no target counts; None for inputs that the pair refuses."""
     if not input.numel() or not 0 <= label_smoothing <= 1:
         return None
     wide, ids = input if input.dtype.itemsize >= 4 else input.float(), target.long()
@@ -241,7 +241,7 @@ def _check_options(weight: object, reduction: str, known: tuple[str, ...]) -> No
 
 
 def _reduced(mean: Tensor, target: Tensor, ignore_index: int | None, reduction: str) -> Tensor:
-    """The mean itself, or the sum of the losses."""
+    """Return the mean itself, or the sum of the losses."""
     if reduction == "mean":
         return mean
     if ignore_index is None:  # probabilities: every row counts
@@ -250,5 +250,5 @@ def _reduced(mean: Tensor, target: Tensor, ignore_index: int | None, reduction: 
 
 
 def _count(target: Tensor, ignore_index: int) -> Tensor:
-    """How many targets count."""
-    return (target.long() != ignore_index).sum()  # in 8 bits −100 would be class 156
+    """Return the number of targets that count."""
+    return (target.long() != ignore_index).sum()  # as uint8, −100 would be class 156

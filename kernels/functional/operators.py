@@ -1,11 +1,11 @@
-"""A pair as an operator of PyTorch's: autograd takes its backward, and `torch.compile` sees it as one node.
+"""A pair as an operator of PyTorch: autograd calls its backward, and `torch.compile` sees it as one node.
 
 An operator's inputs and outputs are tensors and numbers, but a pair's cache is any Python value. So the forward
-returns, beside its output, only those tensors of the cache that are not cheap to make again (`Kept`), and the backward,
+returns, beside its output, only those tensors of the cache that are expensive to make again (`Kept`), and the backward,
 an operator too, makes the cache from them and from the inputs. A pair without a `Kept` runs its forward again.
 
-An operator of `torch.library` takes the host 0.3 ms and 250 Python calls beside the pair's own. So where nothing is
-traced, and no mode and no subclass of `Tensor` wants to see it, the same pair runs in a `torch.autograd.Function`.
+An operator of `torch.library` takes the host 0.3 ms and 250 Python calls beside the pair's own. So if nothing is
+traced, and no mode and no subclass of `Tensor` must see it, the same pair runs in a `torch.autograd.Function`.
 """
 
 import inspect
@@ -36,7 +36,7 @@ HAS_TRITON = find_spec("triton") is not None
 
 @dataclass(frozen=True)
 class Kept:
-    """The tensors that a pair's forward hands to its backward, beside the inputs.
+    """The tensors that a pair's forward passes to its backward, beside the inputs.
 
     tensors  takes them out of a cache
     like     makes empty ones of the same shapes from the inputs: `torch.compile` traces with these
@@ -50,13 +50,13 @@ class Kept:
 
 
 RECEIVED = object()
-"""Saved in the place of an input that lends only its shape and dtype: the received gradient, which has them too."""
+"""Saved in the place of an input of which only shape and dtype are needed: the received gradient has the same."""
 
 NOTHING = Kept(lambda cache: [], lambda *inputs: [], lambda kept, *inputs: None)
 
 
 def runs_in_triton(name: str, x: Tensor) -> bool:
-    """Whether the op has a kernel that takes such a tensor here."""
+    """Return True if the op has a kernel that can run here on such a tensor."""
     there = x.dtype in KERNEL_DTYPES and name in kernels.KERNELS and HAS_TRITON
     if x.is_cuda and x.dtype != torch.bfloat16:
         return there
@@ -64,18 +64,18 @@ def runs_in_triton(name: str, x: Tensor) -> bool:
 
 
 def runs_in_torch(x: Tensor) -> bool:
-    """Whether torch.nn.functional's own function is the fastest there is: no kernel can run, and none is checked."""
+    """Return True if `torch.nn.functional` should run: no kernel can, and the interpreter is off."""
     return not (x.is_cuda and HAS_TRITON) and not interpreting() and x.dtype in FLOAT_DTYPES
 
 
 def owned(x: Tensor) -> Tensor:
-    """x, contiguous, in memory of its own: PyTorch lets no two outputs of an operator share it."""
+    """Return x contiguous and in memory of its own: PyTorch lets no two outputs of an operator share memory."""
     alone = x.untyped_storage().nbytes() == x.numel() * x.element_size()
     return x.contiguous() if alone else x.clone(memory_format=torch.contiguous_format)
 
 
 def heads_merge(x: Tensor) -> Tensor:
-    """x `(B, H, T, D)` with `(B, T, H, D)` in memory, so that merging the heads is a view; a copy if need be."""
+    """Return x `(B, H, T, D)` with `(B, T, H, D)` in memory, so that merging its heads is a view; a copy if needed."""
     return x.transpose(1, 2).contiguous().transpose(1, 2) if x.ndim == 4 else x.contiguous()
 
 
@@ -92,19 +92,19 @@ def operator(
     saved: Callable[..., Arguments] = lambda out, *inputs: inputs,
     layout: Callable[[Tensor], Tensor] = owned,
 ) -> Callable[..., Any]:
-    """Registers `minitransformer::name` and `minitransformer::name_backward`; returns a function of the inputs.
+    """Register `minitransformer::name` and `minitransformer::name_backward`; return a function of the inputs.
 
-    With `with_kept` the function returns the kept tensors behind the output: they have no gradient.
+    With `with_kept` the function also returns the kept tensors, after the output; they have no gradient.
 
-    name            the pair's, in `kernels` and in `kernels.eager`; the first input decides which of them runs
-    kernel          the pair's name, if it is another
-    pair_of         makes the pair from the package's own, if it is another
+    name            the pair's name in `kernels` and in `kernels.eager`; the first input decides which of them runs
+    kernel          the pair's name, if it differs from the operator's
+    pair_of         makes the pair from the package's own, if it differs
     schema          the inputs' types and names, as in `torch.library`
     differentiable  the names of the inputs that the pair's backward has gradients for, in its order
-    output          an empty output, made from the inputs
+    output          makes an empty output from the inputs
     kept            by backend, "triton" or "eager": a function that returns a `Kept`
-    call            what the pair's forward is called with
-    saved           what is saved in the place of the inputs; a tensor, a number or `RECEIVED`
+    call            returns the arguments and options of the pair's forward from the inputs
+    saved           returns the values to save in the place of the inputs: tensors, numbers or `RECEIVED`
     layout          brings a tensor into the layout in memory that outputs and gradients always have
     """
     names = [argument.split()[1] for argument in schema.split(", ")]
@@ -138,10 +138,10 @@ def operator(
             gradients = pair.backward(dout, cache)
         found: dict[int, Tensor] = {}
         for gradient in gradients if isinstance(gradients, tuple) else (gradients,):
-            if gradient is not None:  # the two of a sum may be one tensor, and no two outputs share memory
+            if gradient is not None:  # a sum's two gradients may be one tensor, but no two outputs may share memory
                 again = gradient.data_ptr() in found
                 gradient = gradient.clone() if again else gradient
-                found[gradient.data_ptr() or -len(found)] = gradient  # those of nothing have no place
+                found[gradient.data_ptr() or -len(found)] = gradient  # empty tensors all have the address 0
         return list(found.values())
 
     def laid_out_backward(dout: Tensor, tensors: list[Tensor], *inputs: Any) -> list[Tensor]:
@@ -163,7 +163,7 @@ def operator(
         found: list[Tensor | None] = [None] * len(names)
         if received[0] is not None:
             seen = is_seen(name, received[0])
-            saved_tensors = ctx.saved_tensors  # once: under checkpointing a second look is refused
+            saved_tensors = ctx.saved_tensors  # read once: under checkpointing a second read is refused
             tensors, given = saved_tensors[: ctx.num_kept], iter(saved_tensors[ctx.num_kept :])
             inputs = [ctx.numbers[place] if place in ctx.numbers else next(given) for place in range(len(names))]
             inputs = [received[0] if value is RECEIVED else value for value in inputs]
@@ -227,9 +227,9 @@ def operator(
 
 
 def is_seen(name: str, *inputs: Any) -> bool:
-    """Whether a tracer, a mode or a subclass of `Tensor` is to see an operator, rather than what it computes.
+    """Return True if a tracer, a mode or a subclass of `Tensor` must see the operator and not its inner operations.
 
-    Raises `RuntimeError` under a transform of torch.func's, and where autograd takes many gradients at once.
+    Raises `RuntimeError` under a transform of torch.func, and if autograd takes many gradients at once.
     """
     if torch.compiler.is_compiling():
         return True
@@ -248,7 +248,7 @@ def is_seen(name: str, *inputs: Any) -> bool:
 
 
 def named(function: Callable[P, R]) -> Callable[P, R]:
-    """Refuses an argument that the function does not have by a sentence that says which it has."""
+    """Let a function refuse an argument that it does not have by a sentence with those that it has."""
     names = inspect.signature(function).parameters
 
     @wraps(function)
@@ -265,13 +265,13 @@ def named(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def draw_key(x: Tensor, dropout_p: float) -> Tensor | None:
-    """What a mask is computed from, drawn from PyTorch's generator; None where nothing is dropped."""
+    """Draw the key of a dropout mask from PyTorch's generator; return None if nothing is dropped."""
     drops = dropout_p != 0 and Dropout(dropout_p, key=0).threshold > 0
     return torch.randint(-(2**31), 2**31, (2,), dtype=torch.int32, device=x.device) if drops else None
 
 
 def dropout_of(key: Tensor | None, dropout_p: float) -> Dropout | None:
-    """The pairs' dropout."""
+    """Return the `Dropout` of a pair for this key, `None` for none."""
     return None if key is None else Dropout(dropout_p, key=key)
 
 
@@ -279,18 +279,18 @@ def dropout_of(key: Tensor | None, dropout_p: float) -> Dropout | None:
 
 
 def promoted(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Both in the dtype of `x + y`: under autocast one of them may come from a product and the other not."""
+    """Return both in the dtype of `x + y`: under autocast one of them may come from a product and the other not."""
     dtype = torch.promote_types(x.dtype, y.dtype)
     return x.to(dtype), y.to(dtype)
 
 
 def in_autocast_dtype(*tensors: Tensor | None) -> list[Any]:
-    """The floating tensors in autocast's dtype where it is on: what PyTorch does for products."""
+    """Return the floating tensors in autocast's dtype if it is on, as PyTorch does for products."""
     return _cast(tensors, lambda kind: torch.get_autocast_dtype(kind))
 
 
 def in_float32(*tensors: Tensor | None) -> list[Any]:
-    """The floating tensors in float32 where a GPU's autocast is on: what PyTorch does for norms, softmax and losses."""
+    """Return the floating tensors in float32 if a GPU's autocast is on, as PyTorch does for norms, softmax, losses."""
     return _cast(tensors, lambda kind: None if kind == "cpu" else torch.float32)
 
 
@@ -298,7 +298,7 @@ UNCHANGED = nullcontext()
 
 
 def without_autocast(x: Tensor) -> AbstractContextManager[Any]:
-    """Autocast off: the inputs have their types, and a pair's own products in float32 are meant to be that."""
+    """Switch autocast off: the inputs have their dtypes already, and a pair's float32 products must stay float32."""
     kind = x.device.type
     return torch.autocast(kind, enabled=False) if _autocasts(kind) else UNCHANGED
 

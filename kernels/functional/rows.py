@@ -1,4 +1,4 @@
-"""What works on rows or on single elements: softmax, norms, activations, dropout, embeddings, rotary positions."""
+"""Functions of rows or of single elements: softmax, norms, activations, dropout, embeddings, rotary positions."""
 
 import math
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ def _like_first(x: Tensor, *_: object) -> Tensor:
 
 
 def _norm_kept(centred: bool) -> Kept:
-    """Keeps 1/σ of each row, and LayerNorm's mean before it."""
+    """Keep 1/σ of each row, and LayerNorm's mean before it."""
     from ..launch import rows_of
     from ..norms.whole import NO_DROPOUT, Normalised
 
@@ -50,7 +50,7 @@ def _norm_kept(centred: bool) -> Kept:
 
 
 def _add_norm_kept(name: str, centred: bool) -> Kept:
-    """As `_norm_kept`; of rows that are too wide for one block nothing: their forward runs again."""
+    """Keep the numbers of `_norm_kept`, or nothing for rows too wide for one block, whose forward runs again."""
     import kernels
 
     from ..launch import rows_of
@@ -84,7 +84,7 @@ def _add_norm_call(*inputs: Any) -> tuple[tuple, dict[str, Any]]:
 
 
 def _dropout_kept() -> Kept:
-    """Keeps nothing: the mask is computed again, and of x only the shape and the type are needed."""
+    """Keep nothing: the mask is computed again, and of x only the shape and the type are needed."""
 
     def cache(kept: list[Tensor], dy: Tensor, dropout_key: Tensor, dropout_p: float) -> tuple:
         return dropout_of(dropout_key, dropout_p), dy.shape, dy.dtype, dy.device
@@ -93,7 +93,7 @@ def _dropout_kept() -> Kept:
 
 
 def _embedding_kept() -> Kept:
-    """Nothing but the inputs."""
+    """Keep only the inputs."""
 
     def cache(kept: list[Tensor], table: Tensor, ids: Tensor) -> tuple:
         return ids.contiguous(), table.shape, table.dtype, 1.0
@@ -102,7 +102,7 @@ def _embedding_kept() -> Kept:
 
 
 def _gelu_kept() -> Kept:
-    """Nothing but the input, as silu; without it the backward would launch the forward's kernel again."""
+    """Keep only the input, as silu does; without a `Kept` the backward would launch the forward's kernel again."""
 
     def cache(kept: list[Tensor], x: Tensor, approximate: str) -> tuple:
         return "gelu_tanh" if approximate == "tanh" else "gelu", x
@@ -119,7 +119,7 @@ def _softmax_kept() -> Kept:
 
 
 def _rope_kept() -> Kept:
-    """Nothing: of x only the shape and the type are needed."""
+    """Keep nothing: of x only the shape and the type are needed."""
 
     def cache(kept: list[Tensor], dy: Tensor, cos: Tensor, sin: Tensor, interleaved: bool) -> tuple:
         return cos, sin, interleaved, dy.shape, dy.dtype
@@ -128,7 +128,7 @@ def _rope_kept() -> Kept:
 
 
 def _gated_kept() -> Kept:
-    """Nothing but the inputs; the gradients are not halves of one array."""
+    """Keep only the inputs; the gradients are not halves of one array."""
     return Kept(lambda cache: [], lambda *_: [], lambda kept, gate, up, activation: (activation, gate, up, False))
 
 
@@ -179,9 +179,9 @@ _rope = operator(
 
 @named
 def softmax(input: Tensor, dim: int = -1, _stacklevel: int = 3, dtype: torch.dtype | None = None) -> Tensor:
-    """`exp(x_i) / Σ_j exp(x_j)` along `dim`, as `F.softmax`; a row of all −inf gives zeros (in PyTorch NaN).
+    """Softmax, `exp(x_i) / Σ_j exp(x_j)` along `dim`, as `F.softmax`; a row of all −inf gives zeros (in PyTorch NaN).
 
-    Raises `ValueError` for a dim of `None`. `_stacklevel` is that of PyTorch's warning about it.
+    Raises `ValueError` for a dim of `None`. `_stacklevel` is not used: PyTorch's function has it for a warning.
     """
     if dim is None:
         raise ValueError("dim is None, expected the number of an axis: PyTorch's own choice of one is deprecated")
@@ -245,8 +245,9 @@ def add_layer_norm(
 ) -> Tensor:
     """Add & Norm in one kernel: `layer_norm(input + dropout(sublayer_out))` over the last axis.
 
-    input and sublayer_out `(..., C)`, of which the wider dtype is the output's, weight and bias `(C,)`. Dropout is
-    drawn from PyTorch's generator; pass 0 when the model does not train. Raises `ValueError` for two shapes.
+    input and sublayer_out `(..., C)`, weight and bias `(C,)`; the output has the wider dtype of input and
+    sublayer_out. Dropout is drawn from PyTorch's generator; pass 0 when the model does not train. Raises `ValueError`
+    if input and sublayer_out differ in shape.
     Source: Vaswani 2017, §3.1 and §5.4.
     """
     x, sublayer_out, weight, bias = in_float32(input, sublayer_out, weight, bias)
@@ -270,9 +271,9 @@ def add_rms_norm(
 
 @named
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Zeros with probability p, and what stays divided by 1 − p, as `F.dropout`; p below 1, in steps of 1/65536.
+    """Set elements to zero with probability p and divide the others by 1 − p, as `F.dropout`; p < 1 in 1/65536ths.
 
-    Only two numbers of PyTorch's generator are drawn and kept: the mask is computed from them, and again backwards.
+    Only two numbers are drawn from PyTorch's generator and kept: forward and backward compute the mask from them.
     Raises `ValueError` for `inplace=True`.
     """
     _check_inplace(inplace)
@@ -290,7 +291,7 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Tensor:
-    """The rows of weight `(V, C)` with the ids of input `(...)`, as `F.embedding`.
+    """Look up the rows of weight `(V, C)` with the ids of input `(...)` → `(..., C)`, as `F.embedding`.
 
     Gradients of equal ids are summed in float32 in an order that never changes; the row `padding_idx` has none. Raises
     `ValueError` for a `padding_idx` outside the table, a `max_norm`, `scale_grad_by_freq` and `sparse`.
@@ -348,7 +349,7 @@ def geglu(gate: Tensor, up: Tensor, approximate: str = "none") -> Tensor:
 
 @named
 def rope(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool = False) -> Tensor:
-    """Turns pairs of the first R channels of x `(B, H, T, D)` by the angles of cos and sin `(T, R/2)`.
+    """Turn pairs of the first R channels of x `(B, H, T, D)` by the angles of cos and sin `(T, R/2)`.
 
     A pair is (i, i + R/2), as in Llama, or with `interleaved` (2i, 2i + 1). The output is `(B, T, H, D)` in memory, as
     attention's, and x, which may be a part of a projection, is not kept for the backward. Angles have no gradient:
@@ -366,12 +367,12 @@ def _check_inplace(inplace: bool) -> None:
 
 
 def _rows(x: Tensor) -> Tensor:
-    """x `(..., C)` as `(N, C)`."""
+    """Return x `(..., C)` as `(N, C)`."""
     return x.reshape(-1, x.shape[-1]) if x.numel() else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
 
 def _summands(x: Tensor, sublayer_out: Tensor) -> tuple[Tensor, Tensor]:
-    """What Add & Norm adds up, as `(N, C)` in one dtype."""
+    """Return the two summands of Add & Norm as `(N, C)` in one dtype."""
     if x.shape != sublayer_out.shape:
         raise ValueError(
             f"input has shape {tuple(x.shape)} and sublayer_out {tuple(sublayer_out.shape)}, expected one shape"
@@ -383,7 +384,7 @@ def _summands(x: Tensor, sublayer_out: Tensor) -> tuple[Tensor, Tensor]:
 def _norm_shape(
     x: Tensor, normalized_shape: int | Sequence[int], weight: Tensor | None, bias: Tensor | None = None
 ) -> tuple[int, ...]:
-    """The axes to normalise over. Raises `ValueError` unless the input ends in them, and the parameters have them."""
+    """Return the axes to normalise over. Raises `ValueError` unless input and parameters have them."""
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
     if not shape or tuple(x.shape[-len(shape) :]) != shape:
         raise ValueError(f"input has shape {tuple(x.shape)}, expected its last axes to be normalized_shape {shape}")
@@ -396,7 +397,7 @@ def _norm_shape(
 
 
 def _is_plain_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None = None) -> bool:
-    """Whether PyTorch's own norm takes them as ours does: a parameter in another dtype it refuses, or widens by it."""
+    """Return True if PyTorch's own norm may run: its parameters must have x's dtype, or it refuses or widens them."""
     for parameter in (weight, bias):
         if parameter is not None and (parameter.dtype != x.dtype or parameter.shape != x.shape[-parameter.ndim :]):
             return False
@@ -404,11 +405,11 @@ def _is_plain_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None = None)
 
 
 def _is_plain_product(gate: Tensor, up: Tensor) -> bool:
-    """Whether PyTorch's activation and product are as exact as ours: in half precision they would round twice."""
+    """Return True if PyTorch's activation and product are as exact as ours: in half precision they round twice."""
     return gate.dtype.itemsize >= 4 and gate.shape == up.shape and runs_in_torch(gate)
 
 
 def _flat(x: Tensor, shape: tuple[int, ...], weight: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The input as rows `(..., C)`, and a weight `(C,)`, ones where none is given."""
+    """Return the input as rows `(..., C)`, and a weight `(C,)`, ones if none is given."""
     gamma = x.new_ones(shape) if weight is None else weight
     return x.flatten(-len(shape)), gamma.flatten()

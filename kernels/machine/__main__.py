@@ -1,4 +1,4 @@
-"""`python -m kernels.machine` proves every op as machine code, and writes what it found to the manifest."""
+"""`python -m kernels.machine` proves every op as machine code, and writes the results to the manifest."""
 
 import argparse
 import os
@@ -7,7 +7,7 @@ import time
 
 
 def main() -> int:
-    """Prove the ops that are named, or those whose instructions have changed; 1 if one fails."""
+    """Prove the ops that are named, or those whose instructions have changed; return 1 if one fails."""
     os.environ.pop("TRITON_INTERPRET", None)  # before Triton is imported: the interpreter compiles nothing
     from .. import KERNELS
     from ..proof import ledger
@@ -31,6 +31,8 @@ def main() -> int:
         pairs = proof.sample(arguments.sample)
     elif arguments.check or not (arguments.all or arguments.ops):
         pairs = list(proof.stale(manifest, pairs))
+        if not pairs:
+            print("nothing has changed since it was proved as machine code")
     if arguments.check:
         for pair in pairs:
             print(f"not yet proved as machine code: {pair.op}, {pair.dtype}")

@@ -1,4 +1,4 @@
-"""Reads the assembly that Triton prints for AMD's gfx1100: instructions, labels, and what a kernel needs."""
+"""Reads the assembly that Triton prints for AMD's gfx1100: instructions, labels, arguments and resources."""
 
 import hashlib
 import re
@@ -18,19 +18,19 @@ class Unknown(Exception):
 
 
 class Instruction(NamedTuple):
-    """`v_add_f32_dpp v1, v2, v3 row_shr:1`, taken apart; of a dual instruction also the `second` half."""
+    """The parts of `v_add_f32_dpp v1, v2, v3 row_shr:1`; `second` is the other half of a dual instruction."""
 
     name: str
     operands: tuple[str, ...]
     modifiers: dict[str, str]
     text: str
     source: str
-    """The line of Python that it comes from: "softmax.py:50"; empty where the compiler says nothing."""
+    """The line of Python that it comes from: "softmax.py:50"; empty if the compiler names none."""
     second: "Instruction | None" = None
 
 
 class Argument(NamedTuple):
-    """Where a kernel finds one of its arguments; `hidden` names one that is the launch's: "block_count_x"."""
+    """The place of one of a kernel's arguments; `hidden` names one that the launch adds, such as "block_count_x"."""
 
     offset: int
     size: int
@@ -39,7 +39,7 @@ class Argument(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """A kernel as text: its instructions, the labels among them, and what it needs to begin."""
+    """A kernel as text: its instructions, the labels among them, its arguments and the resources that it needs."""
 
     name: str
     instructions: tuple[Instruction, ...]
@@ -51,7 +51,7 @@ class Program:
 
     @property
     def hash(self) -> str:
-        """A hash of its instructions, wherever their source lies: equal hashes compute the same."""
+        """The hash of the instructions, without their places in the source: equal hashes compute the same."""
         branches = sorted((number, label) for label, number in self.labels.items() if label.startswith(".LBB"))
         code = [each.text for each in self.instructions]
         return hashlib.sha256(repr((code, branches, self.needs)).encode()).hexdigest()[:16]
@@ -59,7 +59,7 @@ class Program:
 
 @lru_cache(maxsize=256)
 def parse(text: str) -> Program:
-    """The only kernel of an assembly. Raises `ValueError` for a text that has none."""
+    """Parse the only kernel of an assembly. Raises `ValueError` for a text that has none."""
     found = re.search(r"^\s*\.amdhsa_kernel (\S+)$(.*?)^\s*\.end_amdhsa_kernel", text, re.M | re.S)
     if found is None:
         raise ValueError("the text is no assembly of a kernel for AMD: it has no .amdhsa_kernel")
@@ -85,7 +85,7 @@ def _code(text: str) -> tuple[tuple[Instruction, ...], dict[str, int]]:
 
 
 def instruction(text: str, source: str = "") -> Instruction:
-    """One line of code, taken apart."""
+    """Parse one line of code."""
     first, *others = (_half(half.strip(), text, source) for half in text.split("::"))
     return first._replace(second=others[0]) if others else first
 
@@ -100,7 +100,7 @@ def _half(text: str, whole: str, source: str) -> Instruction:
 
 
 def _arguments(text: str) -> tuple[Argument, ...]:
-    """From the notes in YAML, in which each argument begins with a dash."""
+    """Read the arguments from the notes in YAML."""
     notes = re.search(r"\.args:\n(.*?)^    \.\w", text, re.M | re.S)
     pattern = r"\.offset:\s+(\d+)\s+\.size:\s+(\d+)\s+\.value_kind:\s+(?:hidden_)?(?:by_value|global_buffer|(\w+))"
     found = re.findall(pattern, notes[1]) if notes else []

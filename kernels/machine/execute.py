@@ -15,11 +15,11 @@ from .watch import Fault
 RUNNING, WAITING, ENDED = range(3)
 
 ORDERS = ("together", "in turn", "in reverse", "at random")
-"""How waves take turns: all that stand at the same instruction at once; or one after the other, from one barrier to the
-next, first to last or last to first; or some at random."""
+"""The orders in which waves take turns: all waves at the same instruction at once; or one after the other, from one
+barrier to the next, first to last or last to first; or some at random."""
 
 AT_ONCE = 1024
-"""Waves whose registers are held at once: 32 KiB each, where a kernel needs 256."""
+"""The waves whose registers are held at once: 32 KiB each if a kernel needs 256 registers."""
 
 
 class Region(NamedTuple):
@@ -31,7 +31,7 @@ class Region(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Instructions that are executed one after the other, and where execution goes from there."""
+    """Instructions that are executed one after the other, and the blocks that may follow."""
 
     steps: list[tuple[Step, Instruction]]
     branch: Instruction | None
@@ -41,7 +41,7 @@ class Block(NamedTuple):
 
 @lru_cache(maxsize=256)
 def blocks_of(program: Program) -> dict[int, Block]:
-    """The blocks of a program, by the number of their first instruction. Raises `Unknown` by name."""
+    """Cut a program into blocks, by the number of their first instruction. Raises `Unknown` for an unknown one."""
     labels, code = program.labels, program.instructions
     ends = {number + 1 for number, each in enumerate(code) if _ends_a_block(each)}
     starts = sorted({0, *labels.values(), *ends} - {len(code)})
@@ -59,7 +59,7 @@ def _ends_a_block(instruction: Instruction) -> bool:
 
 
 def step_of(instruction: Instruction) -> Step:
-    """How an instruction is executed. Raises `Unknown` for one that the executor does not know."""
+    """Return a function that executes an instruction. Raises `Unknown` for one that the executor does not know."""
     for kind in (scalar, lanes, vector, matrix, memory):
         try:
             found = kind.step(instruction)
@@ -98,10 +98,10 @@ class Machine:
         self.place = np.zeros(self.num_waves, np.int64)
         self.state = np.full(self.num_waves, RUNNING)
         self.executed = 0
-        """Instructions, a wave's each counted."""
+        """The number of executed instructions, summed over the waves."""
 
     def _registers(self, program: Program, programs: Sequence[tuple[int, int, int]]) -> Registers:
-        """As the hardware leaves them: the address of the arguments, the program's number, the lanes' in v0."""
+        """Make registers as the hardware fills them: the arguments' address, the program's number, lanes' in v0."""
         needs = program.needs
         registers = Registers(needs["next_free_vgpr"], self.num_waves)
         registers.scalar[0], registers.scalar[1] = self.arguments_at & 0xFFFFFFFF, self.arguments_at >> 32
@@ -116,7 +116,7 @@ class Machine:
     # --- Turns ----------------------------------------------------------------------------------------------------
 
     def run(self, order: str = "together", rng: np.random.Generator | None = None) -> int:
-        """Execute until all waves have ended; returns how many instructions that were. Raises `Fault`."""
+        """Execute until all waves have ended; return the number of instructions. Raises `Fault`."""
         if order not in ORDERS:
             raise ValueError(f"order is {order!r}, expected one of {', '.join(ORDERS)}")
         rng = rng or np.random.default_rng(0)
@@ -127,7 +127,7 @@ class Machine:
         return self.executed
 
     def _turn(self, order: str, rng: np.random.Generator) -> np.ndarray:
-        """The waves that go on next, all at the same instruction."""
+        """Return the waves that go on next, all at the same instruction."""
         ready = np.flatnonzero(self.state == RUNNING)
         if order == "in turn":
             return ready[:1]
@@ -140,7 +140,7 @@ class Machine:
         return ready[self.place[ready] == self.place[ready].min()]
 
     def _execute(self, waves: np.ndarray) -> None:
-        """One block, for waves that stand at its beginning."""
+        """Execute one block, for waves that stand at its beginning."""
         block = self.blocks[int(self.place[waves[0]])]
         everyone = waves.size == self.num_waves
         group = Group(self.registers, slice(None) if everyone else waves, self)
@@ -152,7 +152,7 @@ class Machine:
             self._leave(block.branch, waves, group, block.target)
 
     def _leave(self, branch: Instruction, waves: np.ndarray, group: Group, target: int) -> None:
-        """A branch, a barrier or the end."""
+        """Follow a branch, or wait at a barrier, or end."""
         if branch.name == "s_barrier":
             self.state[waves] = WAITING
             self._open_barriers(branch, waves)
@@ -163,7 +163,7 @@ class Machine:
             self.place[waves[CONDITIONS[branch.name](group)]] = target
 
     def _open_barriers(self, instruction: Instruction, waves: np.ndarray) -> None:
-        """Programs all of whose waves wait go on; a wave that has ended will never come."""
+        """Let programs go on whose waves all wait. Raises `Fault` if a wave has ended for which others wait."""
         state = self.state.reshape(-1, self.waves)
         for local in np.unique(self.local[waves]):
             waiting, ended = (state[local] == WAITING), (state[local] == ENDED)
@@ -180,7 +180,7 @@ class Machine:
     # --- Memory ---------------------------------------------------------------------------------------------------
 
     def index(self, instruction: Instruction, group: Group, address: Any, on: Any, size: int) -> Any:
-        """Addresses as places in global memory. Raises `Fault` for one that is in no tensor."""
+        """Return addresses as places in global memory. Raises `Fault` for one that is in no tensor."""
         index = np.where(on, address - self.memory_at, 0)
         stray = on & ((index < 0) | (index + size > self.memory.size))
         inside = np.where(stray, 0, index)
@@ -192,7 +192,7 @@ class Machine:
         return index
 
     def _nearest(self, index: int, size: int) -> str:
-        """Where a stray access lies, in words."""
+        """Describe the place of a stray access."""
         near = min(self.regions, key=lambda each: max(each.start - index, index - each.start - each.size + 1))
         byte = index - near.start
         if byte < 0:
@@ -200,7 +200,7 @@ class Machine:
         return f"bytes {byte} to {byte + size - 1} of {near.name}, which has {near.size}"
 
     def scalar_words(self, instruction: Instruction, group: Group, address: Any, count: int) -> list[Any]:
-        """Words for whole waves, from the arguments or from a tensor."""
+        """Load words for whole waves, from the arguments or from a tensor."""
         at = address - self.arguments_at
         if ((at >= 0) & (at + 4 * count <= self.arguments.nbytes)).all():
             return [self.arguments[(at >> 2) + i] for i in range(count)]
@@ -215,7 +215,7 @@ class Machine:
         self, instruction: Instruction, group: Group, wave: int, lane: int, why: str,
         memory: Memory | None = None, at: int = 0,
     ) -> Fault:  # fmt: skip
-        """What is wrong, where and in whom; `wave` is a number within the group."""
+        """Make a `Fault` that names the instruction, the program, the wave and the lane; `wave` counts in the group."""
         number = int(np.arange(self.num_waves)[group.waves][wave])
         who = f"program {self.program[number]}, wave {self.wave[number]}, lane {lane}"
         if memory is self.memory and memory is not None:
@@ -231,7 +231,7 @@ class Machine:
 
 
 def _granule(program: Program, prefix: str) -> int:
-    """The bytes that are watched together: as many as the narrowest access has."""
+    """Return the number of bytes that are watched together: that of the narrowest access."""
     sizes = [
         SIZES[found["type"]]
         for each in program.instructions
@@ -241,7 +241,7 @@ def _granule(program: Program, prefix: str) -> int:
 
 
 def granule_of_tensors(program: Program) -> int:
-    """The same of global memory."""
+    """Return the number of bytes of global memory that are watched together."""
     return min(_granule(program, prefix) for prefix in ("buffer_", "global_", "flat_"))
 
 
@@ -254,4 +254,4 @@ CONDITIONS: dict[str, Callable[[Group], Any]] = {
     "s_cbranch_execz": lambda group: group.scalar[EXEC][group.waves] == 0,
     "s_cbranch_execnz": lambda group: group.scalar[EXEC][group.waves] != 0,
 }
-"""Which waves follow a branch."""
+"""For each branch a function that returns True for the waves that follow it."""

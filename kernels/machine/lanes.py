@@ -1,4 +1,4 @@
-"""Instructions by which lanes hand numbers to other lanes. Source: AMD, RDNA3 ISA, §7.9 (DPP), V_PERMLANEX16_B32."""
+"""Instructions that pass numbers from lane to lane. Source: AMD, RDNA3 ISA, §7.9 (DPP), V_PERMLANEX16_B32."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ ROW, IN_ROW = LANE // 16, LANE % 16
 
 
 def source_lanes(modifiers: dict[str, str]) -> tuple[Any, Any]:
-    """For each lane the lane that DPP reads from, and whether there is one."""
+    """Return for each lane the lane that DPP reads from, and True if there is one."""
     (name, value), *more = ((name, modifiers[name]) for name in PERMUTATIONS if name in modifiers)
     if more:
         raise Unknown(f"two permutations at once: {modifiers}")
@@ -45,9 +45,9 @@ PERMUTATIONS: dict[str, Callable[[str], tuple[Any, Any]]] = {
 def permuted(
     instruction: Instruction, read: Callable[[Group], Any], write: Callable[[Group, Any], None]
 ) -> tuple[Callable[[Group], Any], Callable[[Group, Any], None]]:
-    """The reading of the first operand from other lanes, and a writing that leaves out lanes without a source.
+    """Return a reader of the first operand from other lanes, and a writer that skips lanes without a source.
 
-    A lane whose source is off, or beyond its row, reads 0 with `bound_ctrl:1`; else it keeps what it has.
+    A lane whose source is off, or beyond its row, reads 0 with `bound_ctrl:1`; else it keeps its value.
     """
     modifiers = instruction.modifiers
     source, valid = source_lanes(modifiers)
@@ -74,7 +74,7 @@ def permuted(
 
 
 def step(instruction: Instruction) -> Step | None:
-    """How an instruction between lanes is executed; None for another kind."""
+    """Return a function that executes an instruction between lanes; None for another kind."""
     kinds = {
         "v_readlane_b32": _read_lane, "v_readfirstlane_b32": _read_first_lane, "v_writelane_b32": _write_lane,
         "v_permlane16_b32": _permute_rows, "v_permlanex16_b32": _permute_rows, "ds_bpermute_b32": _gather_lanes,
@@ -84,7 +84,7 @@ def step(instruction: Instruction) -> Step | None:
 
 
 def _read_lane(instruction: Instruction) -> Step:
-    """Whether the lane is on does not matter."""
+    """Read a lane, even one that is off."""
     into, source, lane = instruction.operands
     write, number, which = scalar_writer(into, "u32"), span(source)[1], scalar_reader(lane, "u32")
 
@@ -97,7 +97,7 @@ def _read_lane(instruction: Instruction) -> Step:
 
 
 def _read_first_lane(instruction: Instruction) -> Step:
-    """The first lane that is on, or lane 0."""
+    """Read the first lane that is on, or lane 0."""
     into, source = instruction.operands
     write, number = scalar_writer(into, "u32"), span(source)[1]
 
@@ -121,7 +121,7 @@ def _write_lane(instruction: Instruction) -> Step:
 
 
 def _permute_rows(instruction: Instruction) -> Step:
-    """Lane i of a row reads the lane of its row, or with x of the other, that the i-th 4 bits of two scalars say."""
+    """Let lane i of a row read the lane in its row, with x in the other, that the i-th 4 bits of two scalars give."""
     into, source, low, high = instruction.operands
     write, read = writer(into, "u32"), reader(source, "u32")
     lows, highs = scalar_reader(low, "u32"), scalar_reader(high, "u32")
@@ -150,7 +150,7 @@ def _permute_rows(instruction: Instruction) -> Step:
 
 
 def _gather_lanes(instruction: Instruction) -> Step:
-    """Each lane reads the lane that its address says, in bytes; 0 from a lane that is off."""
+    """Let each lane read the lane at its address, in bytes; 0 from a lane that is off."""
     into, address, source = instruction.operands
     write, where, read = writer(into, "u32"), reader(address, "u32"), reader(source, "u32")
     offset = np.uint32(int(instruction.modifiers.get("offset", "0"), 0))
@@ -164,7 +164,7 @@ def _gather_lanes(instruction: Instruction) -> Step:
 
 
 def _scatter_lanes(instruction: Instruction) -> Step:
-    """Each lane sends to the lane that its address says; the highest of several senders is heard, 0 without one."""
+    """Let each lane send to the lane at its address; the highest of several senders wins, and without one it is 0."""
     into, address, source = instruction.operands
     write, where, read = writer(into, "u32"), reader(address, "u32"), reader(source, "u32")
     offset = np.uint32(int(instruction.modifiers.get("offset", "0"), 0))
@@ -180,7 +180,7 @@ def _scatter_lanes(instruction: Instruction) -> Step:
 
 
 def _swizzle(instruction: Instruction) -> Step:
-    """Each lane reads `((lane & and) | or) ^ xor` of its 32; other patterns are not known."""
+    """Let each lane read the lane `((lane & and) | or) ^ xor`. Raises `Unknown` for other patterns."""
     into, source = instruction.operands
     pattern = int(instruction.modifiers["offset"], 0) if is_register(source) else 0x8000
     if pattern & 0x8000:

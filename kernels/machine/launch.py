@@ -1,4 +1,4 @@
-"""Launches of Triton kernels as machine code in host memory: `emulating` takes the place of a GPU and its driver."""
+"""Launches of Triton kernels as machine code in host memory: `emulating` replaces a GPU and its driver."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,14 +17,14 @@ from .registers import LANES
 
 TARGET = "hip:gfx1100"
 MEMORY_AT, ARGUMENTS_AT = 1 << 40, 1 << 32
-"""Where the executor's memory seems to begin; the hardware's addresses have 48 bits."""
+"""The addresses at which the executor's memory and arguments begin; the hardware's addresses have 48 bits."""
 GAP = 256
-"""Bytes between two tensors, which belong to nobody."""
+"""The bytes between two tensors, which belong to none."""
 
 
 @dataclass
 class Emulation:
-    """How kernels are executed, and what was: a `Launch` each."""
+    """The options with which kernels are executed, and a `Launch` for each that was."""
 
     order: str = "together"
     seed: int = 0
@@ -34,7 +34,7 @@ class Emulation:
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel that was executed, and how many instructions of waves it took."""
+    """One kernel that was executed, and the number of instructions, summed over its waves."""
 
     kernel: str
     program: Program
@@ -45,16 +45,16 @@ class Launch:
 
 @contextmanager
 def emulating(order: str = "together", seed: int = 0, rewrite: Callable[[str], str] = str) -> Iterator[Emulation]:
-    """Inside it Triton kernels run as machine code of a gfx1100, instruction by instruction, on tensors of the CPU.
+    """Run Triton kernels inside the block as machine code of a gfx1100, by instruction, on tensors of the CPU.
 
         with kernels.machine.emulating() as emulation:
             y, cache = kernels.softmax_forward(x)
         print(emulation.launches)
 
-    `order` is one of `execute.ORDERS`; `seed` matters "at random"; `rewrite` may change an assembly before it is
-    executed, to see what happens without a barrier. Raises `Fault` for a race, a stray access, lanes
-    that disagree or a barrier that not all reach, `Unknown` for an instruction that the executor does not
-    know, and `RuntimeError` in Triton's interpreter, which compiles nothing.
+    `order` is one of `execute.ORDERS`; `seed` is that of the order "at random"; `rewrite` may change an assembly before
+    it is executed, for example to leave out a barrier. Raises `Fault` for a race, a stray access, lanes that disagree
+    or a barrier that not all waves reach, `Unknown` for an instruction that the executor does not know, and
+    `RuntimeError` in Triton's interpreter, which compiles nothing.
     """
     if interpreting():
         raise RuntimeError("Triton's interpreter is on and compiles nothing: start again without TRITON_INTERPRET")
@@ -64,7 +64,7 @@ def emulating(order: str = "together", seed: int = 0, rewrite: Callable[[str], s
 
 
 def _execute(emulation: Emulation, function: Any, kernel: Any, grid: Any, arguments: dict[str, Any]) -> Launch:
-    """One launch: the tensors are copied to the executor's memory, and back."""
+    """Execute one launch: the tensors are copied to the executor's memory, and back."""
     shape = tuple(grid(arguments) if callable(grid) else grid)
     shape = (*shape, 1, 1)[:3]
     flat = list(_flat(kernel.src.signature, arguments))
@@ -81,7 +81,7 @@ def execute(
     program: Program, grid: tuple[int, int, int], num_warps: int, shared_size: int, tensors: dict[str, torch.Tensor],
     arguments: Any, order: str = "together", seed: int = 0,
 ) -> int:  # fmt: skip
-    """Run all programs of a grid; returns the number of instructions.
+    """Run all programs of a grid; return the number of instructions.
 
     `arguments` is given the addresses of the tensors and returns the types and values of all arguments.
     """
@@ -107,7 +107,7 @@ def execute(
 
 
 def _laid_out(tensors: dict[str, torch.Tensor]) -> Any:
-    """The bytes of the tensors' storages one after the other, who owns each, and where each tensor begins."""
+    """Return the bytes of all storages one after the other, the owner of each byte, and the tensors' places."""
     starts: dict[int, tuple[int, str, torch.Tensor]] = {}
     end = GAP
     for name, tensor in tensors.items():
@@ -132,7 +132,7 @@ def _laid_out(tensors: dict[str, torch.Tensor]) -> Any:
 
 
 def _flat(signature: dict[str, Any], arguments: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
-    """The names, types and values of the arguments that are not compiled in, those in tuples one by one."""
+    """Yield the names, types and values of the arguments that are not compiled in, those in tuples one by one."""
 
     def pairs(name: str, kind: Any, value: Any) -> Iterator[tuple[str, str, Any]]:
         if isinstance(kind, tuple):
@@ -140,7 +140,7 @@ def _flat(signature: dict[str, Any], arguments: dict[str, Any]) -> Iterator[tupl
             for each, inner, part in zip(names, kind, value, strict=True):
                 yield from pairs(f"{name}.{each}", inner, part)
         elif kind.startswith("tensordesc"):
-            from triton.backends.amd.driver import expand_signature, make_tensordesc_arg  # Triton 3.6 has none
+            from triton.backends.amd.driver import expand_signature, make_tensordesc_arg  # Triton 3.6 lacks them
 
             for inner, part in zip(expand_signature([kind], None), make_tensordesc_arg(value, None, None), strict=True):
                 yield f"{name} {inner}", inner, part
@@ -152,14 +152,14 @@ def _flat(signature: dict[str, Any], arguments: dict[str, Any]) -> Iterator[tupl
 
 
 def _hidden(grid: tuple[int, int, int], num_warps: int) -> dict[str, int]:
-    """What a kernel may ask of its launch: how many programs there are, and threads in one."""
+    """Return the arguments that a launch adds: the number of programs, and of threads in one."""
     sizes = (num_warps * LANES, 1, 1)
     counts = {f"block_count_{axis}": count for axis, count in zip("xyz", grid, strict=True)}
     return counts | {f"group_size_{axis}": size for axis, size in zip("xyz", sizes, strict=True)}
 
 
 def _packed(program: Program, arguments: Sequence[tuple[str, Any]], hidden: dict[str, int]) -> np.ndarray:
-    """The bytes of a kernel's arguments where it looks for them; Triton's own that follow are null."""
+    """Return the bytes of a kernel's arguments at their places; Triton's own, which follow, are null."""
     packed = np.zeros(-(-program.needs["kernarg_size"] // 4) * 4 + 64, np.uint8)
     own = [each for each in program.arguments if not each.hidden]
     given = [*zip(own, arguments, strict=False)]

@@ -16,10 +16,10 @@ HALVES: dict[str, Callable[[Any], Any]] = {
 
 
 def step(instruction: Instruction) -> Step | None:
-    """`D = A B + C` of float32, with A and B of float16 or bfloat16; None for another instruction.
+    """Return a function that executes `D = A B + C`, float32, A and B float16 or bfloat16; None for another kind.
 
-    Lane l has row l % 16 of A and column l % 16 of B, two numbers a register; register i of C and D has row
-    2i + l // 16. All lanes take part, whether they are on or not. The manual leaves the order of adding open: here the
+    Lane l has row l % 16 of A and column l % 16 of B, two numbers in each register; register i of C and D has row
+    2i + l // 16. All lanes take part, even those that are off. The manual leaves the order of adding open: here the
     products are added in float64, and rounded once.
     """
     if instruction.name not in HALVES:

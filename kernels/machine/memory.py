@@ -1,4 +1,4 @@
-"""Loads and stores: global memory, which is the tensors, the shared memory of programs, and the scratch of lanes.
+"""Loads and stores: global memory with the tensors, the shared memory of programs, and the scratch of lanes.
 
 Source: AMD, RDNA3 Instruction Set Architecture, §9 to 12.
 """
@@ -23,11 +23,11 @@ ACCESS = re.compile(
     r"(?P<where>buffer|global|flat|ds|scratch)_(?P<what>load|store)_(?P<two>2addr_)?(?P<far>stride64_)?"
     r"(?P<before>d16_(?:hi_)?)?(?P<type>[ubi]\d+)(?P<after>_d16(?:_hi)?)?"
 )
-"""`ds_load_u16_d16_hi`, `buffer_store_d16_hi_b16`, `ds_load_2addr_stride64_b32` and so on."""
+"""The names of loads and stores: `ds_load_u16_d16_hi`, `buffer_store_d16_hi_b16`, `ds_load_2addr_stride64_b32`, …"""
 
 
 class Memory:
-    """Bytes, who owns each, and who touches them."""
+    """Bytes, and a watch of the waves that touch them."""
 
     def __init__(self, data: np.ndarray, granule: int, what: str) -> None:
         padded = np.zeros(-(-data.size // 16) * 16 + 16, np.uint8)
@@ -37,7 +37,7 @@ class Memory:
         self.watch = Watch(padded.size, granule)
 
     def load(self, index: Any, size: int) -> list[Any]:
-        """The words `(…)` that begin at these bytes; a narrow number fills the lower bits of one."""
+        """Load the words `(…)` that begin at these bytes; a narrow number fills the lower bits of one."""
         if size == 1:
             return [self.data[index].astype(np.uint32)]
         if size == 2 and not (index & 1).any():
@@ -69,7 +69,7 @@ class Memory:
 
 
 def step(instruction: Instruction) -> Step | None:
-    """How a load or a store is executed; None for another kind."""
+    """Return a function that executes a load or a store; None for another kind."""
     name = instruction.name
     if found := re.fullmatch(r"s_load_(b\d+)", name):
         return _scalar_load(instruction, SIZES[found[1]])
@@ -87,7 +87,7 @@ def step(instruction: Instruction) -> Step | None:
 
 
 class Access:
-    """One kind of load or store: its width, and the registers that it fills or empties."""
+    """One kind of load or store: its width, and the registers that it fills or reads."""
 
     def __init__(self, instruction: Instruction, kind: str, half: str) -> None:
         self.instruction, self.kind, self.half = instruction, kind, half
@@ -111,7 +111,7 @@ class Access:
             group.write(number + i, word)
 
     def store(self, group: Group, memory: Memory, index: Any, lanes: Any, number: int, outside: Any = None) -> None:
-        """Empty registers from `number` on."""
+        """Store registers from `number` on."""
         values = [group.vector[number + i][group.waves][lanes] for i in range(self.num_words)]
         if self.half == "hi":
             values = [values[0] >> np.uint32(16)]
@@ -119,7 +119,7 @@ class Access:
 
 
 def watched(access: Access, group: Group, memory: Memory, index: Any, lanes: Any, values: list[Any] | None) -> None:
-    """Check and note an access, and do it if it is a store of `values`, one for each lane that is on."""
+    """Check and note an access; with `values`, one for each lane that is on, store them."""
     place = index[lanes]
     if not place.size:
         return
@@ -149,13 +149,13 @@ def watched(access: Access, group: Group, memory: Memory, index: Any, lanes: Any
 
 
 def _differ(size: int, words: list[Any], others: list[Any]) -> Any:
-    """`(lanes, bytes)`: where two lists of words, of which `size` bytes count, are not equal."""
+    """Return True, `(lanes, bytes)`, where two lists of words, of which `size` bytes count, differ."""
     one, other = (np.ascontiguousarray(np.stack(each, -1)).view(np.uint8)[:, :size] for each in (words, others))
     return one != other
 
 
 def _rivals(place: Any, disagree: Any, machine: "Machine", group: Group, lanes: Any) -> str:
-    """Whom those who wrote to a place at once disagree with: a lane of their wave, another wave, another program."""
+    """Name the other writer of a place that was written twice: a lane of the wave, another wave, another program."""
     numbers = np.arange(machine.num_waves)[group.waves][np.nonzero(lanes)[0]]
     last = dict(zip(place.tolist(), numbers.tolist(), strict=True))
     winners = np.array([last[each] for each in place[disagree].tolist()])
@@ -178,7 +178,7 @@ Places = Callable[[Callable[..., None]], Step]
 
 
 def _global(instruction: Instruction, is_store: bool) -> Places:
-    """An address in two registers, or 32 bits beside a scalar base."""
+    """Address global memory by two registers, or by 32 bits and a scalar base."""
     operands = instruction.operands
     data, address = (operands[1], operands[0]) if is_store else (operands[0], operands[1])
     offset = np.int64(int(instruction.modifiers.get("offset", "0"), 0))
@@ -208,7 +208,7 @@ def _type(instruction: Instruction) -> str:
 
 
 def _buffer(instruction: Instruction, is_store: bool) -> Places:
-    """An offset into a buffer of so many bytes, which four scalar registers describe: beyond it nothing is touched."""
+    """Address a buffer that four scalar registers describe by an offset; nothing beyond its size is touched."""
     data, address, resource, scalar = instruction.operands
     offset = np.int64(int(instruction.modifiers.get("offset", "0"), 0))
     number, size, modifiers = span(data)[1], SIZES[_type(instruction)], instruction.modifiers
@@ -236,7 +236,7 @@ def _buffer(instruction: Instruction, is_store: bool) -> Places:
 
 
 def _shared(instruction: Instruction, size: int, two: bool, stride: int) -> Places:
-    """An address in the program's shared memory; with `2addr` two offsets, in units of the access."""
+    """Address the program's shared memory; with `2addr` by two offsets, in units of the access."""
     operands, modifiers = instruction.operands, instruction.modifiers
     is_store = "_store_" in instruction.name
     address = reader(operands[0] if is_store else operands[1], "u32")
@@ -252,7 +252,7 @@ def _shared(instruction: Instruction, size: int, two: bool, stride: int) -> Plac
     def places(act: Callable[..., None]) -> Step:
         def execute(group: Group) -> None:
             machine: Machine = group.machine
-            where = np.broadcast_to(address(group).astype(np.int64), (group.count, LANES))  # before a load fills it
+            where = np.broadcast_to(address(group).astype(np.int64), (group.count, LANES))  # a load may fill it
             lanes = group.lanes()
             for offset, number in zip(offsets, numbers, strict=True):
                 within = where + offset
@@ -270,7 +270,7 @@ def _shared(instruction: Instruction, size: int, two: bool, stride: int) -> Plac
 
 
 def _scratch(instruction: Instruction, is_store: bool) -> Places:
-    """A lane's own bytes, where the compiler puts registers that it has not room for."""
+    """Address a lane's own bytes, to which the compiler spills registers."""
     operands = instruction.operands
     data, address = (operands[1], operands[0]) if is_store else (operands[0], operands[1])
     offset, number = np.int64(int(instruction.modifiers.get("offset", "0"), 0)), span(data)[1]

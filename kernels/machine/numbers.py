@@ -1,4 +1,4 @@
-"""Bits as numbers and back: the types of operands, and arithmetic that NumPy rounds otherwise than the machine.
+"""Bits as numbers and back: the types of operands, and arithmetic that NumPy rounds differently from the machine.
 
 Registers hold 32 bits. `read` and `written` give them a type: `f32`, `u32`, `i32`; `f16`, `u16`, `i16` (the lower half
 of a register); `u64`, `i64`, `f64` (two registers).
@@ -17,12 +17,12 @@ KINDS = {"f": "float", "u": "uint", "i": "int"}
 
 
 def dtype_of(kind: str) -> np.dtype:
-    """The NumPy type of `f16`, `u64` and so on."""
+    """Return the NumPy type of `f16`, `u64` and so on."""
     return np.dtype(KINDS[kind[0]] + kind[1:])
 
 
 def read(low: Bits, high: Bits | None, kind: str) -> Any:
-    """The numbers in registers; `high` is the second register of 64 bits."""
+    """Return the numbers in registers; `high` is the second register of 64 bits."""
     if kind in WIDE:
         assert high is not None
         return (low.astype(np.uint64) | (high.astype(np.uint64) << np.uint64(32))).view(dtype_of(kind))
@@ -32,7 +32,7 @@ def read(low: Bits, high: Bits | None, kind: str) -> Any:
 
 
 def written(value: Any, kind: str) -> tuple[Bits, ...]:
-    """The bits of numbers: one array for 32 bits, two for 64; the lower half alone of a narrow number."""
+    """Return the bits of numbers: one array for 32 bits, two for 64; a narrow number fills only the lower half."""
     number = np.asarray(value).astype(dtype_of(kind), copy=False)
     if kind in WIDE:
         wide = number.view(np.uint64)
@@ -43,15 +43,15 @@ def written(value: Any, kind: str) -> tuple[Bits, ...]:
 
 
 def widened(half: Bits) -> Any:
-    """bfloat16 in the lower 16 bits as float32."""
+    """Return bfloat16 in the lower 16 bits as float32."""
     return (half << np.uint32(16)).view(np.float32)
 
 
 def fma(a: Any, b: Any, c: Any) -> Any:
-    """`a · b + c` of float32, rounded once.
+    """Return `a · b + c` of float32, rounded once.
 
     The product is exact in float64 and the sum is rounded to 53 bits. Rounding again to 24 is wrong only if the 53 bits
-    lie exactly between two float32: then what the first rounding cut off decides.
+    lie exactly between two float32 numbers: then the part that the first rounding cut off decides.
     """
     product, c = np.multiply(a, b, dtype=np.float64), np.asarray(c, np.float64)
     total = product + c
@@ -68,12 +68,12 @@ def fma(a: Any, b: Any, c: Any) -> Any:
 
 
 def fma16(a: Any, b: Any, c: Any) -> Any:
-    """`a · b + c` of float16, rounded once: float64 holds all that can decide."""
+    """Return `a · b + c` of float16, rounded once: float64 holds all bits that can decide the rounding."""
     return (np.multiply(a, b, dtype=np.float64) + np.asarray(c, np.float64)).astype(np.float16)
 
 
 def to_integer(kind: str) -> Any:
-    """A conversion of floats to `i32` or `u32`: towards zero, the nearest that fits, NaN to 0."""
+    """Return a conversion of floats to `i32` or `u32`: towards zero, clipped to the range, NaN to 0."""
     low, high = np.iinfo(dtype_of(kind)).min, np.iinfo(dtype_of(kind)).max
 
     def convert(x: Any) -> Any:
@@ -87,12 +87,12 @@ def to_integer(kind: str) -> Any:
 
 
 def exponent(x: Any) -> Any:
-    """The biased exponent of float32."""
+    """Return the biased exponent of float32."""
     return (np.asarray(x, np.float32).view(np.uint32) >> 23 & 0xFF).astype(np.int32)
 
 
 def div_scale(s0: Any, s1: Any, s2: Any) -> tuple[Any, Any]:
-    """The denominator or numerator s0 of s2 / s1, scaled where the quotient would lose bits; and where that was done.
+    """Scale s0, the denominator or numerator of s2 / s1, where the quotient would lose bits; return also the flags.
 
     Source: RDNA3 ISA, V_DIV_SCALE_F32.
     """
@@ -122,7 +122,7 @@ def div_scale(s0: Any, s1: Any, s2: Any) -> tuple[Any, Any]:
 
 
 def div_fixup(s0: Any, s1: Any, s2: Any) -> Any:
-    """The quotient s0 of s2 / s1, or what IEEE 754 says of zeros, infinities and NaN. Source: V_DIV_FIXUP_F32."""
+    """Return the quotient s0 of s2 / s1, or IEEE 754's for zeros, infinities and NaN. Source: V_DIV_FIXUP_F32."""
     s0, s1, s2 = np.broadcast_arrays(*(np.asarray(x, np.float32) for x in (s0, s1, s2)))
     with np.errstate(all="ignore"):
         ieee = s2 / s1
@@ -135,6 +135,6 @@ def div_fixup(s0: Any, s1: Any, s2: Any) -> Any:
 
 
 def div_fmas(s0: Any, s1: Any, s2: Any, scaled: Any) -> Any:
-    """`s0 · s1 + s2`, times 2^±64 where the numerator or the denominator was scaled. Source: V_DIV_FMAS_F32."""
+    """Return `s0 · s1 + s2`, times 2^±64 if the numerator or denominator was scaled. Source: V_DIV_FMAS_F32."""
     plain = fma(s0, s1, s2)
     return np.where(scaled, np.ldexp(plain, np.where(exponent(s2) > 127, 64, -64)), plain)

@@ -1,4 +1,4 @@
-"""Proves every op as machine code, and remembers what was proved.
+"""Proves every op as machine code, and records each proof.
 
 The cases are those of the interpreter and of the GPU (`kernels.proof.cases`), in float32, float16 and bfloat16, within
 the same bounds. `kernels/results/machine.json` keeps for each op and dtype the hash of the instructions that were
@@ -36,7 +36,7 @@ PAIRS = tuple(Pair(op, dtype) for op in KERNELS for dtype in DTYPES)
 
 
 def prove(pair: Pair, order: str = "together", seed: int = 0) -> Entry:
-    """Execute all cases of an op in a dtype. Raises `Refused` where a bound does not hold or the machine faults."""
+    """Execute all cases of an op in a dtype. Raises `Refused` if a bound does not hold or the machine faults."""
     with emulating(order, seed) as emulation, one_thread():
         worst = checks.check(pair.op, getattr(torch, pair.dtype))
     return worst | {
@@ -47,7 +47,7 @@ def prove(pair: Pair, order: str = "together", seed: int = 0) -> Entry:
 
 
 def assembly_of(pair: Pair) -> str:
-    """The hash of what `prove` would execute; it is only compiled."""
+    """Return the hash of the instructions that `prove` would execute; the kernels are only compiled."""
     hashes: list[str] = []
     with pretending(TARGET, then=lambda _, kernel, *__: hashes.append(parse(kernel.asm["amdgcn"]).hash)), one_thread():
         for case in checks.chosen(pair.op, getattr(torch, pair.dtype)):
@@ -56,13 +56,13 @@ def assembly_of(pair: Pair) -> str:
 
 
 def _hash(hashes: Iterable[str]) -> str:
-    """One hash of all kernels that are launched, each counted once."""
+    """Return one hash of all kernels that are launched, each counted once."""
     return hashlib.sha256(repr(sorted(set(hashes))).encode()).hexdigest()[:16]
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """PyTorch computes with one thread, so that others can prove beside it."""
+    """Let PyTorch compute with one thread inside the block, so that other proofs can run beside it."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -75,21 +75,21 @@ def one_thread() -> Iterator[None]:
 
 
 def write(ops: dict[str, Any], folder: Path = RESULTS) -> None:
-    """Put what was proved into the manifest."""
+    """Write the proofs to the manifest."""
     import triton
 
     ledger.write(folder / MANIFEST, {"triton": triton.__version__, "target": TARGET, "ops": ops})
 
 
 def entry_of(op: str, found: dict[str, Entry]) -> Entry:
-    """What the manifest says of an op: the hash of its source, the day, and what was found in each dtype."""
+    """Return an op's entry in the manifest: the hash of its source, the day, and the result in each dtype."""
     return {"hash": current(op), "date": date.today().isoformat(), "dtypes": found}
 
 
 def stale(known: dict[str, Any], pairs: Iterable[Pair] = PAIRS) -> Iterator[Pair]:
-    """The pairs whose instructions are not those that were proved.
+    """Yield the pairs whose instructions are not those that were proved.
 
-    Where those of an op have not changed although its source has, `known` gets the hash of the new source.
+    If an op's source has changed but none of its instructions have, `known` gets the hash of the new source.
     """
     for op, same in groupby(pairs, key=lambda pair: pair.op):
         entry = known.get(op, {"dtypes": {}})
@@ -100,6 +100,6 @@ def stale(known: dict[str, Any], pairs: Iterable[Pair] = PAIRS) -> Iterator[Pair
 
 
 def sample(count: int) -> list[Pair]:
-    """Some pairs, other ones whenever a kernel changes: they are executed although nothing says that they must be."""
+    """Choose some pairs, others whenever a kernel changes, to be executed although their instructions are proved."""
     code = [current(op) for op in KERNELS]
     return sorted(PAIRS, key=lambda pair: hashlib.sha256(f"{pair} {code}".encode()).digest())[:count]

@@ -15,7 +15,7 @@ from .numbers import NARROW, WIDE, dtype_of, read, written
 
 LANES = 32
 POISON = np.uint32(0x7FC07FC0)
-"""What no instruction has written yet: NaN as float32, and in both halves as float16 and as bfloat16."""
+"""The bits of a register before it is written: NaN as float32, and in both halves as float16 and as bfloat16."""
 
 VCC, NULL, M0, EXEC = 106, 124, 125, 126
 NUM_SCALARS = 128
@@ -39,12 +39,12 @@ class Registers:
 
 
 class Group:
-    """Waves that execute together, and which of their lanes are switched on."""
+    """Waves that execute together, and the mask of their lanes that are on."""
 
     def __init__(self, registers: Registers, waves: Any, machine: Any = None) -> None:
         self.vector, self.scalar, self.scc = registers.vector, registers.scalar, registers.scc
         self.waves = waves
-        """Their numbers, or `slice(None)` for all, so that registers are read without a copy."""
+        """The numbers of the waves, or `slice(None)` for all, so that registers are read without a copy."""
         self.everyone = isinstance(waves, slice)
         self.machine = machine
         self.count = self.scalar[EXEC][waves].size
@@ -56,7 +56,7 @@ class Group:
         self.mask = None if (on == ALL).all() else lanes_of(on)
 
     def lanes(self) -> Any:
-        """The lanes that are on, `(waves, 32)`."""
+        """Return the mask of the lanes that are on, `(waves, 32)`."""
         return np.ones((self.count, LANES), bool) if self.mask is None else self.mask
 
     def write(self, number: int, value: Any) -> None:
@@ -83,12 +83,12 @@ class Group:
 
 
 def lanes_of(bits: Any) -> Any:
-    """`(waves,)` of 32 bits as `(waves, 32)` booleans."""
+    """Return `(waves,)` of 32 bits as `(waves, 32)` booleans."""
     return np.unpackbits(bits.view(np.uint8).reshape(-1, 4), axis=1, bitorder="little").view(bool)
 
 
 def bits_of(lanes: Any) -> Any:
-    """`(waves, 32)` booleans as `(waves,)` of 32 bits."""
+    """Return `(waves, 32)` booleans as `(waves,)` of 32 bits."""
     return np.packbits(lanes, axis=1, bitorder="little").view(np.uint32)[:, 0]
 
 
@@ -98,7 +98,7 @@ Reader = Callable[[Group], Any]
 
 
 def span(text: str) -> tuple[str, int, int]:
-    """The kind ("v" or "s"), the first number and the count of the registers in `v[4:7]`, `s3` or `vcc_lo`."""
+    """Return the kind ("v" or "s"), the first number and the count of the registers `v[4:7]`, `s3` or `vcc_lo`."""
     if text in NAMED or text in PAIRS:
         return "s", (NAMED | PAIRS)[text], 1 if text in NAMED else 2
     found = re.fullmatch(r"([vs])(?:(\d+)|\[(\d+):(\d+)\])", text)
@@ -110,12 +110,12 @@ def span(text: str) -> tuple[str, int, int]:
 
 
 def is_register(text: str) -> bool:
-    """Whether an operand is a register, not a number."""
+    """Return True if an operand is a register, not a number."""
     return text in NAMED or text in PAIRS or re.match(r"[vs](\d|\[)", text) is not None
 
 
 def constant(text: str, kind: str) -> Any:
-    """The number `0x3fb8aa3b`, `-1` or `0.5` as an operand of this kind."""
+    """Return the number `0x3fb8aa3b`, `-1` or `0.5` as an operand of this kind."""
     dtype = dtype_of(kind)
     bits = np.dtype(f"uint{8 * dtype.itemsize}").type
     if re.fullmatch(r"-?\d+\.\d*(e[-+]?\d+)?", text):  # the bits of a float, whatever the kind
@@ -125,7 +125,7 @@ def constant(text: str, kind: str) -> Any:
 
 
 def reader(text: str, kind: str, half: int = 0) -> Reader:
-    """How an instruction reads an operand of a kind: `(waves, 32)`, `(waves, 1)` of a scalar register, or a number.
+    """Return a function that reads an operand: `(waves, 32)`, of a scalar register `(waves, 1)`, or a number.
 
     `-v1`, `|v1|` and `-|v1|` are understood; `half` is 1 for the upper 16 bits of a register.
     """
@@ -146,7 +146,7 @@ def reader(text: str, kind: str, half: int = 0) -> Reader:
 
 
 def modified(text: str) -> tuple[str, bool, bool]:
-    """An operand without its modifiers; whether it is negated, and whether its absolute value is taken before."""
+    """Return an operand without its modifiers, True if it is negated, and True if its absolute value is taken first."""
     if negative := text.startswith("neg("):
         text = text[4:-1]
     elif text.startswith("-") and not text[1:2].isdigit():
@@ -156,7 +156,7 @@ def modified(text: str) -> tuple[str, bool, bool]:
 
 
 def register_reader(text: str, kind: str, half: int) -> Reader:
-    """How a register is read."""
+    """Return a function that reads a register."""
     which, first, count = span(text)
     wide, shift = kind in WIDE, np.uint32(16)
     if wide and count != 2:
@@ -175,7 +175,7 @@ def register_reader(text: str, kind: str, half: int) -> Reader:
 
 
 def writer(text: str, kind: str, half: int = 0) -> Callable[[Group, Any], None]:
-    """How an instruction writes numbers of a kind to a vector register; 16 bits leave the other half as it is."""
+    """Return a function that writes numbers to a vector register; 16 bits leave the other half as it is."""
     which, first, _ = span(text)
     if which != "v":
         raise Unknown(f"{text} as a vector register")
@@ -195,7 +195,7 @@ def writer(text: str, kind: str, half: int = 0) -> Callable[[Group, Any], None]:
 
 
 def scalar_reader(text: str, kind: str) -> Reader:
-    """How a scalar instruction reads an operand: `(waves,)` or a number."""
+    """Return a function that reads an operand of a scalar instruction: `(waves,)` or a number."""
     if text == "scc":
         return lambda group: group.scc[group.waves].astype(np.uint32)
     if not is_register(text):
@@ -210,7 +210,7 @@ def scalar_reader(text: str, kind: str) -> Reader:
 
 
 def scalar_writer(text: str, kind: str) -> Callable[[Group, Any], None]:
-    """How a scalar instruction writes numbers of a kind."""
+    """Return a function that writes the numbers of a scalar instruction."""
     which, first, _ = span(text)
     if which != "s":
         raise Unknown(f"{text} as a scalar register")

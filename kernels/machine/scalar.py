@@ -36,7 +36,7 @@ def _shift_add(bits: int) -> Callable[[Any, Any], tuple[Any, Any]]:
 
 
 def _bit_field(kind: str) -> Callable[[Any, Any], Any]:
-    """The field of b[22:16] bits that begins at bit b[4:0]; signed, its highest bit is the sign."""
+    """Return a function that takes b[22:16] bits of a from bit b[4:0] on; if signed, the highest is the sign."""
 
     def compute(a: Any, b: Any) -> Any:
         offset, width = (b & 31).astype(np.int64), (b.astype(np.uint32) >> 16 & 0x7F).astype(np.int64)
@@ -52,12 +52,12 @@ def _ones(a: Any) -> Any:
 
 
 def _first_one(a: Any) -> Any:
-    """The number of the lowest bit that is set, −1 if none is."""
+    """Return the number of the lowest bit that is set, −1 if none is."""
     return np.where(a == 0, np.int32(-1), np.bitwise_count((a & -a) - one).astype(np.int32))
 
 
 def leading_zeros(a: Any) -> Any:
-    """The zeros above the highest bit that is set, −1 if none is."""
+    """Return the number of zeros above the highest bit that is set, −1 if none is."""
     return np.where(a == 0, -1, 32 - np.frexp(a.astype(np.float64))[1]).astype(np.int32)
 
 
@@ -79,7 +79,7 @@ PLAIN: dict[str, tuple[str, Callable[..., Any]]] = {
     "s_pack_lh_b32_b16": ("u32 u32 u32", lambda a, b: (a & 0xFFFF) | (b & 0xFFFF0000)),
     "s_pack_hh_b32_b16": ("u32 u32 u32", lambda a, b: (a >> 16) | (b & 0xFFFF0000)),
 }
-"""Instructions that leave scc as it is: the types of the result and of the operands, and what is computed."""
+"""Instructions that leave scc as it is: the types of the result and of the operands, and the function."""
 
 NONZERO: dict[str, tuple[str, Callable[..., Any]]] = {
     **{f"s_and_b{n}": (f"u{n} u{n} u{n}", lambda a, b: a & b) for n in (32, 64)},
@@ -99,7 +99,7 @@ NONZERO: dict[str, tuple[str, Callable[..., Any]]] = {
     "s_bfe_i32": ("i32 i32 u32", _bit_field("i32")),
     "s_bcnt1_i32_b32": ("u32 u32", _ones),
 }
-"""Instructions after which scc says whether the result is not zero."""
+"""Instructions that set scc if the result is not zero."""
 
 FLAGGED: dict[str, tuple[str, Callable[..., Any]]] = {
     "s_add_u32": ("u32 u32 u32", _add_unsigned),
@@ -128,7 +128,7 @@ COMPARED: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
     "s_bitcmp0_b32": ("u32 u32", lambda a, b: a >> (b & 31) & 1 == 0),
     "s_bitcmp1_b32": ("u32 u32", lambda a, b: a >> (b & 31) & 1 == 1),
 }
-"""Instructions whose result is scc alone."""
+"""Instructions whose only result is scc."""
 
 SAVING: dict[str, Callable[[Any, Any], Any]] = {
     "s_and_saveexec_b32": lambda source, on: source & on,
@@ -141,13 +141,13 @@ SAVING: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def reversed_bits(a: Any) -> Any:
-    """The 32 bits of each number in the other order."""
+    """Return the 32 bits of each number in reverse order."""
     bits = np.unpackbits(np.ascontiguousarray(a).view(np.uint8), bitorder="little").reshape(*np.shape(a), 32)
     return np.packbits(bits[..., ::-1], axis=-1, bitorder="little").view(np.uint32).reshape(np.shape(a))
 
 
 def step(instruction: Instruction) -> Step | None:
-    """How a scalar instruction is executed; None for another kind."""
+    """Return a function that executes a scalar instruction; None for another kind."""
     name, operands = instruction.name, instruction.operands
     for table, execute in ((PLAIN, _plain), (NONZERO, _nonzero), (FLAGGED, _flagged)):
         if name in table:

@@ -1,7 +1,7 @@
 """Vector arithmetic: a number for each lane. Source: AMD, RDNA3 Instruction Set Architecture, §16.7 to 16.12.
 
-The suffix of a name is part of its encoding alone: `_e32` and `_e64` mean the same, `_dpp` permutes the lanes of the
-first operand before, and `v_dual_` joins two instructions that read before either writes.
+The suffixes `_e32` and `_e64` are only encodings of the same instruction; with `_dpp` the lanes of the first operand
+are permuted before, and `v_dual_` joins two instructions that both read before either writes.
 """
 
 import re
@@ -21,12 +21,12 @@ Table = dict[str, tuple[str, Callable[..., Any]]]
 
 
 def _shift(function: Callable, bits: int) -> Callable[[Any, Any], Any]:
-    """A shift by the lower bits of the first operand: `v_lshlrev` names it first."""
+    """Return a shift by the lower bits of the first operand: `v_lshlrev` names the count first."""
     return lambda by, a: function(a, (by & (bits - 1)).astype(a.dtype) if hasattr(by, "astype") else by & (bits - 1))
 
 
 def _field(a: Any, offset: Any, width: Any) -> Any:
-    """The `width` bits of a that begin at bit `offset`."""
+    """Return the `width` bits of a that begin at bit `offset`."""
     return (a >> (offset & 31)) & ((np.uint32(1) << (width & 31)) - np.uint32(1))
 
 
@@ -40,7 +40,7 @@ def _byte(number: int) -> Callable[[Any], Any]:
 
 
 def _permuted_bytes(a: Any, b: Any, chosen: Any) -> Any:
-    """Each byte of the result is one of the eight of b (0 to 3) and a (4 to 7), as a byte of `chosen` says."""
+    """Choose each byte of the result by a byte of `chosen`: 0 to 3 are the bytes of b, 4 to 7 those of a."""
     a, b, chosen = np.broadcast_arrays(a, b, chosen)
     eight = np.stack([x >> np.uint32(8 * i) & 0xFF for x in (b, a) for i in range(4)])
     signs = [np.where(x & np.uint32(bit), 0xFF, 0) for x in (b, a) for bit in (0x8000, 0x80000000)]
@@ -57,17 +57,17 @@ def _median(a: Any, b: Any, c: Any) -> Any:
 
 
 def _inserted(a: Any, b: Any, c: Any) -> Any:
-    """The bits of b where those of a are set, else those of c."""
+    """Return the bits of b where those of a are set, else those of c."""
     return (a & b) | (~a & c)
 
 
 def _aligned(a: Any, b: Any, c: Any) -> Any:
-    """32 bits of the 64 of a and b, from bit c on."""
+    """Return 32 bits of the 64 of a and b, from bit c on."""
     return ((a.astype(np.uint64) << np.uint64(32) | b) >> (c & 31).astype(np.uint64)).astype(np.uint32)
 
 
 def dot2(a: Any, b: Any, c: Any) -> Any:
-    """`c` and the two products of float16, added in float64 and rounded once; the manual leaves the order open."""
+    """Add `c` and two products of float16 in float64, and round once; the manual leaves the order open."""
     total = np.asarray(c, np.float64)
     for number in (0, 1):
         x, y = ((each >> np.uint32(16 * number)).astype(np.uint16).view(np.float16) for each in (a, b))
@@ -182,7 +182,7 @@ ARITHMETIC: Table = {
        for kind in ("i32", "u32")},
     **{f"v_med3_{kind}": (f"{kind} {kind} {kind} {kind}", _median) for kind in ("i32", "u32")},
 }  # fmt: skip
-"""The types of the result and of the operands, and what is computed."""
+"""The types of the result and of the operands, and the function, of each instruction."""
 
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
@@ -191,7 +191,7 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "ngt": lambda a, b: ~(a > b), "nge": lambda a, b: ~(a >= b),
     "o": lambda a, b: ~(np.isnan(a) | np.isnan(b)), "u": lambda a, b: np.isnan(a) | np.isnan(b),
 }  # fmt: skip
-"""What `v_cmp_lt_f32` and its kin compare; those that begin with n hold for NaN too."""
+"""The relations of `v_cmp_lt_f32` and its kin; those that begin with n hold for NaN too."""
 
 ACCUMULATING: Table = {
     "v_fmac_f32": ("f32 f32 f32 f32", fma),
@@ -205,7 +205,7 @@ ACCUMULATING: Table = {
 
 
 def step(instruction: Instruction) -> Step | None:
-    """How a vector instruction is executed; None for another kind."""
+    """Return a function that executes a vector instruction; None for another kind."""
     if not instruction.name.startswith("v_"):
         return None
     if instruction.second is not None:
@@ -218,11 +218,11 @@ def step(instruction: Instruction) -> Step | None:
 
 
 Computed = tuple[Callable[[Group], Any], Callable[[Group, Any], None]]
-"""What an instruction computes, and how it is written."""
+"""The functions that compute an instruction's result and write it."""
 
 
 def _single(half: Instruction) -> Instruction:
-    """`v_dual_add_f32` as `v_add_f32`; `v_dual_cndmask_b32` reads vcc without naming it."""
+    """Return `v_dual_add_f32` as `v_add_f32`; `v_dual_cndmask_b32` reads vcc without naming it."""
     name = half.name.replace("v_dual_", "v_")
     return half._replace(name=name, operands=(*half.operands, *(["vcc_lo"] if "cndmask" in name else [])))
 
@@ -238,12 +238,12 @@ def _alone(compute: Callable[[Group], Any], write: Callable[[Group, Any], None],
 
 
 def base_of(name: str) -> str:
-    """The name without the suffixes of its encoding."""
+    """Return the name without the suffixes of its encoding."""
     return re.sub(r"(_e32|_e64)?(_dpp)?$", "", name)
 
 
 def _computed(instruction: Instruction) -> Computed | None:
-    """What an instruction of the tables computes, and its writing."""
+    """Return the functions of an instruction that is in the tables; None for another."""
     name, operands, modifiers = base_of(instruction.name), instruction.operands, instruction.modifiers
     if name == "v_cndmask_b32":
         return _chosen(instruction), writer(operands[0], "u32")
@@ -272,7 +272,7 @@ def _computed(instruction: Instruction) -> Computed | None:
 
 
 def _clamped(compute: Callable[[Group], Any], modifiers: dict[str, str], kind: str) -> Callable[[Group], Any]:
-    """The output's modifiers: times 2, 4 or 1/2, then held between 0 and 1."""
+    """Apply the output's modifiers: times 2, 4 or 1/2, then clamped between 0 and 1."""
     factor = {"mul:2": 2, "mul:4": 4, "div:2": 0.5}.get(
         next((f"{name}:{value}" for name, value in modifiers.items() if name in ("mul", "div")), ""), 1
     )
@@ -289,7 +289,7 @@ def _clamped(compute: Callable[[Group], Any], modifiers: dict[str, str], kind: s
 
 
 def _chosen(instruction: Instruction) -> Callable[[Group], Any]:
-    """`v_cndmask_b32`: the second operand where the lane's bit is set, else the first."""
+    """Return the function of `v_cndmask_b32`: the second operand where the lane's bit is set, else the first."""
     signed = any(modified(text)[1:] != (False, False) for text in instruction.operands[1:3])
     no, yes = (reader(text, "f32" if signed else "u32") for text in instruction.operands[1:3])
     number = span(instruction.operands[3])[1]
@@ -304,7 +304,10 @@ def _chosen(instruction: Instruction) -> Callable[[Group], Any]:
 
 
 def _mixed(name: str, instruction: Instruction) -> Computed:
-    """`v_fma_mix`: a · b + c, each float32 or, with its bit of op_sel_hi, one half of a register; rounded once."""
+    """Return the functions of `v_fma_mix`, a · b + c, rounded once.
+
+    Each operand is float32 or, with its bit of op_sel_hi, one half of a register.
+    """
     modifiers, operands = instruction.modifiers, instruction.operands
     narrow, high, negative, absolute = (
         [bit == "1" for bit in modifiers.get(key, "[0,0,0]").strip("[]").split(",")]
@@ -328,7 +331,7 @@ def _mixed(name: str, instruction: Instruction) -> Computed:
 
 
 def _compare(instruction: Instruction) -> Step | None:
-    """`v_cmp` writes a bit for each lane; `v_cmpx` switches the other lanes off."""
+    """Return a function that executes `v_cmp`, which writes a bit for each lane, or `v_cmpx`, which sets exec."""
     found = re.fullmatch(r"v_(cmpx?)_([a-z]+)_([fiu]\d+)", base_of(instruction.name))
     if found is None or found[2] not in COMPARISONS:
         return _class(instruction)
@@ -344,7 +347,7 @@ def _compare(instruction: Instruction) -> Step | None:
 
 
 def _class(instruction: Instruction) -> Step | None:
-    """`v_cmp_class_f32`: whether a number is of a class whose bit is set: NaN, infinite, normal, denormal, zero."""
+    """Return a function that executes `v_cmp_class_f32`: is a number of a chosen class (NaN, infinite, normal, …)?"""
     if base_of(instruction.name) != "v_cmp_class_f32":
         return None
     number, (x, classes) = span(instruction.operands[0])[1], instruction.operands[1:]
@@ -369,7 +372,7 @@ TINY = np.finfo(np.float32).tiny
 
 
 def _special(instruction: Instruction) -> Step | None:
-    """Instructions that also write a carry or a flag, or read one."""
+    """Return a function that executes an instruction that also writes or reads a carry or a flag; None for others."""
     name, operands = base_of(instruction.name), instruction.operands
     if name in ("v_add_co_u32", "v_sub_co_u32", "v_subrev_co_u32"):
         return _carrying(operands, name, None)
@@ -405,7 +408,7 @@ def _carrying(operands: tuple[str, ...], name: str, carry_in: str | None) -> Ste
 
 
 def _wide_product(operands: tuple[str, ...], sign: str) -> Step:
-    """A product of 32 bits by 32 and a sum of 64; the carry is not computed, and nobody may ask for it."""
+    """Multiply 32 bits by 32 and add 64. Raises `Unknown` for an instruction that reads the carry."""
     if operands[1] != "null":
         raise Unknown(f"the carry of a product in {operands[1]}")
     write = writer(operands[0], "u64")

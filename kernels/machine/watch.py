@@ -1,7 +1,7 @@
-"""Watches who touches which bytes, and says where the result would depend on who comes first.
+"""Watches accesses to memory, and finds races: bytes whose value depends on the order of waves or programs.
 
-Two waves of a program may touch a byte in any order unless a barrier lies between; two programs may always. It is a
-race if one of them writes, and so changes the byte: a write that leaves the value as it is harms nobody.
+Two waves of a program may touch a byte in either order unless a barrier lies between; two programs always may. It is a
+race if one of them writes, and so changes the byte: a write that leaves the value as it is does no harm.
 """
 
 from copy import copy
@@ -13,11 +13,11 @@ NONE = -1
 
 
 class Fault(RuntimeError):
-    """A kernel did what no kernel may: the message says what, where in its source, and in which program."""
+    """A fault of a kernel; the message names it, its place in the source, and the program."""
 
 
 class Ledger:
-    """Who touched each granule last: the waves of the last phase, a bit each, and the first and last program."""
+    """The last waves and programs that touched each granule: a bit for each wave, and the first and last program."""
 
     def __init__(self, size: int) -> None:
         self.phase = np.full(size, NONE, np.int32)
@@ -34,15 +34,15 @@ class Ledger:
         np.maximum.at(self.last, place, who.program)
 
     def foreign(self, place: Any, who: "Who") -> Any:
-        """Where another program has been."""
+        """Return True for each granule that another program has touched."""
         return (self.first[place] < who.program) | (self.last[place] > who.program)
 
     def others(self, place: Any, who: "Who") -> Any:
-        """Where another program, or another wave of this program since its last barrier, has been."""
+        """Return True where another program has been, or another wave of this program since its last barrier."""
         return self.foreign(place, who) | ((self.phase[place] == who.phase) & (self.waves[place] & ~who.bit != 0))
 
     def only_others(self, place: Any, who: "Who") -> Any:
-        """The same, where this wave itself has not been: all who wrote a byte in one phase wrote the same."""
+        """Return True as `others` does, but not where this wave has been too: all wrote the same in this phase."""
         waves = self.waves[place]
         alone = (self.phase[place] == who.phase) & (waves != 0) & (waves & who.bit == 0)
         return self.foreign(place, who) | alone
@@ -56,7 +56,7 @@ class Who:
         self.bit = np.uint32(1) << wave.astype(np.uint32)
 
     def only(self, chosen: Any) -> "Who":
-        """Some of them."""
+        """Return the chosen ones."""
         some = copy(self)
         some.program, some.phase, some.bit = self.program[chosen], self.phase[chosen], self.bit[chosen]
         return some
@@ -70,13 +70,13 @@ class Watch:
         self.read, self.written = Ledger(num_bytes // granule + 1), Ledger(num_bytes // granule + 1)
 
     def loaded(self, place: Any, who: Who) -> Any:
-        """Note a load; returns where it races with a store that came before."""
+        """Note a load; return True where it races with an earlier store."""
         found = self.written.only_others(place, who)
         self.read.add(place, who)
         return found
 
     def stored(self, place: Any, who: Who) -> Any:
-        """Note a store that changes these granules; returns where it races with what came before."""
+        """Note a store that changes these granules; return True where it races with an earlier access."""
         found = self.written.others(place, who) | self.read.others(place, who)
         self.written.add(place, who)
         return found

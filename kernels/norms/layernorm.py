@@ -16,7 +16,7 @@ Memory limits their speed. Passes over an array `(N, C)`:
 
 For the backward the forward keeps only each row's mean and 1/std, since x and sublayer_out are kept already. The
 backward reads them and dy, and writes dx and dsublayer_out: 5 passes; 4 without dropout, when the two gradients are
-equal; 3 for LayerNorm alone. To keep the sum instead would cost a write in the forward, in evaluation too, and save one
+equal; 3 for LayerNorm alone. Keeping the sum instead would cost a write in the forward, in evaluation too, and save one
 read here: no gain, and the sum would be rounded to the activations' type.
 """
 
@@ -63,7 +63,7 @@ def add_layernorm_forward(
     eps: float = 1e-5,
     dropout: Dropout | None = None,
 ) -> tuple[Tensor, tuple]:
-    """The paper's Add & Norm: `LayerNorm(x + Dropout(sublayer_out))`, in one kernel up to `ONE_BLOCK` channels.
+    """The paper's Add & Norm, `LayerNorm(x + Dropout(sublayer_out))`, in one kernel up to `ONE_BLOCK` channels.
 
     x and sublayer_out `(..., C)`, with at most four axes if something is dropped; gamma, beta and errors are as in
     `layernorm_forward`. Source: Vaswani 2017, §3.1 and §5.4.
@@ -91,7 +91,7 @@ def add_layernorm_unfused(
     eps: float = 1e-5,
     dropout: Dropout | None = None,
 ) -> tuple[Tensor, tuple]:
-    """`add_layernorm_forward` in three kernels, the step before; its backward is `add_layernorm_backward` too."""
+    """Compute `add_layernorm_forward` in three kernels, the step before it; the backward is the same function."""
     check_place("sublayer_out", sublayer_out, x.shape, "x", x.device)
     dropped, dropout_cache = dropout_forward(sublayer_out, dropout)
     y, norm_cache = layernorm_forward(x + dropped, gamma, beta, eps)
@@ -99,7 +99,7 @@ def add_layernorm_unfused(
 
 
 def layernorm_naive(x: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5) -> Tensor:
-    """The output of `layernorm_forward` in PyTorch's operations, each of one pass or more: the first step."""
+    """Compute `layernorm_forward`'s output in PyTorch's operations, each of one pass or more: the first step."""
     mean = x.mean(-1, keepdim=True)  # reads x; (..., 1)
     centred = x - mean  # reads x, writes
     squares = centred.square()  # reads, writes
@@ -111,7 +111,7 @@ def layernorm_naive(x: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5) -
 
 @kernel
 def layernorm_sweeps(x: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5) -> Tensor:
-    """The output of `layernorm_forward` in two sweeps over each row, of any width: the step before one pass."""
+    """Compute `layernorm_forward`'s output in two sweeps over each row, of any width: the step before one pass."""
     rows = rows_of(x)
     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     mean, rstd = (torch.empty(len(rows), dtype=torch.float32, device=x.device) for _ in range(2))

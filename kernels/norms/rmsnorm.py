@@ -66,7 +66,7 @@ def add_rmsnorm_backward(dy: Tensor, cache: tuple) -> tuple[Tensor, Tensor, Tens
 def add_rmsnorm_unfused(
     x: Tensor, sublayer_out: Tensor, gamma: Tensor, eps: float = 1e-6, dropout: Dropout | None = None
 ) -> tuple[Tensor, tuple]:
-    """`add_rmsnorm_forward` in three kernels, the step before; its backward is `add_rmsnorm_backward` too."""
+    """Compute `add_rmsnorm_forward` in three kernels, the step before it; the backward is the same function."""
     check_place("sublayer_out", sublayer_out, x.shape, "x", x.device)
     dropped, dropout_cache = dropout_forward(sublayer_out, dropout)
     y, norm_cache = rmsnorm_forward(x + dropped, gamma, eps)
@@ -74,7 +74,7 @@ def add_rmsnorm_unfused(
 
 
 def rmsnorm_naive(x: Tensor, gamma: Tensor, eps: float = 1e-6) -> Tensor:
-    """The output of `rmsnorm_forward` in PyTorch's operations, each of one pass or more: the first step."""
+    """Compute `rmsnorm_forward`'s output in PyTorch's operations, each of one pass or more: the first step."""
     squares = x.square()  # reads x, writes
     rstd = (squares.mean(-1, keepdim=True) + eps).rsqrt()  # reads; (..., 1)
     normed = x * rstd  # reads x, writes

@@ -6,16 +6,17 @@
 x may be the sum `x + Dropout(sublayer_out)`. Arguments that are `None` are left out of the compiled kernel: beta, the
 mean, sublayer_out and dropout.
 
-The forward has a program for each tile, small ones of which a processor runs dozens: some wait for memory while others
-compute. gamma and beta are loaded when a row's sums are known, so that a program that waits holds no registers for
-them. In bfloat16 LayerNorm's threads have 64 (sm_90; with gamma and beta from the beginning, in a loop of one turn, 95
-to 127), and twice the bytes are under way: a processor has 8 rows of 4,096 at a time instead of 4.
+The forward has a program for each tile. Tiles are small, and a processor runs dozens of them: some wait for memory
+while others compute. gamma and beta are loaded when a row's sums are known, so that a program that waits holds no
+registers for them. In bfloat16 LayerNorm's threads have 64 registers (sm_90; with gamma and beta loaded at the
+beginning, in a loop of one turn, 95 to 127), and twice the bytes are under way: a processor has 8 rows of 4,096 at a
+time instead of 4.
 
-Long rows beside dropout are the exception. They and the backward have as many programs as the GPU runs at
-once, and each takes many tiles: the next is on its way while one is computed. The backward's programs keep their sums
-over rows, dgamma and dbeta, in registers, and write them at the end; a second kernel adds these up. If programs added
-into one array instead, they would need atomics, whose order is random: this way every run has the same bits, for 8
-bytes a channel, program and parameter.
+Long rows beside dropout are the exception. They and the backward have as many programs as the GPU runs at once, and
+each takes many tiles: the next is on its way while one is computed. The backward's programs keep their sums over rows,
+dgamma and dbeta, in registers, and write them at the end; a second kernel adds these up. If programs added into one
+array instead, they would need atomics, whose order is random: this way every run has the same bits, for 8 bytes a
+channel, program and parameter.
 """
 
 from typing import Any, NamedTuple
@@ -47,13 +48,13 @@ ONE_BLOCK = 8192
 """The most channels of a row that stays in registers: 16 for each of 512 threads; the backward keeps five such rows."""
 
 ONE_BLOCK_UNALIGNED = 4096
-"""The same if 16 does not divide the width: numbers that are loaded one by one need registers for their addresses."""
+"""ONE_BLOCK if 16 does not divide the width: numbers that are loaded one by one need registers for their addresses."""
 
 UNDER_WAY, FORWARD_TILE = 16_384, 1024
-"""Elements that a processor works on at once where the forward's programs take many tiles, and those of a tile of short
-rows: 32 for each thread, or 16 beside dropout. The best of 14 ways to share out rows of 512 and of 13 for 4,096, on an
-H200: LayerNorm 92 % of a copy where loops of 3 stages had 84, RMSNorm 94 where they had 88, Add & Norm with dropout 90
-and 90 where they had 69 and 64."""
+"""The elements that a processor works on at once if the forward's programs take many tiles, and the elements of a tile
+of short rows: 32 for each thread, or 16 beside dropout. They were the best of 14 ways to share out rows of 512 and of
+13 for 4,096 on an H200: LayerNorm reaches 92 % of a copy's speed (84 with loops of 3 stages), RMSNorm 94 (88), Add &
+Norm with dropout 90 and 90 (69 and 64)."""
 
 NO_DROPOUT = dict.fromkeys(
     ("key_ptr", "key_low", "key_high", "threshold", "scale", "sentences_ptr", "positions_ptr", "sentence", "position")
@@ -71,7 +72,7 @@ def norm_forward_kernel(
     key_ptr, key_low, key_high, threshold, scale, sentences_ptr, positions_ptr, sentence, position, T, H,
     HEADS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """Normalises this program's tiles of whole rows of x and sublayer_out `(N, C)`; `share` is 1/C."""
+    """Normalise this program's tiles of whole rows of x and sublayer_out `(N, C)`; `share` is 1/C."""
     channel = tl.arange(0, BLOCK)  # (C,)
     if STAGES > 1:
         gamma, beta = load_parameters(gamma_ptr, beta_ptr, channel, width)
@@ -85,12 +86,12 @@ def norm_forward_kernel(
         )  # fmt: skip
         x = load_sum(x_ptr, stride_x, sublayer_ptr, stride_sublayer, row, channel, mask, keep, scale)  # (R, C)
         if mean_ptr is not None:
-            mean = quotient(tl.sum(x, axis=1), width, share)  # (R,); so a constant row's is exact, and y beta
+            mean = quotient(tl.sum(x, axis=1), width, share)  # (R,); exact for a constant row, whose y is beta
             tl.store(mean_ptr + row, mean, row < num_rows)
             x = tl.where(mask, x - mean[:, None], 0.0)
         rstd = tl.rsqrt(tl.sum(rounded_product(x, x), axis=1) * share + eps)  # (R,)
         tl.store(rstd_ptr + row, rstd, row < num_rows)
-        if STAGES == 1:  # not before: registers that wait for x alone let more programs wait
+        if STAGES == 1:  # not earlier: a program that waits for x should hold few registers, so that more can wait
             gamma, beta = load_parameters(gamma_ptr, beta_ptr, channel, width)
         y = x * rstd[:, None] * gamma
         if beta_ptr is not None:
@@ -105,7 +106,7 @@ def norm_backward_kernel(
     key_ptr, key_low, key_high, threshold, scale, sentences_ptr, positions_ptr, sentence, position, T, H,
     HEADS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """Writes dx for this program's tiles of rows, and its sums of dgamma and of LayerNorm's dbeta: partials.
+    """Write dx for this program's tiles of rows, and its sums of dgamma and of LayerNorm's dbeta: partials.
 
     Partials are `(2, programs, C)`, or without a mean `(1, programs, C)`.
     """
@@ -129,7 +130,7 @@ def norm_backward_kernel(
         normed = tl.where(mask, x * rstd[:, None], 0.0)
         dy = load_tile(dy_ptr, stride_dy, row, channel, mask)
         dgamma += dy * normed
-        dnormed = rounded_product(dy, gamma[None, :])  # minus its mean: must be 0 if a row has one channel
+        dnormed = rounded_product(dy, gamma[None, :])  # rounded: minus its mean it must be 0 for one channel
         along_normed = tl.sum(rounded_product(dnormed, normed), axis=1) / channels  # (R,)
         if mean_ptr is not None:
             dbeta += dy
@@ -145,10 +146,11 @@ def norm_backward_kernel(
 
 @triton.jit
 def load_parameters(gamma_ptr, beta_ptr, channel, width):
-    """gamma and beta `(1, C)` in float32; gamma twice if beta is None.
+    """Load gamma and beta `(1, C)` in float32; gamma twice if beta is None.
 
-    A thread loads what belongs to its part of x. With one axis, parameters of float32 beside an x of half precision
-    would be loaded by others, and handed on through shared memory: 15 more barriers for a row of 4,096.
+    With two axes a thread loads the parameters of its own part of x. With one axis, float32 parameters beside an x of
+    half precision would be loaded by other threads and passed on through shared memory: 15 more barriers for a row of
+    4,096.
     """
     mask = (channel < width)[None, :]
     gamma = tl.load(gamma_ptr + channel[None, :], mask, other=0.0).to(tl.float32)
@@ -160,9 +162,9 @@ def load_parameters(gamma_ptr, beta_ptr, channel, width):
 
 @triton.jit
 def quotient(a, b, inverse):
-    """`a / b` for a whole number b, rounded to nearest; `inverse` is 1/b, rounded so (Markstein 1990).
+    """Return `a / b` for a whole number b, rounded to nearest; `inverse` is 1/b, rounded to nearest (Markstein 1990).
 
-    Triton's own has a branch for the smallest and the largest numbers, for which each thread keeps more registers.
+    Triton's own division has a branch for the smallest and the largest numbers, which needs more registers.
     """
     near = a * inverse
     return tl.fma(tl.fma(-near, tl.cast(b, tl.float32), a), inverse, near)
@@ -170,7 +172,7 @@ def quotient(a, b, inverse):
 
 @triton.jit
 def load_sum(x_ptr, stride_x, sublayer_ptr, stride_sublayer, row, channel, mask, keep, scale):
-    """Loads a tile of `x + Dropout(sublayer_out)`, or of x alone; nothing is dropped if `keep` is None."""
+    """Load a tile of `x + Dropout(sublayer_out)`, or of x alone; nothing is dropped if `keep` is None."""
     x = load_tile(x_ptr, stride_x, row, channel, mask)
     if sublayer_ptr is not None:
         sublayer_out = load_tile(sublayer_ptr, stride_sublayer, row, channel, mask)
@@ -186,7 +188,7 @@ def kept_in_tile(
     row, num_rows, channel, key_ptr, key_low, key_high, threshold, sentences_ptr, positions_ptr,
     sentence, position, T, H, HEADS: tl.constexpr,
 ):  # fmt: skip
-    """The dropout mask of a tile `(R, C)`, or None."""
+    """Return the dropout mask of a tile `(R, C)`, or None."""
     keep = None
     if threshold is not None:
         row = tl.minimum(row, num_rows - 1)  # later rows have no coordinates
@@ -198,17 +200,17 @@ def kept_in_tile(
 
 
 def fits(width: int) -> bool:
-    """Whether a row of this many channels fits into registers."""
+    """Return True if a row of this many channels fits into registers."""
     return width <= (ONE_BLOCK_UNALIGNED if width % 16 else ONE_BLOCK)
 
 
 def dropping_of(dropout: Dropout | None, x: Tensor) -> dict[str, Any]:
-    """The dropout arguments of a kernel for x, with at most four axes."""
+    """Return the dropout arguments of a kernel for x, with at most four axes."""
     return row_arguments(dropout, x) if dropout is not None and is_active(dropout) else NO_DROPOUT
 
 
 class Normalised(NamedTuple):
-    """What a norm's backward needs."""
+    """The cache of a norm."""
 
     rows: Tensor  # (N, C)
     added: Tensor | None  # sublayer_out (N, C)
@@ -230,7 +232,7 @@ def norm_forward(
     *,
     centred: bool,
 ) -> tuple[Tensor, Normalised]:
-    """y and the cache of LayerNorm (`centred`) or of RMSNorm; of the sum if there is a sublayer_out."""
+    """Return y and the cache of LayerNorm (`centred`) or of RMSNorm; of the sum if there is a sublayer_out."""
     rows, added = rows_of(x), None if sublayer_out is None else rows_of(sublayer_out)  # (N, C)
     gamma, beta = gamma.contiguous(), None if beta is None else beta.contiguous()
     num_rows, width = rows.shape

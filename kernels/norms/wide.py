@@ -1,9 +1,10 @@
-"""Both norms of rows too wide for one block: they sweep over each row, block by block. RMSNorm's mean is `None`.
+"""The kernels of both norms for rows too wide for one block, which sweep over each row block by block.
 
 The forward reads x twice: LayerNorm's first sweep computes mean and variance together. The formula of Chan, Golub and
 LeVeque (1979) combines the mean and the centred squares of a block with those of the blocks before it, without
 subtracting large numbers from each other. The backward reads x and dy twice for dx, and once more, by columns, for
 dgamma and dbeta. A row's second read often comes from the cache, because it starts at the end, which was read last.
+RMSNorm's mean is `None`.
 """
 
 import torch
@@ -25,7 +26,7 @@ PARTIALS_TILE = 2, 1024
 def wide_forward_kernel(
     x_ptr, gamma_ptr, beta_ptr, y_ptr, mean_ptr, rstd_ptr, width, stride_x, eps, BLOCK: tl.constexpr
 ):
-    """Normalises one row of x `(N, C)`."""
+    """Normalise one row of x `(N, C)`."""
     row = tl.program_id(0).to(tl.int64)
     x_ptr += row * stride_x
     y_ptr += row * width
@@ -61,7 +62,7 @@ def wide_forward_kernel(
 def wide_dx_kernel(
     dy_ptr, x_ptr, gamma_ptr, mean_ptr, rstd_ptr, dx_ptr, width, stride_dy, stride_x, BLOCK: tl.constexpr
 ):
-    """Writes dx of one row: first the means of `dn = dy · gamma` and of dn · n, then dx from them."""
+    """Write dx of one row: first the means of `dn = dy · gamma` and of dn · n, then dx from them."""
     row = tl.program_id(0).to(tl.int64)
     dy_ptr += row * stride_dy
     x_ptr += row * stride_x
@@ -96,7 +97,7 @@ def wide_partials_kernel(
     dy_ptr, x_ptr, mean_ptr, rstd_ptr, partials_ptr, num_rows, width, stride_dy, stride_x,
     ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Sums dy · n, and with a mean dy, over this program's tiles of rows, in a block of channels: partials."""
+    """Sum dy · n, and with a mean dy, over this program's tiles of rows, in a block of channels: partials."""
     channel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     dgamma = tl.zeros((ROWS, BLOCK), tl.float32)
     if mean_ptr is not None:
@@ -118,7 +119,7 @@ def wide_partials_kernel(
 
 @triton.jit
 def load_float32(ptr, index, mask):
-    """Loads a block of a row in float32."""
+    """Load a block of a row in float32."""
     return tl.load(ptr + index, mask, other=0.0).to(tl.float32)
 
 

@@ -14,7 +14,7 @@ PAD_ID, BOS_ID, EOS_ID = BPETokenizer.pad_id, BPETokenizer.bos_id, BPETokenizer.
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Sentence pairs, one a row, padded on the right.
+    """Sentence pairs, one in each row, padded on the right.
 
     A row of `source` is ids </s>, of `target_in` <s> ids, of `target_out` ids </s>. `first` is the number of the
     first row among all sentences of a step: a sentence's dropout depends on its number.
@@ -27,7 +27,7 @@ class Batch:
 
     @property
     def inputs(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """What the loss of an encoder–decoder takes."""
+        """The arguments of an encoder–decoder's loss."""
         return self.source, self.target_in, self.target_out
 
     @property
@@ -74,7 +74,7 @@ class Batch:
 
 
 def _trimmed(ids: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The ids without the columns on the right that hold only padding."""
+    """Return the ids without the columns on the right that hold only padding."""
     return np.ascontiguousarray(ids[:, : (ids != PAD_ID).sum(axis=1).max()])
 
 
@@ -97,7 +97,7 @@ def check_special_ids(pad_id: int, bos_id: int, eos_id: int) -> None:
 
 
 def as_ids(ids: ArrayLike) -> NDArray[np.int64]:
-    """A sentence's token ids as a new array (T,).
+    """Return a sentence's token ids as a new array (T,).
 
     Raises TypeError if they are not integers, ValueError if one is not positive (0 is padding).
     """

@@ -14,7 +14,7 @@ the pairs that they gained and lost. A heap gives the next pair. Its entries are
 is pushed again with its present count when it comes up. The whole costs O((N' + changes) · log pairs), where N' is the
 length of the distinct words and every change is a symbol that a merge touched.
 
-No two merges make the same string, so a token can be named by its text. For merges are applied from left to right: as
+No two merges make the same string, so a token can be named by its text. Merges are applied from left to right, and as
 long as none crosses the ends of a stretch of text, those inside it run as they would on this stretch alone. So the same
 text is always put together in the same way.
 """
@@ -39,7 +39,7 @@ Pair = tuple[int, int]
 
 
 def count_words(texts: Iterable[str]) -> Counter[str]:
-    """How often each word occurs in `texts`, with one space before each text. Raises TypeError if one is not a str."""
+    """Count the words of `texts`, with one space before each text. Raises TypeError if a text is not a str."""
     if isinstance(texts, str):
         raise TypeError("texts must be an iterable of str, such as lines, not one str")
     counts: Counter[str] = Counter()
@@ -52,7 +52,7 @@ def count_words(texts: Iterable[str]) -> Counter[str]:
 
 
 def choose_characters(word_counts: Mapping[str, int]) -> str:
-    """The characters that get a token, sorted: those that are one in a million or more, without surrogates."""
+    """Return the characters that get a token, sorted: those that are one in a million or more, without surrogates."""
     counts: Counter[str] = Counter()
     for word, count in word_counts.items():
         for character in word:
@@ -64,9 +64,9 @@ def choose_characters(word_counts: Mapping[str, int]) -> str:
 def learn_merges(
     word_counts: Mapping[str, int], characters: str, num_merges: int, progress: bool = False
 ) -> list[tuple[str, str]]:
-    """The first `num_merges` merges, as pairs of strings; fewer if every word is one token before that.
+    """Return the first `num_merges` merges, as pairs of strings; fewer if every word is one token before that.
 
-    A character outside `characters` (sorted) takes no part: what stands left and right of it counts as two words.
+    A character outside `characters` (sorted) is never merged: the text left and right of it counts as two words.
     """
     from tqdm.std import tqdm
 
@@ -99,7 +99,7 @@ def learn_merges(
 
 
 def merge_pair(word: list[int], pair: Pair, new: int) -> list[int]:
-    """`word` with each `pair` replaced by the id `new`, from left to right: (a, a) makes aaa into (aa)a."""
+    """Return `word` with each `pair` replaced by the id `new`, from left to right: (a, a) makes aaa into (aa)a."""
     left, right = pair
     merged = word[:1]
     for symbol in word[1:]:
@@ -111,7 +111,7 @@ def merge_pair(word: list[int], pair: Pair, new: int) -> list[int]:
 
 
 def _as_ids(word_counts: Mapping[str, int], characters: str) -> tuple[list[list[int]], list[int]]:
-    """The distinct words as lists of character numbers, and their counts."""
+    """Return the distinct words as lists of character numbers, and their counts."""
     id_of = {character: index for index, character in enumerate(characters)}
     fragments: Counter[str] = Counter()
     for word, count in word_counts.items():
@@ -125,7 +125,7 @@ def _as_ids(word_counts: Mapping[str, int], characters: str) -> tuple[list[list[
 def _count_pairs(
     words: list[list[int]], counts: list[int]
 ) -> tuple[defaultdict[Pair, int], defaultdict[Pair, list[int]]]:
-    """How often each pair occurs, and the numbers of the words that hold it, one for each place."""
+    """Return each pair's count, and the numbers of the words that hold it, one for each occurrence."""
     pair_counts: defaultdict[Pair, int] = defaultdict(int)
     words_with: defaultdict[Pair, list[int]] = defaultdict(list)  # a set would take six times the memory
     for index, (word, count) in enumerate(zip(words, counts, strict=True)):
@@ -136,7 +136,7 @@ def _count_pairs(
 
 
 def _pop_most_frequent(heap: list[tuple[int, Pair]], pair_counts: Mapping[Pair, int]) -> Pair | None:
-    """Take the most frequent pair off the heap, of equals the smallest; None if no pair is left."""
+    """Take the most frequent pair off the heap, the smallest of equals; None if no pair is left."""
     while heap:
         negated, pair = heapq.heappop(heap)
         count = pair_counts[pair]

@@ -26,11 +26,11 @@ class ImageDataset:
         return len(self.images)
 
     def checksum(self) -> int:
-        """The CRC-32 of all pixels and classes."""
+        """Return the CRC-32 of all pixels and classes."""
         return zlib.crc32(self.classes.astype("<i8").tobytes(), zlib.crc32(self.images.astype("<f8").tobytes()))
 
     def batches(self, tokens_per_batch: int, seed: int | None, config: Any) -> RowBatches:
-        """Batches (images, classes), of as many images as have `tokens_per_batch` patches with the class's vector.
+        """Return batches (images, classes) of `tokens_per_batch` positions: one for each patch, and one for each class.
 
         Raises ValueError for images of another shape than the configuration's, and for a class that it lacks.
         """
@@ -48,9 +48,9 @@ class ImageDataset:
 
 
 def digits() -> tuple[ImageDataset, ImageDataset]:
-    """The digits to train on and those held out, a fifth of each class; a pixel is between −1 and 1.
+    """Return the digits to train on and those held out, a fifth of each class; a pixel is between −1 and 1.
 
-    Raises ModuleNotFoundError, saying what to install, without scikit-learn.
+    Raises ModuleNotFoundError, which says what to install, if scikit-learn is missing.
     """
     try:
         from sklearn.datasets import load_digits

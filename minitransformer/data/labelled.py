@@ -1,4 +1,4 @@
-"""Texts with classes: what a masked model is fine-tuned on."""
+"""Texts with classes, on which a masked model is fine-tuned."""
 
 import zlib
 from typing import Any
@@ -13,7 +13,7 @@ from .text import TextDataset, TextTask
 class LabelledText(TextTask):
     """The lines of a text, each with its class; a row is `<s> line </s>`, padded.
 
-    Raises ValueError unless there are as many classes as lines, and a class is 0 or more.
+    Raises ValueError unless there are as many classes as lines, and each is 0 or more.
     """
 
     def __init__(self, text: TextDataset, classes: ArrayLike) -> None:
@@ -25,11 +25,11 @@ class LabelledText(TextTask):
             raise ValueError(f"classes must be 0 or more, got {self.classes.min()}")
 
     def checksum(self) -> int:
-        """The CRC-32 of all ids, lengths and classes."""
+        """Return the CRC-32 of all ids, lengths and classes."""
         return zlib.crc32(self.classes.astype("<i8").tobytes(), self.text.checksum())
 
     def batches(self, tokens_per_batch: int, seed: int | None, config: Any) -> LineBatches:
-        """Batches (ids, classes, None, mask) of lines of about the same length.
+        """Return batches (ids, classes, None, mask) of lines of about the same length.
 
         Raises ValueError for an id outside the vocabulary, a line that is too long for the model or for a batch, and a
         class that the model lacks.

@@ -1,4 +1,4 @@
-"""Batches of a text's lines for an encoder: each row is `<s> line </s>`, a text as a reader has it."""
+"""Batches of a text's lines for an encoder: each row is `<s> line </s>`."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,9 +17,9 @@ Ids = NDArray[np.int64]
 class LineBatches:
     """Batches (ids, targets, None, mask) of lines of about the same length, padded; each line once an epoch.
 
-    `make(ids, lines, rng)` takes the ids `(B, T)` of the lines with the numbers `lines`, and gives the ids that the
-    model sees and the targets. It draws what it needs from `rng`, which follows from the seed, the epoch and the
-    number of the batch. Without a seed, all epochs are the first one. Raises ValueError as `Batches` does.
+    `make(ids, lines, rng)` takes the ids `(B, T)` of the lines with the numbers `lines`, and returns the ids that the
+    model sees and the targets. `rng` follows from the seed, the epoch and the number of the batch. Without a seed, all
+    epochs equal the first. Raises ValueError as `Batches` does.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class LineBatches:
         config: Any,
         make: Callable[[Ids, Ids, np.random.Generator], tuple[Ids, Ids]],
     ) -> None:
-        # `Batches` counts one special token a line, <s>: the other one is in the text already.
+        # `Batches` adds one special token to each line's length, for <s>: the text already has </s>.
         self._batches = Batches(text.lines, tokens_per_batch, seed or 0, config.vocab_size, config.max_length)
         self._text, self._seed, self._make = text, seed, make
 
@@ -39,7 +39,7 @@ class LineBatches:
         return len(self._batches)
 
     def batch(self, epoch: int, index: int) -> Rows:
-        """Batch `index` of `epoch`; the batches before it are not made."""
+        """Return batch `index` of `epoch`; the batches before it are not made."""
         epoch = 0 if self._seed is None else epoch
         lines = self._batches.indices(epoch, index)
         ids = pad([[self._text.begin, *self._text[line]] for line in lines])  # (B, T)
@@ -47,5 +47,5 @@ class LineBatches:
         return Rows((seen, targets, None, ids != PAD_ID))
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Rows]:
-        """The batches of `epoch` in order, from batch `start` on."""
+        """Return the batches of `epoch` in order, from batch `start` on."""
         return (self.batch(epoch, index) for index in range(start, len(self)))

@@ -11,17 +11,17 @@ from .text import TextDataset, TextTask
 from .tokenizer import FIRST_BYTE
 
 MASK = "[MASK]"
-"""A masked token in a text."""
+"""The text of a masked token."""
 
 CHOSEN, MASKED, RANDOM = 0.15, 0.8, 0.1
-"""The share of a text's tokens that are targets; of these the share that is masked, and that is replaced by chance."""
+"""The share of a text's words that are targets, and the shares of targets that are masked or become any word."""
 
 
 class MaskedText(TextTask):
-    """A text whose batches hide tokens: a row is `<s> line </s>`, padded, so that rows are texts as a reader has them.
+    """A text whose batches hide tokens: a row is `<s> line </s>`, padded.
 
-    words: the ids that may be hidden and that take the place of others, if the tokenizer is not ours: those of a
-    `PretrainedTokenizer` are its `words`.
+    words: the ids that may be hidden and that may replace others, needed if the tokenizer is not ours: the `words` of a
+    `PretrainedTokenizer`.
     Source: Devlin 2019, §3.1 and appendix A.1; masks are drawn anew each epoch, as in RoBERTa (Liu et al. 2019, §4.1).
     """
 
@@ -30,7 +30,7 @@ class MaskedText(TextTask):
         self.words = None if words is None else np.asarray(words, np.int64)
 
     def batches(self, tokens_per_batch: int, seed: int | None, config: Any) -> LineBatches:
-        """Batches (ids, targets, None, mask) of rows of about the same length.
+        """Return batches (ids, targets, None, mask) of rows of about the same length.
 
         Raises ValueError for an id outside the vocabulary, a line that is too long for the model or for a batch, and a
         model without a mask's id.
@@ -50,11 +50,11 @@ class MaskedText(TextTask):
 def hide(
     ids: NDArray[np.int64], mask_id: int, rng: np.random.Generator, words: NDArray[np.int64] | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """ids `(B, T)` → the ids with some hidden, and the targets: what was there, −100 where nothing is asked.
+    """Hide some of the ids `(B, T)`; return the ids with masks, and the targets: the chosen ids, elsewhere −100.
 
-    Of each row's words 15 % are targets, rounded, and at least one; other tokens are special. Of the targets 80 %
-    become `mask_id`, 10 % any word, and 10 % stay. Words are by default the ids from our tokenizer's first byte up to
-    the mask.
+    15 % of each row's words are targets, rounded, and at least one. 80 % of the targets become `mask_id`, 10 % any
+    word, and 10 % stay. Words are by default the ids from our tokenizer's first byte up to the mask; all other tokens
+    are special, and are never targets.
     """
     words = np.arange(FIRST_BYTE, mask_id) if words is None else words
     is_text = np.isin(ids, words)

@@ -32,7 +32,7 @@ SHA256 = {
     "test_2016_flickr.de.gz": "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8",
     "test_2016_flickr.fr.gz": "6d326e188d259fb1d04ac19eae3af956559b3a0b93d7635e56c90987c40c8b90",
 }
-MAX_BYTES = 1 << 24  # several times the largest file: a server that sends more sends something else
+MAX_BYTES = 1 << 24  # several times the largest file: a server that sends more does not send the file
 CHUNK_BYTES = 1 << 16
 
 
@@ -43,7 +43,7 @@ def load(
     timeout: float = 30.0,
     limit: float = 600.0,
 ) -> Corpus:
-    """The English→German or English→French corpus; files that are not in the cache, unchanged, are downloaded.
+    """Return the English→German or English→French corpus; download files that the cache lacks or that were changed.
 
     The cache is `cache_dir`, by default `minitransformer/multi30k` in `$XDG_CACHE_HOME` or `~/.cache`. Raises
     ValueError for another language or a file that is not the pinned one, TimeoutError if the server sends nothing for
@@ -61,13 +61,13 @@ def load(
 
 
 def default_cache_dir() -> Path:
-    """The default folder for downloads: under `$XDG_CACHE_HOME`, or else `~/.cache`."""
+    """Return the default folder for downloads: under `$XDG_CACHE_HOME`, or else `~/.cache`."""
     cache = os.environ.get("XDG_CACHE_HOME")
     return (Path(cache) if cache else Path.home() / ".cache") / "minitransformer" / "multi30k"
 
 
 def _cached(path: Path, base_url: str, timeout: float, limit: float) -> Path:
-    """The path of a pinned file in the cache, downloaded unless it is there unchanged. Raises as `load` does."""
+    """Return the path of a pinned file in the cache, downloaded unless it is there unchanged. Raises as `load` does."""
     pinned, url = SHA256[path.name], f"{base_url}/{path.name}"
     if path.is_file() and file_sha256(path) == pinned:
         return path

@@ -1,4 +1,4 @@
-"""Prepares a training's data, text to token ids, and keeps it in a folder.
+"""A training's data: turns text into token ids, and keeps them in a folder.
 
     data/train, valid     token ids (see `minitransformer.data.token_dataset`)
     data/tokenizer.json   trained on the training text
@@ -6,7 +6,7 @@
 
 They are written in this order, each whole or not at all. Every file has a checksum, so a damaged one does not open. All
 have the same fingerprint, so a part that was deleted is made again from the same text. `train` and `valid` also name
-the text and the tokenizer: by this the program recognises its own files, and it replaces no others.
+the text and the tokenizer: so the program recognises its own files, and it replaces no others.
 """
 
 import contextlib
@@ -36,18 +36,19 @@ DATASETS = ("grammar", "multi30k")
 GRAMMAR_LANGUAGES: dict[str, Literal["german", "french"]] = {"de": "german", "fr": "french"}
 GRAMMAR_VALIDATION = 1000
 FINGERPRINT_SENTENCES = 500
-TOKENIZER_SENTENCES = 20_000  # of the grammar: in these every word occurs many times
-HELD_OUT = 20  # one line of a file in so many is for validation
+TOKENIZER_SENTENCES = 20_000  # enough of the grammar's for every word to occur many times
+HELD_OUT = 20  # one line in 20 of a text file is for validation
 
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusChoice:
-    """Which text to train on and how it becomes tokens; the defaults are the demo's.
+    """The choice of a parallel text and of its tokens; the defaults are the demo's.
 
     dataset     one of DATASETS, or None for the files in `data`
     data        folder with train.<source>, train.<target>, valid.…
     source      the language to translate from, which is also the suffix of its files
-    target      likewise; the grammar has de, fr, and tree: a parse tree in one line (see `minitransformer.data.trees`)
+    target      the language to translate into; the grammar has de, fr, and tree: a parse tree in one line (see
+                `minitransformer.data.trees`)
     vocab_size  tokens of the joint vocabulary
     max_length  the longest sentence to keep, in tokens
     sentences   how many sentences the grammar writes
@@ -73,7 +74,7 @@ class CorpusChoice:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "CorpusChoice":
-        """The choice, of a corpus or of a text, whose `asdict` gave `values`. Raises ValueError for anything else."""
+        """Return the choice of a corpus or a text whose `asdict` gave `values`. Raises ValueError for other values."""
         if "text" in values and cls is CorpusChoice:
             return TextChoice.from_dict(values)
         kinds = {each.name: get_type_hints(cls)[each.name] for each in fields(cls)}
@@ -92,7 +93,7 @@ class CorpusChoice:
         return f"{self.dataset or Path(self.data or '').name}-{self.source}-{self.target}"
 
     def corpus(self) -> Corpus | None:
-        """The files, downloaded if necessary; None for the grammar."""
+        """Return the files, downloaded if necessary; None for the grammar."""
         if self.dataset == "grammar":
             return None
         if self.dataset == "multi30k":
@@ -100,7 +101,7 @@ class CorpusChoice:
         return corpus_from_folder(self.data or "", self.source, self.target)
 
     def pairs(self, split: Split, corpus: Corpus | None = None) -> Iterator[SentencePair]:
-        """The sentence pairs of a split; `corpus`, if given, saves finding the files again.
+        """Return the sentence pairs of a split; `corpus`, if given, saves finding the files again.
 
         Raises FileNotFoundError if there is no test set.
         """
@@ -119,9 +120,9 @@ class CorpusChoice:
 
 @dataclass(frozen=True, kw_only=True)
 class TextChoice(CorpusChoice):
-    """Which text a language model reads: the lines of the file `text`, or the source's side of a corpus.
+    """The choice of a language model's text: the lines of the file `text`, or the source side of a corpus.
 
-    Of a file the last line in 20 is for validation, at least one.
+    The last twentieth of a file's lines, and at least one, is for validation.
     """
 
     text: str | None = None
@@ -138,7 +139,7 @@ class TextChoice(CorpusChoice):
         return name if self.text else f"{name}-{self.source}"
 
     def corpus(self) -> Corpus | None:
-        """The files of a corpus, of a folder the source's side alone; None for the grammar and for a file."""
+        """Return the files of a corpus, of a folder only the source side; None for the grammar and for a file."""
         if self.text:
             return None
         if self.dataset is None:
@@ -146,7 +147,7 @@ class TextChoice(CorpusChoice):
         return super().corpus()
 
     def lines(self, split: Split, corpus: Corpus | None = None) -> Iterator[str]:
-        """The lines of a split; `corpus`, if given, saves finding the files again.
+        """Return the lines of a split; `corpus`, if given, saves finding the files again.
 
         Blank lines at the end of a file do not count. Raises ValueError if it has fewer than two others.
         """
@@ -162,7 +163,7 @@ class TextChoice(CorpusChoice):
 
 
 def fingerprint_of(choice: CorpusChoice, corpus: Corpus | None = None) -> str:
-    """A hash of the choice and of every byte of its files; for the grammar, of its first sentences."""
+    """Return a hash of the choice and of every byte of its files; for the grammar, of its first sentences."""
     corpus = corpus or choice.corpus()
     digest = hashlib.sha256(json.dumps(asdict(choice)).encode())
     if isinstance(choice, TextChoice) and choice.text:
@@ -172,7 +173,7 @@ def fingerprint_of(choice: CorpusChoice, corpus: Corpus | None = None) -> str:
         digest.update("".join(chain.from_iterable(first)).encode())
     else:
         paths = corpus.train.source, corpus.train.target, corpus.valid.source, corpus.valid.target
-        for path in dict.fromkeys(paths):  # a text's two sides are one
+        for path in dict.fromkeys(paths):  # a text has the same file on both sides
             digest.update(bytes.fromhex(file_sha256(path)))
     return digest.hexdigest()
 
@@ -187,7 +188,7 @@ class PreparedData:
     valid: TokenDataset
 
     def valid_sentences(self, count: int) -> tuple[list[str], list[str]]:
-        """The first `count` validation sentences and their translations, decoded from their tokens."""
+        """Return the first `count` validation sentences and their translations, decoded from their tokens."""
         decode = self.tokenizer.decode
         chosen = [(decode(source), decode(target)) for source, target in islice(self.valid, count)]
         return [source for source, _ in chosen], [target for _, target in chosen]
@@ -196,8 +197,8 @@ class PreparedData:
 def prepare(folder: Path, choice: CorpusChoice, progress: bool = False) -> PreparedData:
     """Open the data of `choice` in `folder`, or make it if it is not there; `progress` shows a bar on a terminal.
 
-    Raises OSError if a file can't be read or written, or is in the way and was not written by this function; ValueError
-    if the text is too small, or the text or the data is damaged.
+    Raises OSError if a file can't be read or written, or if one that this function did not write is in the way;
+    ValueError if the text is too small, or the text or the data is damaged.
     """
     corpus = choice.corpus()
     fingerprint = fingerprint_of(choice, corpus)
@@ -229,7 +230,7 @@ def prepare(folder: Path, choice: CorpusChoice, progress: bool = False) -> Prepa
 def open_prepared(folder: Path) -> PreparedData:
     """Open the data that `prepare` left in `folder`.
 
-    Raises FileNotFoundError if a part is missing, and ValueError, saying what to do, if one is damaged.
+    Raises FileNotFoundError if a part is missing, and ValueError, which says what to do, if one is damaged.
     """
     train, valid = (TokenDataset.open(folder / split) for split in DATASET_FOLDERS)
     path = folder / TOKENIZER
@@ -252,13 +253,13 @@ def open_prepared(folder: Path) -> PreparedData:
 
 
 def kept_choice(folder: Path) -> CorpusChoice | None:
-    """The choice that the data in `folder` was made from; None without data. Raises ValueError if it is damaged."""
+    """Return the choice of which the data in `folder` was made; None without data. Raises ValueError if damaged."""
     description = _description(folder)
     return None if description is None else CorpusChoice.from_dict(description["choice"])
 
 
 def is_made_from(folder: Path, choice: CorpusChoice) -> bool:
-    """Whether the data in `folder` was made from this choice, and its text is still the same.
+    """Return True if the data in `folder` was made from this choice, and the text has not changed since.
 
     Raises ValueError if the data is damaged, and FileNotFoundError if a file of the text is missing.
     """
@@ -267,7 +268,7 @@ def is_made_from(folder: Path, choice: CorpusChoice) -> bool:
 
 
 def _description(folder: Path) -> dict[str, Any] | None:
-    """The content of `corpus.json` or, without that file, what a dataset says of its text; None without either."""
+    """Return the content of `corpus.json`, made of a dataset's `meta.json` if it is missing; None without both."""
     path = folder / DESCRIPTION
     if not path.exists():
         return next((_described_by(meta) for meta in _metas(folder) if meta["notes"]), None)
@@ -280,12 +281,12 @@ def _description(folder: Path) -> dict[str, Any] | None:
 
 
 def _metas(folder: Path) -> Iterator[dict[str, Any]]:
-    """The `meta.json` of each dataset in the folder."""
+    """Return the `meta.json` of each dataset in the folder."""
     return (read_meta(folder / split) for split in DATASET_FOLDERS if (folder / split / META).is_file())
 
 
 def _described_by(meta: Mapping[str, Any]) -> dict[str, Any]:
-    """The content of `corpus.json`, from the `meta.json` of a dataset."""
+    """Return the content of `corpus.json`, from the `meta.json` of a dataset."""
     return {"choice": meta["notes"], "fingerprint": meta["fingerprint"], "tokenizer": meta["tokenizer"]}
 
 
@@ -302,7 +303,7 @@ def _damaged(path: Path, reason: Exception) -> ValueError:
 
 
 def _check_replaceable(folder: Path) -> None:
-    """Raise FileExistsError for a file in the way that `prepare` did not write, ValueError for a damaged one.
+    """Raise FileExistsError if a file that `prepare` did not write is in the way, ValueError for a damaged one.
 
     A tokenizer is recognised by its checksum, which each of the other parts holds.
     """

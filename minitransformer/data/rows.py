@@ -1,4 +1,4 @@
-"""Batches of rows of one length: what language models, masked ones and classifiers are trained on."""
+"""Batches of rows of one length, on which language models, masked models and classifiers are trained."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from ..models import IGNORED
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Rows of a batch. `inputs` are what the model's loss takes, each with B rows or `None`; the second are targets.
+    """Rows of a batch. `inputs` are the arguments of the model's loss, B rows each or `None`; the second is targets.
 
     `first` is the number of the first row among all rows of a step: a row's dropout depends on its number.
     """
@@ -53,7 +53,7 @@ class Rows:
 
 
 def even_parts(num_rows: int, n: int) -> Iterator[tuple[int, int]]:
-    """Where `n` parts of about equally many rows start and stop, or fewer parts if there are not so many rows.
+    """Return the start and stop of each of `n` parts of about equally many rows; fewer parts if there are fewer rows.
 
     Raises ValueError unless n ≥ 1.
     """
@@ -63,10 +63,10 @@ def even_parts(num_rows: int, n: int) -> Iterator[tuple[int, int]]:
 
 
 class RowBatches:
-    """Batches of `size` of `num_rows` rows, each row once an epoch; `seed` None keeps their order, for a validation.
+    """Batches of `size` rows out of `num_rows`, each row once an epoch; `seed` None keeps their order, for validation.
 
-    `make(rows, epoch, rng)` makes the batch of the rows with these numbers, drawing what it needs from `rng`, which
-    follows from the seed, the epoch and the number of the batch. Without a seed, all epochs are the first one.
+    `make(rows, epoch, rng)` makes the batch of the rows with these numbers; `rng` follows from the seed, the epoch and
+    the number of the batch. Without a seed, all epochs equal the first.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class RowBatches:
         return -(-self._num_rows // self._size)
 
     def batch(self, epoch: int, index: int) -> Any:
-        """Batch `index` of `epoch`. Raises IndexError if the epoch has fewer."""
+        """Return batch `index` of `epoch`. Raises IndexError if the epoch has fewer."""
         if not 0 <= index < len(self):
             raise IndexError(f"an epoch has batches 0 to {len(self) - 1}, got {index}")
         epoch = 0 if self._seed is None else epoch
@@ -92,16 +92,16 @@ class RowBatches:
         return self._make(rows, epoch, np.random.default_rng([self._seed or 0, epoch, 1 + index]))
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Any]:
-        """The batches of `epoch` in order, from batch `start` on."""
+        """Return the batches of `epoch` in order, from batch `start` on."""
         return (self.batch(epoch, index) for index in range(start, len(self)))
 
     def _shuffle(self, epoch: int) -> NDArray[np.int64]:
-        """The numbers of all rows in the order of the epoch."""
+        """Return the numbers of all rows in the order of the epoch."""
         if self._seed is None:
             return np.arange(self._num_rows)
         return np.random.default_rng([self._seed, epoch, 0]).permutation(self._num_rows)
 
 
 def first_cut(seed: int | None, epoch: int, length: int) -> int:
-    """Where an epoch, not a batch, first cuts a stream into rows: all rows must fit together. 0 without a seed."""
+    """Draw the first place at which an epoch cuts a stream into rows, the same for all batches; 0 without a seed."""
     return 0 if seed is None else int(np.random.default_rng([seed, epoch]).integers(length))

@@ -1,4 +1,4 @@
-"""Parallel text: finds files of sentences and their translations in a folder and reads them as a stream.
+"""Parallel text: files of sentences and their translations, found in a folder and read as a stream.
 
 Line n of the target file is the translation of line n of the source file. The files are UTF-8, plain or gzip (`.gz`),
 of any size: one pair at a time is in memory. An error's message is one sentence that names the file and the line.
@@ -65,7 +65,7 @@ class Corpus:
 
 
 def is_language(text: object) -> bool:
-    """Whether this can name a language: it is also a file's suffix, so it is a short text without path separators."""
+    """Return True if this can name a language, and so end a file's name: a short text without path separators."""
     return isinstance(text, str) and re.fullmatch(r"[\w.+-]{1,64}", text) is not None
 
 

@@ -25,10 +25,10 @@ SENTINELS = 100
 
 
 class SpanText(TextTask):
-    """A text whose batches have gaps. A row is a piece of the stream of lines, all of one length: nothing is padded."""
+    """A text whose batches have gaps. The rows are pieces of the stream of lines, all of one length: none is padded."""
 
     def batches(self, tokens_per_batch: int, seed: int | None, config: Any) -> RowBatches:
-        """Batches for an encoder–decoder with sentinels; a source has at most `config.max_length` tokens.
+        """Return batches for an encoder–decoder with sentinels; a source has at most `config.max_length` tokens.
 
         Each epoch cuts the stream elsewhere, and the stream's ends are joined. Raises ValueError for an id that is a
         sentinel's or outside the vocabulary, and for special ids that are not those of the data.
@@ -50,19 +50,22 @@ class SpanText(TextTask):
 
 
 def gaps(length: int) -> tuple[int, int]:
-    """How many of a row's tokens are cut out, and in how many gaps."""
+    """Return the number of tokens to cut out of a row of this length, and the number of gaps that they leave."""
     noise = min(max(round(NOISE * length), 1), length - 1)
     return noise, min(max(round(noise / MEAN_SPAN), 1), SENTINELS)
 
 
 def lengths(length: int) -> tuple[int, int]:
-    """The lengths of source and target for a row of this length: both with a sentinel a gap and </s>."""
+    """Return the lengths of source and target for a row of this length: both with a sentinel for each gap and </s>."""
     noise, count = gaps(length)
     return length - noise + count + 1, noise + count + 1
 
 
 def row_length(longest: int) -> int:
-    """The longest row whose source has at most this many tokens. Raises ValueError if there is none."""
+    """Return the length of the longest row whose source and target have at most `longest` tokens.
+
+    Raises ValueError if there is none.
+    """
     fitting = [length for length in range(2, 2 * longest) if max(lengths(length)) <= longest]
     if not fitting:
         raise ValueError(f"rows of {longest} tokens are too short to cut gaps into them")
@@ -72,7 +75,7 @@ def row_length(longest: int) -> int:
 def corrupt(
     row: NDArray[np.int64], vocab_size: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """row `(T,)` → source and target: kept and cut pieces take turns, and a kept one is first."""
+    """Cut gaps into a row `(T,)`; return source and target. Kept and cut pieces take turns, and a kept one is first."""
     noise, count = gaps(len(row))
     kept, cut = _pieces(len(row) - noise, count, rng), _pieces(noise, count, rng)
     source, target, place = [], [], 0
@@ -85,6 +88,6 @@ def corrupt(
 
 
 def _pieces(total: int, count: int, rng: np.random.Generator) -> list[int]:
-    """Lengths of `count` pieces of 1 or more that make `total`; every division is as likely as any other."""
+    """Draw the lengths of `count` pieces, 1 or more each, that sum to `total`; all divisions are equally likely."""
     cuts = np.sort(rng.choice(total - 1, count - 1, replace=False)) + 1
     return np.diff([0, *cuts, total]).tolist()

@@ -1,4 +1,4 @@
-"""A text for language models: each line is a text of its own, and all of them are one stream of tokens.
+"""A text for language models: each line ends with </s>, and all of them are one stream of tokens.
 
     the dog barks </s> a cat sleeps </s> …
 
@@ -39,8 +39,8 @@ class _Ended:
 class TextDataset:
     """The lines of a text as token ids, each with </s> at its end. Its batches train a language model.
 
-    lines: a dataset of pairs whose sources are the lines, and whose targets are empty; begin: what stands before a
-    line that an encoder reads; end: the id of </s>.
+    lines: a dataset of pairs whose sources are the lines, and whose targets are empty; begin: the id before a line that
+    an encoder reads; end: the id of </s>.
     """
 
     def __init__(self, lines: TokenDataset, begin: int = BOS_ID, end: int = EOS_ID) -> None:
@@ -48,15 +48,15 @@ class TextDataset:
 
     @classmethod
     def from_lines(cls, lines: Iterable[Sequence[int] | NDArray[np.integer]], end: int = EOS_ID) -> Self:
-        """A dataset in memory, of lines' ids without their end mark, by default that of our tokenizer.
+        """Make a dataset in memory, of lines' ids without their end mark; `end`, by default our tokenizer's, is added.
 
-        For a model of another library's `end` is its `config.eos_id`. Raises as `TokenDataset.from_pairs` does.
+        For a model of another library, give its `config.eos_id`. Raises as `TokenDataset.from_pairs` does.
         """
         return cls(TokenDataset.from_pairs(([*line, end], []) for line in lines), end=end)
 
     @classmethod
     def from_marked(cls, rows: Iterable[Sequence[int]]) -> Self:
-        """A dataset in memory, of lines' ids with another tokenizer's marks around them: BERT's [CLS] and [SEP].
+        """Make a dataset in memory, of lines' ids with another tokenizer's marks around them: BERT's [CLS] and [SEP].
 
         Raises ValueError if the rows do not begin with one mark, and as `TokenDataset.from_pairs` does.
         """
@@ -104,7 +104,7 @@ class TextDataset:
         return self.lines.ids
 
     def checksum(self) -> int:
-        """The CRC-32 of all ids and lengths."""
+        """Return the CRC-32 of all ids and lengths."""
         return self.lines.checksum()
 
     def check(self, vocab_size: int) -> None:
@@ -115,12 +115,12 @@ class TextDataset:
             )
 
     def batches(self, tokens_per_batch: int, seed: int | None, config: Any) -> RowBatches:
-        """Batches (ids, targets) of rows of T = `config.max_length` tokens, or fewer if a batch or the text is smaller.
+        """Return batches (ids, targets) of rows of T = `config.max_length` tokens, fewer if a batch or text is smaller.
 
         Each target is the token after its id; the first line follows an </s>. In training each epoch cuts the stream
-        elsewhere and joins its ends, so each token is a target once, but for at most T − 1 that are one twice. In a
-        validation the cuts are at multiples of T and each token is a target exactly once; a token sees those before it
-        in its row alone, so the loss is a little higher than with a context that moves along.
+        elsewhere and joins its ends, so each token is a target once, and at most T − 1 are targets twice. In validation
+        the cuts are at multiples of T and each token is a target exactly once. A token sees only those before it in its
+        row, so the loss is a little higher than with a context that moves along.
 
         Raises ValueError for an id outside the vocabulary, and for lines that don't end with the model's end mark.
         """
@@ -134,7 +134,7 @@ class TextDataset:
         length = min(config.max_length, tokens_per_batch, len(stream))
 
         def make(rows: NDArray[np.int64], epoch: int, rng: np.random.Generator) -> Rows:
-            places = rows[:, None] * length + np.arange(length)  # (B, T), of targets
+            places = rows[:, None] * length + np.arange(length)  # (B, T), the places of the targets
             beyond = places >= len(stream)
             places = (places + first_cut(seed, epoch, length)) % len(stream)
             ids, targets = stream[places - 1].astype(np.int64), stream[places].astype(np.int64)
@@ -156,5 +156,5 @@ class TextTask:
         return len(self.text)
 
     def checksum(self) -> int:
-        """The CRC-32 of all ids and lengths."""
+        """Return the CRC-32 of all ids and lengths."""
         return self.text.checksum()

@@ -2,7 +2,7 @@
 
 A dataset is a folder of three files: `ids.bin`, the ids of source 0, target 0, source 1, … without gaps or special
 tokens; `offsets.bin`, the starts of these 2N sentences and the end of the last; `meta.json`. It is written as a stream
-and then memory-mapped: a pass over it needs only eight bytes of memory a pair, for the lengths.
+and then memory-mapped: a pass over it needs only eight bytes of memory for each pair, for the lengths.
 
 `meta.json` holds the SHA-256 of the other two, and its own checksum (see `minitransformer.system.sealed_json`): a
 dataset with a changed byte does not open.
@@ -34,7 +34,7 @@ COUNTS = ("num_pairs", "num_ids", "max_id", "num_too_long", "num_empty")
 CHECKSUM_BLOCK = 1 << 20  # numbers
 
 # Pairs with the same longer side are sorted by the difference of their sides plus a random number below this.
-# 0 pads least, but then every epoch groups nearly the same sentences.
+# With 0 there is least padding, but then every epoch groups nearly the same sentences.
 LENGTH_NOISE = np.float32(3)
 
 
@@ -97,7 +97,7 @@ class TokenDataset:
         return self.num_too_long + self.num_empty
 
     def batches(self, tokens_per_batch: int, seed: int | None, config: Any) -> "Batches":
-        """The batches for an encoder–decoder of this configuration; a `seed` of None, for validation, is 0.
+        """Return the batches for an encoder–decoder of this configuration; a `seed` of None, for validation, is 0.
 
         Raises ValueError as `Batches` does, and if the model's special ids are not those of the data.
         """
@@ -105,7 +105,7 @@ class TokenDataset:
         return Batches(self, tokens_per_batch, seed or 0, config.vocab_size, config.max_length)
 
     def checksum(self) -> int:
-        """The CRC-32 of all ids and offsets as 64-bit integers, whatever type they are stored in."""
+        """Return the CRC-32 of all ids and offsets as 64-bit integers, whatever type they are stored in."""
         crc = 0
         for array in (self._ids, self._offsets):
             for start in range(0, len(array), CHECKSUM_BLOCK):
@@ -114,7 +114,7 @@ class TokenDataset:
 
     @classmethod
     def from_pairs(cls, pairs: Iterable[tuple[ArrayLike, ArrayLike]]) -> "TokenDataset":
-        """A dataset in memory, of pairs of ids without special tokens.
+        """Make a dataset in memory, of pairs of ids without special tokens.
 
         Raises ValueError if there is no pair, and as `as_ids` does.
         """
@@ -140,9 +140,9 @@ class TokenDataset:
         """Write a dataset as a stream, in a folder that appears once it is complete, and open it.
 
         A pair is left out, and counted, if a side is blank or has more than `max_length` tokens with its special one;
-        of `one_sided` pairs only the source is looked at.
-        `fingerprint` and `notes`, which JSON must be able to hold, go into `meta`. Raises ValueError if no pair is left
-        or the tokenizer yields an id outside its vocabulary, and as `check_replaceable` does.
+        the target of `one_sided` pairs may be blank. `fingerprint` and `notes`, which JSON must be able to hold, go
+        into `meta`. Raises ValueError if no pair is left or the tokenizer yields an id outside its vocabulary, and as
+        `check_replaceable` does.
         """
         with _complete_folder(Path(folder)) as beside:
             meta = _write(pairs, tokenizer, beside, max_length, progress, one_sided)
@@ -207,7 +207,7 @@ class Batches:
         return len(self._edges) - 1
 
     def indices(self, epoch: int, index: int) -> NDArray[np.int64]:
-        """The numbers of the pairs in batch `index` of `epoch`, sorted by source length, then by target length.
+        """Return the numbers of the pairs in batch `index` of `epoch`, sorted by source length, then by target length.
 
         Sorted rows need less padding once the batch is split. Raises IndexError if the epoch has fewer batches.
         """
@@ -220,16 +220,16 @@ class Batches:
         return chosen[np.lexsort(by_length)]
 
     def batch(self, epoch: int, index: int) -> Batch:
-        """Batch `index` of `epoch`; the batches before it are not made."""
+        """Return batch `index` of `epoch`; the batches before it are not made."""
         sources, targets = zip(*map(self._dataset.__getitem__, self.indices(epoch, index)), strict=True)
         return collate(sources, targets)
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """The batches of `epoch` in order, from batch `start` on."""
+        """Return the batches of `epoch` in order, from batch `start` on."""
         return (self.batch(epoch, index) for index in range(start, len(self)))
 
     def _shuffle(self, epoch: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The numbers of all pairs (N,), sorted by length with random ties, and the order of the batches."""
+        """Return the numbers of all pairs (N,), sorted by length with random ties, and the order of the batches."""
         rng = np.random.default_rng([self._seed, epoch])
         ties = LENGTH_NOISE * rng.random(len(self._longer), dtype=np.float32)
         ties += self._dataset.source_lengths - self._dataset.target_lengths
@@ -239,7 +239,7 @@ class Batches:
 
 
 def _cut(lengths: NDArray[np.integer], tokens_per_batch: int) -> NDArray[np.int64]:
-    """The edges of the largest batches of ascending `lengths` in which longest × sentences ≤ tokens_per_batch."""
+    """Return the edges of the largest batches of ascending `lengths` with longest × sentences ≤ tokens_per_batch."""
     if lengths[-1] > tokens_per_batch:
         raise ValueError(f"tokens_per_batch is {tokens_per_batch}, but the longest sentence has {lengths[-1]} tokens")
     edges = [0]
@@ -295,7 +295,7 @@ def _write(
 
 
 def read_meta(folder: Path) -> dict[str, Any]:
-    """The content of a dataset's `meta.json`. Raises FileNotFoundError, or ValueError if it is damaged."""
+    """Read a dataset's `meta.json`. Raises FileNotFoundError, or ValueError if it is damaged."""
     try:
         meta = unseal((folder / META).read_bytes())
         if meta.get("format") != FORMAT or meta.get("version") != VERSION:
@@ -329,12 +329,12 @@ def check_replaceable(folder: Path) -> None:
 
 
 def sha256(data: bytes) -> str:
-    """The SHA-256 of bytes, in hexadecimal."""
+    """Return the SHA-256 of bytes, in hexadecimal."""
     return hashlib.sha256(data).hexdigest()
 
 
 def file_sha256(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal."""
+    """Return the SHA-256 of a file, in hexadecimal."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -359,10 +359,10 @@ def _map(folder: Path, name: str, dtype: str, size: int) -> NDArray[Any]:
 
 @contextmanager
 def _complete_folder(folder: Path) -> Iterator[Path]:
-    """A new folder, which replaces the dataset in `folder` if the block ends without error; else it is removed."""
+    """Make a new folder, which replaces the dataset in `folder` if the block ends without error; else it is removed."""
     check_replaceable(folder)
     for left in unfinished(folder.parent, rf"\.{re.escape(folder.name)}"):
-        with suppress(OSError):  # something else is in it
+        with suppress(OSError):  # other files in the folder keep it
             _remove(left)
     beside = folder.with_name(unfinished_name(f".{folder.name}"))
     beside.mkdir(parents=True)

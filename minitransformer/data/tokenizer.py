@@ -9,7 +9,8 @@ off again: so a word has the same tokens at the start of a sentence as inside it
 every str, even with lone surrogates. Within a word the oldest merge that applies is made first, everywhere in the word,
 until none applies: this is the order in which merges were learned.
 
-A tokenizer's file is one readable JSON object with one merge a line. Ids are not stored: they follow from the order.
+A tokenizer's file is one readable JSON object with one merge on each line. Ids are not stored: they follow from the
+order.
 
     {"format": "minitransformer BPE tokenizer",
      "version": 1,
@@ -113,17 +114,17 @@ class BPETokenizer:
         return hash((self.characters, self.merges))
 
     def encode(self, text: str) -> list[int]:
-        """The token ids of `text`, without <s> and </s>; empty text has none. Raises TypeError if it is not a str."""
+        """Return the token ids of `text`, without <s> and </s>; empty text has none. Raises TypeError for no str."""
         if not isinstance(text, str):
             raise TypeError(f"text must be a str, but is of type {type(text).__name__}")
         return self.encode_words(" " + text) if text else []
 
     def encode_words(self, text: str) -> list[int]:
-        """The token ids of a piece of text as it stands, without a space put before it."""
+        """Return the token ids of a piece of text as it stands, without a space put before it."""
         return list(chain.from_iterable(map(self._ids_of_word.__getitem__, split_words(text))))
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of `ids` (a list or a 1-D integer array), the inverse of `encode`; special tokens are left out.
+        """Return the text of `ids` (a list or a 1-D integer array), the inverse of `encode`, without special tokens.
 
         Bytes that are not UTF-8, which a model may well produce, become U+FFFD. The one space that `encode` put first
         is removed. Raises ValueError for an id outside the vocabulary, TypeError for one that is not an integer.
@@ -136,11 +137,11 @@ class BPETokenizer:
         return text.removeprefix(" ")
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
-        """Each id as readable text: ▁dog for " dog", <0xC3> for a byte, <s> itself. Raises as `decode` does."""
+        """Return each id as readable text: ▁dog for " dog", <0xC3> for a byte, <s> itself. Raises as `decode` does."""
         return [self._readable(index) for index in self._checked(ids)]
 
     def to_json(self) -> str:
-        """The tokenizer as readable JSON: see the module's docstring."""
+        """Return the tokenizer as readable JSON: see the module's docstring."""
         fields = {"format": FORMAT, **FIXED, "characters": self.characters}
         lines = [f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in fields.items()]
         merges = ",\n  ".join(json.dumps(merge, ensure_ascii=False) for merge in self.merges)
@@ -148,7 +149,7 @@ class BPETokenizer:
 
     @classmethod
     def from_json(cls, text: str) -> "BPETokenizer":
-        """The tokenizer that `to_json` wrote. Raises ValueError for any other text."""
+        """Return the tokenizer that `to_json` wrote. Raises ValueError for any other text."""
         try:
             fields = json.loads(text)
         except (ValueError, RecursionError) as error:
@@ -156,7 +157,7 @@ class BPETokenizer:
         if not isinstance(fields, dict) or fields.get("format") != FORMAT:
             raise ValueError(f'a tokenizer must be a JSON object with "format": "{FORMAT}", but this is another one')
         for name, expected in FIXED.items():
-            if fields.get(name) != expected or fields[name] is True:  # which equals 1
+            if fields.get(name) != expected or fields[name] is True:  # True == 1, a version
                 raise ValueError(f"the tokenizer's {name} must be {expected!r}, but is {fields.get(name)!r}")
         characters, merges = fields.get("characters"), fields.get("merges")
         if not isinstance(characters, str):
@@ -211,7 +212,7 @@ class BPETokenizer:
 
 
 class _Cache(dict[str, tuple[int, ...]]):
-    """The first `CACHED_WORDS` results of a function by argument: faster than `lru_cache`, and threads may share it."""
+    """A function's first `CACHED_WORDS` results by argument: faster than `lru_cache`, and safe among threads."""
 
     def __init__(self, function: Callable[[str], tuple[int, ...]]):
         super().__init__()

@@ -11,7 +11,7 @@ WORD = "XX"
 
 
 def linearise(tree: str) -> str:
-    """The tree as tokens: each word becomes XX, and the part of speech directly above it is left out.
+    """Return the tree as tokens: each word becomes XX, and the part of speech directly above it is left out.
 
     Raises `ValueError` if brackets do not match, or a word is not below a part of speech.
     """

@@ -1,4 +1,4 @@
-"""Decoding: searches and sampling, and what goes from text to text: translator, generator, fillers."""
+"""Decoding: searches and sampling, and the classes that turn text into text: translator, generator, fillers."""
 
 from .batches import BatchSearch
 from .filler import Filler, Guess

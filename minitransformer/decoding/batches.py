@@ -11,7 +11,7 @@ from ..system.workers import Workers
 from .search import Hypothesis, beam_search, greedy_search
 
 SMALLEST_PART = 256
-"""Padded source tokens: batches are not made smaller than this to give each thread one."""
+"""In padded source tokens: batches are not made smaller than this to give each thread one."""
 
 MOST_LOGITS = 1 << 26
 """A batch of several sentences has at most this many logits at a step, however wide the beam is."""
@@ -25,8 +25,8 @@ class BatchSearch:
 
     Sources of about the same length go together, the longest first; empty ones are left out. Each batch goes to the
     next free thread: by default there is one for each core, and only one if the backend has threads of its own. With
-    `forks` processes take the place of threads where they can be forked: many batches are faster by it, since Python's
-    threads take turns. A beam of one is greedy search.
+    `forks`, processes replace threads where they can be forked: this is faster for many batches, since Python's threads
+    take turns. A beam of one is greedy search.
 
     A call raises as `beam_search` does; the constructor raises `ValueError` for batch_tokens below 1.
     """
@@ -59,7 +59,7 @@ class BatchSearch:
         self._context.__exit__(*exception)
 
     def __call__(self, sources: Sequence[Sequence[int]]) -> Iterator[Found]:
-        """Yields the indices of each batch and their hypotheses, the n_best best first."""
+        """Yield the indices of each batch's sources and their n_best best hypotheses, the best first."""
         most = max(1, MOST_LOGITS // (max(self.beam, 1) * self.model.config.vocab_size))
         lengths = [len(ids) for ids in sources]
         batches = list(_batches(lengths, self.batch_tokens, self._threads.count, most))
@@ -71,7 +71,7 @@ class BatchSearch:
         yield from zip(batches, found, strict=True)
 
     def _map(self, padded: list[Any]) -> Iterator[list[list[Hypothesis]]]:
-        """The hypotheses of batches, which processes share, or threads where none can be forked."""
+        """Search batches in processes, or in threads where no process can be forked."""
         if self._forks and self._workers is None and Workers.supported():
             self._workers = self._context.enter_context(Workers(self.search_batch, self._threads.count))
         if self._workers is not None:
@@ -79,7 +79,7 @@ class BatchSearch:
         return self._threads.map(self.search_batch, padded)
 
     def search_batch(self, source: Any) -> list[list[Hypothesis]]:
-        """The hypotheses of sources `(B, Ts)`, padded."""
+        """Return the hypotheses of sources `(B, Ts)`, padded."""
         if self.beam == self.n_best == 1:
             return [[hypothesis] for hypothesis in greedy_search(self.model, source, **self.options)]
         return beam_search(self.model, source, self.beam, n_best=self.n_best, **self.options)
@@ -92,22 +92,22 @@ def search(
     threads: int | None = None,
     **options: Any,
 ) -> Generator[Found, None, None]:
-    """Searches sources once: yields what a `BatchSearch` with these options does."""
+    """Search sources once, and yield as a `BatchSearch` with these options does."""
     with BatchSearch(model, batch_tokens, threads, **options) as batches:
         yield from batches(sources)
 
 
 def _batches(lengths: list[int], batch_tokens: int, num_threads: int, most: int) -> Iterator[list[int]]:
-    """Yields batches of indices of non-empty sentences, the longest first, padded to at most batch_tokens tokens.
+    """Yield batches of indices of non-empty sentences, the longest first, padded to at most batch_tokens tokens.
 
-    A batch has at most `most` sentences. Batches are smaller where that gives each thread as many as the others, but
-    not below SMALLEST_PART tokens. A sentence longer than batch_tokens is a batch of its own.
+    A batch has at most `most` sentences. Batches are smaller where that gives all threads equally many, but not below
+    SMALLEST_PART tokens. A sentence longer than batch_tokens is a batch of its own.
     """
     by_length = sorted((i for i, length in enumerate(lengths) if length), key=lambda i: -lengths[i])
     total, longest = sum(lengths), max(lengths, default=0)
     num_parts = num_threads * -(-total // (num_threads * batch_tokens))
     num_parts = min(num_parts, max(1, total // SMALLEST_PART))
-    batch_tokens = min(batch_tokens, -(-total // max(num_parts, 1)) + longest - 1)  # so that no small batch is last
+    batch_tokens = min(batch_tokens, -(-total // max(num_parts, 1)) + longest - 1)  # so that the last is not small
     start = 0
     while start < len(by_length):
         count = min(max(1, batch_tokens // lengths[by_length[start]]), most)

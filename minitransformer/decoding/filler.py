@@ -40,7 +40,7 @@ class Filler(FromCheckpoint):
         self.model, self.tokenizer = model, tokenizer
 
     def fill(self, text: str, count: int = 5) -> list[list[Guess]]:
-        """The `count` most probable tokens of each [MASK] in a text, the best first; each gap on its own.
+        """Return the `count` most probable tokens of each [MASK] in a text, the best first; each gap on its own.
 
         Raises `ValueError` for a text without a [MASK], and for one that is too long for the model.
         """
@@ -61,14 +61,14 @@ class Filler(FromCheckpoint):
         ]
 
     def _text(self, token: int) -> str:
-        """A token's text, or what stands for one that has none of its own: a space, a mark, a byte of a character."""
+        """Return a token's text; for one without text (a space, a mark, a byte of a character), its readable name."""
         text = self.tokenizer.decode([token]).strip()
         return text if text and REPLACEMENT not in text else self.tokenizer.tokens([token])[0]
 
     def _encode(self, text: str) -> tuple[np.ndarray, int]:
-        """The ids of a text with the marks around it, `(T,)`, and the id that stands for a gap."""
+        """Return the ids of a text with the marks around it, `(T,)`, and the id that stands for a gap."""
         inner: Any = getattr(self.tokenizer, "inner", None)
-        if inner is not None:  # of the package tokenizers, which knows its marks
+        if inner is not None:  # a tokenizer of the package tokenizers knows its marks
             mask = getattr(self.tokenizer, "mask_token", MASK)
             mask_id = inner.token_to_id(mask)
             if mask_id is None:
@@ -83,9 +83,9 @@ class Filler(FromCheckpoint):
 
 
 def encode_marks(tokenizer: Tokenizer, text: str, marks: Mapping[str, int]) -> list[int]:
-    """The ids of a text in which each mark, with the space before it, becomes one id; the tokenizer knows no marks.
+    """Encode a text whose marks the tokenizer does not know: each mark, with the space before it, becomes its id.
 
-    The text is cut at its marks: a character that stood for them could stand in a text too.
+    The text is cut at its marks: a character put in their place could occur in the text too.
     """
     encode = tokenizer.encode_words if isinstance(tokenizer, BPETokenizer) else tokenizer.encode
     pieces = re.split(f" ?({'|'.join(map(re.escape, marks))})", " " + text)  # text, mark, text, mark, …, text

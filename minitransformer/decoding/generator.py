@@ -13,7 +13,7 @@ from .tokenizer import Tokenizer, check_vocabulary, encode_prompt, without_text
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 BYTE = re.compile("<0x[0-9A-F]{2}>$")
-"""A token of one byte: if the bytes of a run are no UTF-8 in the end, some tokenizers take back its characters."""
+"""A token of one byte. If a later byte makes a run of them invalid UTF-8, some tokenizers drop its characters."""
 
 SAMPLED = Sampling()
 
@@ -35,11 +35,11 @@ class Generator(FromCheckpoint):
     def generate(
         self, prompts: str | Sequence[str], max_tokens: int = 100, sampling: Sampling = SAMPLED, beam: int | None = None
     ) -> list[str]:
-        """What the model writes after each prompt, up to the end mark or `max_tokens` tokens; the prompt is left out.
+        """Continue each prompt up to the end mark or `max_tokens` tokens; return the texts without the prompts.
 
-        A text does not depend on the other prompts, but that all end where that of the longest prompt is as long as the
-        model's longest text. With a `beam` the most probable texts are searched, and nothing is drawn. Raises
-        `ValueError` for a prompt that is as long as the model's longest text, or longer.
+        A text does not depend on the other prompts, with one exception: all texts end where that of the longest prompt
+        reaches the model's longest text. With a `beam` the most probable texts are searched, and nothing is drawn.
+        Raises `ValueError` for a prompt that is as long as the model's longest text, or longer.
         """
         encoded = [self.encode(prompt) for prompt in ([prompts] if isinstance(prompts, str) else prompts)]
         if beam is not None:
@@ -51,7 +51,7 @@ class Generator(FromCheckpoint):
         return list(map(self._after, encoded, written))
 
     def stream(self, prompt: str, max_tokens: int = 100, sampling: Sampling = SAMPLED) -> Iterator[str]:
-        """Yields what `generate` writes piece by piece, each as soon as no later token can change its characters."""
+        """Yield the text of `generate` piece by piece, each as soon as no later token can change its characters."""
         encoded, ids = self.encode(prompt), list[int]()
         said = ""
         for tokens in self._tokens([encoded], max_tokens, sampling):
@@ -66,7 +66,7 @@ class Generator(FromCheckpoint):
             yield text[len(said) :]
 
     def encode(self, prompt: str) -> list[int]:
-        """The ids of a prompt, after the mark that begins a text if there is one: see `encode_prompt`.
+        """Return the ids of a prompt, after the mark that begins a text if there is one: see `encode_prompt`.
 
         Raises `ValueError` for a prompt without a token, for one with a token that the model lacks, and for one that
         leaves no room in the model's longest text.
@@ -80,12 +80,12 @@ class Generator(FromCheckpoint):
         return ids
 
     def _after(self, prompt: list[int], ids: list[int]) -> str:
-        """The text of ids after a prompt. Alone it might lack the space in front, which tokenizers take off a text."""
+        """Decode ids that follow a prompt. Decoded alone, they could lose a space in front, which tokenizers remove."""
         before, both = (self.tokenizer.decode(each) for each in (prompt, [*prompt, *ids]))
         return both[len(before) :] if both.startswith(before) else self.tokenizer.decode(ids)
 
     def _search(self, ids: list[int], max_tokens: int, beam: int) -> list[int]:
-        """The most probable continuation that a beam search finds."""
+        """Return the most probable continuation that a beam search finds."""
         limit = min(max_tokens, most_tokens(self.model.config) - len(ids))
         if limit < 1:
             return []
@@ -95,7 +95,7 @@ class Generator(FromCheckpoint):
     def _tokens(
         self, prompts: Sequence[Sequence[int]], max_tokens: int, sampling: Sampling
     ) -> Iterator[list[tuple[int, int]]]:
-        """Yields step by step the next token of each text that has not ended, with the text's number."""
+        """Yield step by step the next token of each text that has not ended, with the text's number."""
         if not prompts:
             return
         config, to_numpy = self.model.config, self.model.ops.to_numpy

@@ -10,7 +10,7 @@ from ..training.checkpoint import CheckpointError, load_checkpoint
 
 
 class Opened(NamedTuple):
-    """A model and its tokenizer, `None` if it has none; `languages`: those that it translates, if they are known."""
+    """A model and its tokenizer, `None` if it has none; `languages`: source and target of a translator, if known."""
 
     model: Model[Any]
     tokenizer: Any
@@ -18,7 +18,7 @@ class Opened(NamedTuple):
 
 
 def open_checkpoint(path: str | Path, ops: Ops = numpy_ops, dtype: str = "float32") -> Opened:
-    """The model of a checkpoint with its tokenizer.
+    """Open a checkpoint: its model and its tokenizer.
 
     Raises as `load_checkpoint` does, and `CheckpointError` for a tokenizer that is damaged.
     """
@@ -31,20 +31,20 @@ def open_checkpoint(path: str | Path, ops: Ops = numpy_ops, dtype: str = "float3
 
 
 def with_tokenizer(path: str | Path, opened: Opened) -> Opened:
-    """The same. Raises `CheckpointError` if there is no tokenizer."""
+    """Return `opened`. Raises `CheckpointError` if it has no tokenizer."""
     if opened.tokenizer is None:
         raise CheckpointError(f"{path} holds no tokenizer: it can't read or write text")
     return opened
 
 
 class FromCheckpoint:
-    """The base of what is made of a model and its tokenizer, and so of a checkpoint that holds both."""
+    """The base of classes that are made of a model and its tokenizer, and so of a checkpoint that holds both."""
 
     def __init__(self, model: Any, tokenizer: Any) -> None: ...
 
     @classmethod
     def from_checkpoint(cls, path: str | Path, ops: Ops = numpy_ops, dtype: str = "float32") -> Self:
-        """The same with the model and the tokenizer of a checkpoint.
+        """Make an instance of a checkpoint's model and tokenizer.
 
         Raises as `load_checkpoint` does, and `CheckpointError` for a checkpoint without a tokenizer or with a model of
         another kind.

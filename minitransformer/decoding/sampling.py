@@ -9,7 +9,7 @@ from ..config import Config, not_negative, positive, whole
 
 @dataclass(frozen=True)
 class Sampling(Config):
-    """How the next token is chosen. Each rule works on what the one before it left, in this order.
+    """The rules by which the next token is chosen, applied one after the other in this order.
 
     repetition_penalty  divides the logits above 0, and multiplies those below, of tokens that the text has already
                         (Keskar et al. 2019, §4.1); above 1 it makes them rarer
@@ -17,7 +17,7 @@ class Sampling(Config):
     top_k               keeps the k best tokens (Fan et al. 2018)
     top_p               keeps the fewest best tokens whose probabilities sum to p or more (Holtzman et al. 2020, §3.1)
     min_p               keeps the tokens with at least this share of the best one's probability (Nguyen et al. 2024)
-    seed                the same seed gives the same texts, whatever else is in the batch
+    seed                the same seed gives the same texts, whichever others are in the batch
     """
 
     temperature: float = not_negative(1.0, "divides the logits; 0 takes the best token")
@@ -28,7 +28,7 @@ class Sampling(Config):
     seed: int = whole(0, "the same seed gives the same text", least=0)
 
     def probabilities(self, logits: np.ndarray, earlier: np.ndarray) -> np.ndarray:
-        """logits `(V,)`, and earlier, the ids of the text so far → the probability of each token, `(V,)`.
+        """Return the probability of each token, `(V,)`, from logits `(V,)` and `earlier`, the ids of the text so far.
 
         Raises `FloatingPointError` for logits that are NaN or without a finite maximum.
         """
@@ -57,7 +57,7 @@ class Sampling(Config):
         return probabilities / probabilities.sum()
 
     def choose(self, logits: np.ndarray, earlier: np.ndarray, text: int) -> int:
-        """The next token of text number `text`. A draw depends on the seed, this number and the text's length alone."""
+        """Draw the next token of text number `text`; the draw depends only on seed, number and length of the text."""
         probabilities = self.probabilities(logits, earlier)
         if self.temperature == 0:
             return int(probabilities.argmax())
@@ -67,7 +67,7 @@ class Sampling(Config):
 
 
 def softmax_of(logits: np.ndarray) -> np.ndarray:
-    """The probabilities of logits `(..., V)` in float64.
+    """Return the probabilities of logits `(..., V)` in float64.
 
     Raises `FloatingPointError` for logits that are NaN or without a finite maximum.
     """
@@ -77,8 +77,8 @@ def softmax_of(logits: np.ndarray) -> np.ndarray:
 
 
 def _largest(logits: np.ndarray) -> np.ndarray:
-    """The maximum over the last axis, `(..., 1)`. Raises `FloatingPointError` where it is not finite."""
+    """Return the maximum over the last axis, `(..., 1)`. Raises `FloatingPointError` where it is not finite."""
     largest = logits.max(-1, keepdims=True)
-    if not np.isfinite(largest).all():  # it is NaN if any is
+    if not np.isfinite(largest).all():  # the maximum is NaN if any logit is
         raise FloatingPointError("the model's logits are NaN: its parameters are not finite or far too large")
     return largest

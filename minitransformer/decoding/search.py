@@ -33,7 +33,7 @@ MOST_LENGTH_PENALTY = 10
 
 
 class Decodable(Protocol):
-    """What a model must offer to be searched; every `EncoderDecoder` does."""
+    """A model that can be searched; every `EncoderDecoder` is one."""
 
     ops: Ops
 
@@ -66,8 +66,12 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class Start:
-    """Where a search begins, for a model that continues texts: the last token of each prompt `(B,)`, how many tokens
-    each may get `(B,)`, and which tokens no text may get."""
+    """The start of a search in a model that continues texts.
+
+    first      the last token of each prompt, `(B,)`
+    limits     the most tokens that each text may get, `(B,)`
+    forbidden  the tokens that no text may get
+    """
 
     first: np.ndarray
     limits: np.ndarray
@@ -75,7 +79,7 @@ class Start:
 
 
 def is_end(ids: Any, config: Any) -> Any:
-    """Whether each id ends a text."""
+    """Return True for each id that ends a text; `ids` is an integer or an array."""
     found = ids == config.eos_id
     for other in getattr(config, "other_eos_ids", ()):
         found = found | (ids == other)
@@ -83,14 +87,14 @@ def is_end(ids: Any, config: Any) -> Any:
 
 
 def penalty(length: Any, alpha: float) -> Any:
-    """The length penalty `lp = ((5 + length) / 6)^alpha` (Wu 2016, eq. 14); `length` is a number or an array."""
+    """Return the length penalty `((5 + length) / 6)^alpha` (Wu 2016, eq. 14); `length` is a number or an array."""
     return ((5 + length) / 6) ** alpha
 
 
 def greedy_search(
     model: Decodable, source: np.ndarray, max_extra: int = 50, length_penalty: float = 0.0
 ) -> list[Hypothesis]:
-    """Takes the best token at every step; returns one hypothesis for each sentence of source.
+    """Take the best token at every step; return one hypothesis for each sentence of source.
 
     source is `(B, Ts)` integers, padded on the right with the model's `pad_id`. `length_penalty` changes only the
     reported score. Raises as `beam_search` does.
@@ -133,14 +137,14 @@ def beam_search(
     max_extra: int = 50,
     start: Start | None = None,
 ) -> list[list[Hypothesis]]:
-    """The `n_best` best hypotheses of each sentence, best first.
+    """Return the `n_best` best hypotheses of each sentence, best first.
 
     source is `(B, Ts)` integers, padded on the right with the model's `pad_id`. The docstring of this file describes
     the search; the defaults are those of Vaswani 2017, §6.1. Raises `TypeError` if source is not of integers;
     `ValueError` if it is not `(B, Ts)`, n_best is outside 1..num_beams, length_penalty outside 0..10 or max_extra below
     1; `FloatingPointError` if the model gives NaN.
 
-    A language model continues the prompts in source, which lack their last token: that is in `start`.
+    With `start` a language model continues the prompts in source, which lack their last token: `start` holds it.
     """
     limits = _longest_outputs(model, source, max_extra) if start is None else start.limits
     forbidden = start.forbidden if start else (model.config.pad_id, model.config.bos_id)
@@ -190,7 +194,7 @@ def beam_search(
 def _best_tokens(
     model: Decodable, ids: np.ndarray, state: Any, k: int, forbidden: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Log-probabilities and ids of the k best tokens after each prefix, `(B, K, min(k, V))` in host memory.
+    """Return log-probabilities and ids of the k best tokens after each prefix, `(B, K, min(k, V))` in host memory.
 
     A beam of k can't hold more than k extensions of a prefix, so the other tokens never leave the device.
     """
@@ -207,7 +211,7 @@ def _best_tokens(
 def _best_extensions(
     log_probs: np.ndarray, token_log_probs: np.ndarray, tokens: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The best K extensions of the prefixes (B, K) by their best tokens (B, K, k): beam, token, log-probability."""
+    """Return the best K extensions of prefixes (B, K) by their best tokens (B, K, k): beam, token, log-probability."""
     num_sentences, num_beams, k = tokens.shape
     totals = (log_probs[:, :, None] + token_log_probs).reshape(num_sentences, num_beams * k)
     best = np.argsort(-totals, axis=1, kind="stable")[:, :num_beams]  # ties: the better prefix, then the smaller id
@@ -216,7 +220,7 @@ def _best_extensions(
 
 
 def _close_up(running: np.ndarray) -> np.ndarray:
-    """The sentences that are running, the last ones in the places of those that are not: so few change their place."""
+    """Return the running sentences, with the last ones in the places of those that ended: so few of them move."""
     count = np.count_nonzero(running)
     kept = np.arange(count)
     kept[~running[:count]] = count + np.flatnonzero(running[count:])
@@ -224,26 +228,26 @@ def _close_up(running: np.ndarray) -> np.ndarray:
 
 
 def _hypothesis(model: Decodable, output: np.ndarray, log_prob: Any, alpha: float) -> Hypothesis:
-    """The hypothesis of a finished `output`, which ends with the end-of-sentence token or was cut off."""
+    """Return the hypothesis of a finished `output`, which ends with the end-of-sentence token or was cut off."""
     ended = bool(is_end(output[-1], model.config))
     score = float(log_prob / penalty(len(output), alpha))
     return Hypothesis(output[: len(output) - ended].tolist(), score, float(log_prob), ended)
 
 
 def _rank(hypothesis: Hypothesis) -> tuple[bool, float]:
-    """A sort key: hypotheses that ended come first, and among them those with better scores."""
+    """Return a sort key: hypotheses that ended come first, and among them those with better scores."""
     return not hypothesis.ended, -hypothesis.score
 
 
 def _nth_best(found: list[Hypothesis], n: int) -> float:
-    """The n-th best score; −inf while there are fewer."""
+    """Return the n-th best score; −inf while there are fewer."""
     # Cut-off hypotheses may count here: they come at the last step, after which there is nothing to stop.
     scores = sorted((hypothesis.score for hypothesis in found), reverse=True)
     return scores[n - 1] if len(scores) >= n else -np.inf
 
 
 def _longest_outputs(model: Decodable, source: np.ndarray, max_extra: int) -> np.ndarray:
-    """The longest output of each sentence, `(B,)`: its length + max_extra, at most the model's max_length."""
+    """Return the most output tokens of each sentence, `(B,)`: its length + max_extra, at most the max_length."""
     if not isinstance(source, np.ndarray) or source.dtype.kind not in "iu":
         given = source.dtype if isinstance(source, np.ndarray) else type(source).__name__
         raise TypeError(f"source must be an integer NumPy array, got {given}")

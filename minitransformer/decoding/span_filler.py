@@ -1,4 +1,4 @@
-"""The span filler: a T5 writes what stood in the gaps of a text, however long it is."""
+"""The span filler: a T5 fills the gaps of a text with pieces of any length."""
 
 import math
 import re
@@ -31,7 +31,7 @@ class SpanFiller(FromCheckpoint):
         self.model, self.tokenizer = model, tokenizer
 
     def fill(self, text: str, count: int = 5) -> list[list[Guess]]:
-        """What stands in each gap by the `count` most probable outputs that a beam search finds, the best first.
+        """Return each gap's text in the `count` most probable outputs that a beam search finds, the best first.
 
         The gaps are `<extra_id_0>`, `<extra_id_1>`, … in this order; a guess's probability is that of the whole output,
         with the other gaps. Raises `ValueError` for other gaps or none, and for a text that is too long.
@@ -47,7 +47,7 @@ class SpanFiller(FromCheckpoint):
         return [[Guess(self._between(each.ids, mark), math.exp(each.log_prob)) for each in found] for mark in marks]
 
     def _mark(self, number: int) -> int:
-        """The id of a gap's mark: the tokenizer's, or here one of the last of the vocabulary."""
+        """Return the id of a gap's mark: the tokenizer's own, or with our tokenizer one of the vocabulary's last."""
         inner = getattr(self.tokenizer, "inner", None)
         if inner is None:
             here = self.model.config.vocab_size - self.tokenizer.vocab_size >= SENTINELS > number
@@ -59,17 +59,17 @@ class SpanFiller(FromCheckpoint):
         return found
 
     def _encode(self, text: str, marks: list[int]) -> list[int]:
-        """The ids of a text, its gaps' marks among them, with the end mark."""
-        if hasattr(self.tokenizer, "inner"):  # which knows its marks
+        """Return the ids of a text, its gaps' marks among them, with the end mark."""
+        if hasattr(self.tokenizer, "inner"):  # a tokenizer of the package tokenizers knows its marks
             return encode_whole(self.model.config, self.tokenizer, text)
         gaps = {f"<extra_id_{number}>": mark for number, mark in enumerate(marks)}
         return [*encode_marks(self.tokenizer, text, gaps), EOS_ID]
 
     def _between(self, ids: list[int], mark: int) -> str:
-        """The text after a mark, up to the next one; empty where the mark is missing."""
+        """Return the text after a mark, up to the next one; empty where the mark is missing."""
         if mark not in ids:
             return ""
-        last = self._mark(0)  # the marks' ids fall
+        last = self._mark(0)  # the first mark has the largest id
         after = ids[ids.index(mark) + 1 :]
         ends = [place for place, token in enumerate(after) if last - SENTINELS < token <= last]
         return self.tokenizer.decode(after[: ends[0] if ends else None]).strip()

@@ -1,4 +1,4 @@
-"""What turns text into ids and back: our `BPETokenizer`, and those of `minitransformer.pretrained`."""
+"""The interface of tokenizers, ours and those of `minitransformer.pretrained`, and the marks around texts."""
 
 from collections.abc import Iterable
 from typing import Any, Protocol
@@ -8,7 +8,7 @@ from ..models import TextConfig
 
 
 class Tokenizer(Protocol):
-    """A vocabulary of `vocab_size` tokens."""
+    """Text to token ids and back: `BPETokenizer`, and the tokenizers of `minitransformer.pretrained`."""
 
     @property
     def vocab_size(self) -> int:
@@ -16,24 +16,24 @@ class Tokenizer(Protocol):
         ...
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text, without special tokens."""
+        """Return the ids of a text, without special tokens."""
         ...
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of ids, without special tokens."""
+        """Return the text of ids, without special tokens."""
         ...
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
-        """Each id as a text for people; a word begins with ▁ or another mark."""
+        """Return each id as a text for people; a word begins with ▁ or another mark."""
         ...
 
 
 def encode_prompt(config: Any, tokenizer: Any, text: str) -> list[int]:
-    """The ids of a text that goes on, after the mark that begins a text.
+    """Return the ids of a text to continue, after the mark that begins a text.
 
-    A tokenizer of another library says itself what stands there; before ours it is the model's `bos_id`, unless that
-    mark ends a text too (GPT-2). A text that begins with the mark gets no second one, and an empty one gets what the
-    model has. Raises `ValueError` as `check_ids` does.
+    A tokenizer of another library puts its own mark there. With ours the mark is the model's `bos_id`, or none if the
+    same mark ends a text (GPT-2). A text that begins with the mark gets no second one. An empty text without a mark
+    gets the model's `bos_id`, or else its `eos_id`. Raises `ValueError` as `check_ids` does.
     """
     if not hasattr(tokenizer, "around"):
         first, ids = [] if config.bos_id in (None, config.eos_id) else [config.bos_id], tokenizer.encode(text)
@@ -46,7 +46,7 @@ def encode_prompt(config: Any, tokenizer: Any, text: str) -> list[int]:
 
 
 def encode_whole(config: Any, tokenizer: Any, text: str) -> list[int]:
-    """The ids of a text that is read as a whole, with the marks around it: ours ends with the model's `eos_id`.
+    """Return the ids of a text that is read as a whole, with the marks around it: ours ends with the model's `eos_id`.
 
     Raises `ValueError` as `check_ids` does.
     """
@@ -56,7 +56,7 @@ def encode_whole(config: Any, tokenizer: Any, text: str) -> list[int]:
 
 
 def check_ids(config: TextConfig, tokenizer: Tokenizer, ids: list[int]) -> list[int]:
-    """The same ids. Raises `ValueError`, naming the token, for one that the model does not have."""
+    """Return `ids`. Raises `ValueError`, which names the token, for one that the model does not have."""
     for each in ids:
         if each >= config.vocab_size:
             token = tokenizer.tokens([each])[0]
@@ -65,9 +65,9 @@ def check_ids(config: TextConfig, tokenizer: Tokenizer, ids: list[int]) -> list[
 
 
 def without_text(config: TextConfig, tokenizer: Tokenizer) -> list[int]:
-    """The ids of a model that are neither of our tokenizer nor the end mark: BERT's [MASK], rows that fill up a table.
+    """Return the ids that our tokenizer lacks, without end marks: BERT's [MASK], rows that fill up a table.
 
-    Those of the package tokenizers decode such ids as nothing.
+    The tokenizers of the package tokenizers have none: they decode such ids as nothing.
     """
     first = tokenizer.vocab_size if isinstance(tokenizer, BPETokenizer) else config.vocab_size
     ends = {getattr(config, "eos_id", None), *getattr(config, "other_eos_ids", ())}
@@ -75,10 +75,10 @@ def without_text(config: TextConfig, tokenizer: Tokenizer) -> list[int]:
 
 
 def check_vocabulary(config: TextConfig, tokenizer: Tokenizer, exactly: bool = False) -> None:
-    """Raise ValueError if a model has fewer tokens than a tokenizer of ours, or `exactly`, another number.
+    """Raise ValueError if a model has fewer tokens than our tokenizer or, with `exactly`, another number of them.
 
-    A model's table may have rows for tokens that are not there yet. Of other libraries' tokenizers some know tokens
-    that their model lacks, which no usual text has: `check_ids` finds those that do.
+    A model's table may have rows for tokens that are not there yet. Other libraries' tokenizers are not checked here:
+    some know tokens that their model lacks, which hardly any text has, and `check_ids` refuses a text that has one.
     """
     if hasattr(tokenizer, "around"):
         return

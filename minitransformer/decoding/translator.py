@@ -19,7 +19,7 @@ from .loading import open_checkpoint, with_tokenizer
 from .tokenizer import Tokenizer, check_vocabulary, encode_whole
 
 WINDOW = 4096
-"""Sentences of a stream that are read before they are translated, so that batches are of about the same length."""
+"""The sentences that are read from a stream at a time, so that a batch has sentences of about the same length."""
 
 
 class Translation(NamedTuple):
@@ -51,12 +51,12 @@ class AttentionMaps:
 class Translator:
     """Translates text with a trained model: `Translator.from_checkpoint(path).translate(["A dog runs."])`.
 
-    A Marian or a T5 of another library's comes with its tokenizer: `Translator(*load(folder)).translate(…)`.
+    A Marian or a T5 of another library comes with its tokenizer: `Translator(*load(folder)).translate(…)`.
 
     languages: those that the model translates from and into, if they are known; threads: how many share the sentences,
     one for each core by default; forks: processes forked from this one share them, which is faster for many sentences
-    (on Linux, in a program without threads of its own; elsewhere threads do). Raises `ValueError` if the vocabularies
-    or special ids of model and tokenizer differ.
+    (on Linux, in a program without threads of its own; elsewhere threads share them). Raises `ValueError` if the
+    vocabularies or special ids of model and tokenizer differ.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Translator:
         threads: int | None = None,
         forks: bool = False,
     ) -> "Translator":
-        """The translator with the model and tokenizer of a checkpoint.
+        """Make a translator of a checkpoint's model and tokenizer.
 
         Raises as `load_checkpoint` does, and `CheckpointError` if the checkpoint has no tokenizer or one that does not
         belong to its model.
@@ -109,7 +109,7 @@ class Translator:
         truncate: bool = False,
         progress: bool = False,
     ) -> list[str]:
-        """The best translation of each sentence, in the same order; a single sentence may be given as a str.
+        """Return the best translation of each sentence, in the same order; a single sentence may be given as a str.
 
         beam: prefixes kept by the search, 1 is greedy; batch_tokens: padded source tokens searched at once; truncate:
         cut a sentence that is too long for the model; progress: show a bar on a terminal. An empty sentence's
@@ -128,7 +128,7 @@ class Translator:
         truncate: bool = False,
         progress: bool = False,
     ) -> list[list[Translation]]:
-        """The n_best ≤ beam best translations of each sentence, best first, with scores; the rest as in `translate`."""
+        """Return the n_best ≤ beam best translations of each sentence, best first, with scores; else as `translate`."""
         sources = self.encode(sentences, truncate)
         windows = self._translated([sources], len(sources), n_best, beam, length_penalty, batch_tokens, progress)
         (results,) = windows
@@ -146,12 +146,12 @@ class Translator:
         first: int = WINDOW,
         window: int = WINDOW,
     ) -> Iterator[list[list[Translation]]]:
-        """Translates as many sentences as there are in constant memory; yields the n_best of some at a time, in order.
+        """Translate any number of sentences in constant memory; yield the n_best of some at a time, in order.
 
         The `first` sentences are read before any is translated, then twice as many, up to a whole `window`; fewer again
-        where reading takes longer than translating, so that a slow writer need not wait. The rest as in `translate`.
-        Where `sentences` raises, or one is too long, those before it are translated first. Raises `ValueError` for a
-        first or a window below 1.
+        if reading takes longer than translating, so that a slow writer need not wait. Other options are those of
+        `translate`. If `sentences` raises, or one is too long, those before it are translated first. Raises
+        `ValueError` for a first or a window below 1.
         """
         if first < 1 or window < 1:
             raise ValueError(f"first is {first} and window {window}, expected at least 1")
@@ -160,7 +160,7 @@ class Translator:
         return self._translated(sources, None, n_best, beam, length_penalty, batch_tokens, progress)
 
     def _windows(self, sentences: Iterable[str], first: int, most: int, truncate: bool) -> Iterator[list[list[int]]]:
-        """The token ids of `first` sentences, then of twice as many, up to `most`, unless reading them is slow."""
+        """Yield the token ids of `first` sentences, then of twice as many, up to `most`, unless reading is slow."""
         window: list[list[int]] = []
         size, error, began = first, None, perf_counter()
         try:
@@ -189,7 +189,6 @@ class Translator:
         batch_tokens: int,
         progress: bool,
     ) -> Iterator[list[list[Translation]]]:
-        """The translations of each window of sources."""
         from tqdm.std import tqdm
 
         options = {"beam": beam, "length_penalty": length_penalty, "n_best": n_best, "forks": self.forks}
@@ -214,7 +213,7 @@ class Translator:
         length_penalty: float = 0.6,
         truncate: bool = False,
     ) -> AttentionMaps:
-        """The attention weights as the model writes `target`, by default its own best translation of `source`.
+        """Return the attention weights while the model writes `target`, by default its best translation of `source`.
 
         The other options are those of `translate`. Raises `ValueError` if source is blank, source or target is too
         long, or the model is not a Transformer.
@@ -239,12 +238,11 @@ class Translator:
         return AttentionMaps(sources, targets, inputs, weights["encoder"], weights["decoder"], weights["cross"])
 
     def encode(self, sentences: str | Iterable[str], truncate: bool) -> list[list[int]]:
-        """Token ids of each sentence with `</s>`, none for a blank one. Raises as `translate` does."""
+        """Return the token ids of each sentence with `</s>`, none for a blank one. Raises as `translate` does."""
         given = [sentences] if isinstance(sentences, str) else sentences
         return [self._encoded(sentence, number, truncate) for number, sentence in enumerate(given, start=1)]
 
     def _encoded(self, sentence: str, number: int, truncate: bool) -> list[int]:
-        """Sentence `number` as `encode` gives it."""
         if not isinstance(sentence, str):
             raise TypeError(f"sentence {number} must be a str, but is of type {type(sentence).__name__}")
         longest = most_tokens(self.model.config)
@@ -260,7 +258,7 @@ class Translator:
 
 
 def _labels(tokens: list[str]) -> list[str]:
-    """Tokens as labels: `▁Straßen`, `rand`, `.` become `Straßen`, `·rand`, `.`."""
+    """Return tokens as labels: `▁Straßen`, `rand`, `.` become `Straßen`, `·rand`, `.`."""
     labels = []
     for before, token in zip(["", *tokens], tokens, strict=False):
         inside_word = before[-1:].isalnum() and token[:1].isalnum()

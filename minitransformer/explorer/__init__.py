@@ -20,7 +20,7 @@ __all__ = ["Explored", "StorageLoss", "explore"]
 
 
 class Explored(NamedTuple):
-    """What `explore` wrote: the page's size in bytes, and what int8 costs, `None` for float32."""
+    """The result of `explore`: the page's size in bytes, and the loss by int8, `None` for float32."""
 
     num_bytes: int
     loss: StorageLoss | None
@@ -36,9 +36,9 @@ def explore(
     examples: Sequence[str] = (),
     int8: bool = False,
 ) -> Explored:
-    """Writes the page of a model and its tokenizer into a file.
+    """Write the page of a model and its tokenizer into a file.
 
-    name: what the page calls the model; languages: those that it translates from and into; examples: sentences to try,
+    name: the model's name on the page; languages: those that it translates from and into; examples: sentences to try,
     by default some of the grammar's; int8: store matrices in a quarter of the bytes, and measure what that changes.
     Raises `ValueError` for a model that the page can't compute or that is too large, and `OSError` if the file can't be
     written.

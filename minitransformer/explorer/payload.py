@@ -1,6 +1,6 @@
-"""What the page holds of a model: its configuration, its tokenizer and its weights, as JSON in the template.
+"""The payload of a page: a model's configuration, its tokenizer and its weights, as JSON in the template.
 
-`src/engine/types.js` describes the same for the reader of the JavaScript (`Payload`).
+`src/engine/types.js` describes it for the reader of the JavaScript (`Payload`).
 """
 
 import base64
@@ -25,11 +25,11 @@ MOST_PARAMETERS = 20_000_000
 TEMPLATE = Path(__file__).with_name("page.html")
 PLACEHOLDER = b"%PAYLOAD%"
 PAGE_BYTES = 200_000
-"""About what a page weighs beside the weights."""
+"""About the size of a page without the weights."""
 
 
 def check_model(model: Any, tokenizer: Tokenizer) -> None:
-    """Raises `ValueError`, in one sentence, for a model that the page can't show."""
+    """Raise `ValueError`, in one sentence, for a model that the page can't show."""
     if not isinstance(model, Transformer | GPT):
         other = getattr(getattr(model, "config", None), "kind", type(model).__name__)
         raise ValueError(f"the explorer shows models that translate or continue texts, not one of kind {other!r}")
@@ -57,7 +57,7 @@ def payload(
     examples: Sequence[str],
     loss: StorageLoss | None = None,
 ) -> dict[str, Any]:
-    """The payload of a model that `check_model` accepts; matrices are int8 where a loss says what that changes."""
+    """Return the payload of a model that `check_model` accepts; with a `loss`, matrices are stored as int8."""
     tensors, weights = _stored(model, int8=loss is not None)
     return {
         "format": "minitransformer explorer",
@@ -75,14 +75,14 @@ def payload(
 
 
 def in_page(content: Mapping[str, Any]) -> bytes:
-    """The template with a payload in it. No text of the payload can end the element that holds it: `<` is escaped."""
+    """Return the template with a payload in it; `<` is escaped, so that no text can end the element that holds it."""
     text = json.dumps(content, separators=(",", ":")).replace("<", "\\u003c")
     before, _, after = TEMPLATE.read_bytes().partition(PLACEHOLDER)
     return before + text.encode("ascii") + after
 
 
 def model_config(model: Any) -> dict[str, Any]:
-    """The model as a tree, with what the page would otherwise have to compute as Python does."""
+    """Return the model's configuration as a tree, with the numbers that the page should not have to compute."""
     config, is_gpt = model.config, isinstance(model, GPT)
     scale = model.tokens.scale
     return {
@@ -139,7 +139,7 @@ def _attention(attention: AttentionConfig, causal: bool) -> dict[str, Any]:
 
 
 def _relative(relative: BiasConfig, num_heads: int, causal: bool) -> dict[str, Any]:
-    """ALiBi's slopes, or T5's bucket of every distance up to the one from which on all are one."""
+    """Return ALiBi's slopes, or T5's bucket of each distance up to `reach`; larger distances have the last bucket."""
     if relative.kind == "alibi":
         return {"kind": "alibi", "slopes": [2 ** (-8 * head / num_heads) for head in range(1, num_heads + 1)]}
     reach = relative.max_distance
@@ -148,7 +148,7 @@ def _relative(relative: BiasConfig, num_heads: int, causal: bool) -> dict[str, A
 
 
 def _stored(model: Any, int8: bool) -> tuple[list[dict[str, Any]], bytes]:
-    """Where each array stands, and the bytes of all; every array begins at a multiple of 4 bytes."""
+    """Return the place of each array, and the bytes of all; every array begins at a multiple of 4 bytes."""
     tensors, data = list[dict[str, Any]](), bytearray()
 
     def put(array: np.ndarray, dtype: str) -> int:
@@ -170,5 +170,5 @@ def _stored(model: Any, int8: bool) -> tuple[list[dict[str, Any]], bytes]:
 
 
 def _camel(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The same with names as JavaScript writes them: num_heads becomes numHeads."""
+    """Return `values` with names as JavaScript writes them: num_heads becomes numHeads."""
     return {re.sub("_(.)", lambda found: found[1].upper(), name): value for name, value in values.items()}

@@ -1,4 +1,4 @@
-"""Weights as int8: a quarter of the bytes, and what that changes in what the model says."""
+"""Weights as int8, in a quarter of the bytes, and a measure of how that changes the model's outputs."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -16,8 +16,8 @@ LONGEST_CONTINUATION = 30
 
 
 class StorageLoss(NamedTuple):
-    """What int8 changes: differences of log-probabilities of the model's own greedy outputs, in nats, and how many
-    greedy outputs of as many sentences stay the same.
+    """The changes by int8: differences of the log-probabilities of the model's own greedy outputs, in nats, and the
+    number of the sentences that keep their greedy output.
     """
 
     sentences: int
@@ -27,19 +27,19 @@ class StorageLoss(NamedTuple):
 
 
 def quantised(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A matrix as int8 with one scale for each row: entry (i, j) is about `integers[i, j] * scales[i]`."""
+    """Return a matrix as int8 and one scale for each row: entry (i, j) is about `integers[i, j] * scales[i]`."""
     scales = np.abs(array).max(axis=1) / LARGEST
     scales = np.where(scales > 0, scales, 1).astype(np.float32)
     return np.rint(array / scales[:, None]).astype(np.int8), scales
 
 
 def dequantised(integers: np.ndarray, scales: np.ndarray) -> np.ndarray:
-    """The float32 matrix that the page makes of it."""
+    """Return the float32 matrix that the page makes of int8 and scales."""
     return integers.astype(np.float32) * scales[:, None]
 
 
 def stored_as_int8(model: Any) -> Any:
-    """The model with the weights that the page has after int8."""
+    """Return the model with the weights that the page has after int8."""
     twin = type(model).blank(model.config, numpy_ops, "float32")
     for name, parameter in model.parameters.named.items():
         array = np.asarray(model.ops.to_numpy(parameter.value), np.float32)
@@ -48,7 +48,7 @@ def stored_as_int8(model: Any) -> Any:
 
 
 def measure_loss(model: Any, tokenizer: Tokenizer, sentences: Sequence[str]) -> StorageLoss:
-    """What int8 changes on these sentences, or beginnings of texts for a GPT."""
+    """Measure the changes by int8 on these sentences, which for a GPT are beginnings of texts."""
     changed = stored_as_int8(model)
     differences, equal, count = list[float](), 0, 0
     for source in _encoded(model, tokenizer, sentences):
@@ -63,7 +63,7 @@ def measure_loss(model: Any, tokenizer: Tokenizer, sentences: Sequence[str]) -> 
 
 
 def _encoded(model: Any, tokenizer: Tokenizer, sentences: Sequence[str]) -> Iterable[list[int]]:
-    """The ids of each sentence that is not blank, cut to the model's longest."""
+    """Return the ids of each sentence that is not blank, cut to the model's longest."""
     if isinstance(model, GPT):
         generator = Generator(model, tokenizer)
         longest = model.config.max_length - 1
@@ -72,14 +72,14 @@ def _encoded(model: Any, tokenizer: Tokenizer, sentences: Sequence[str]) -> Iter
 
 
 def _prompt(generator: Generator, tokenizer: Tokenizer, text: str, longest: int) -> list[int]:
-    """A prompt's ids, of as many characters as the model has room for."""
+    """Encode a prompt, halved until the model has room for it."""
     while len(tokenizer.encode(text)) + 1 > longest and len(text) > 1:
         text = text[: len(text) // 2]
     return generator.encode(text)
 
 
 def _greedy(model: Any, tokenizer: Tokenizer, source: list[int]) -> list[int]:
-    """What the model writes, with the end mark where it ended."""
+    """Return the ids that the model writes, with the end mark if it ended."""
     if isinstance(model, GPT):
         limit = min(LONGEST_CONTINUATION, model.config.max_length - len(source))
         forbidden = without_text(model.config, tokenizer)
@@ -92,7 +92,6 @@ def _greedy(model: Any, tokenizer: Tokenizer, source: list[int]) -> list[int]:
 
 
 def _log_probs(model: Any, source: list[int], output: list[int]) -> np.ndarray:
-    """The log-probability of each token of an output."""
     if isinstance(model, GPT):
         logits, _ = model.forward(np.array([source + output[:-1]]))
         logits = logits[:, len(source) - 1 :]

@@ -27,7 +27,7 @@ DETERMINER_NAMES = {"number": "number", "possessive": "possessive", "no": "negat
 
 
 def constructions_of(sentence: Sentence) -> frozenset[str]:
-    """The names, from CONSTRUCTIONS, of the constructions in a sentence."""
+    """Return the names, from CONSTRUCTIONS, of the constructions in a sentence."""
     kind = KIND_NAMES.get(sentence.kind, "subordinate clause")
     return frozenset([kind, *_clause(sentence.main), *(_clause(sentence.other) if sentence.other else ())])
 

@@ -13,7 +13,7 @@ COMMA = ("Punct", ",")
 
 
 def sentence_tree(sentence: Sentence) -> Tree:
-    """The parse tree of a sentence, with its punctuation."""
+    """Return the parse tree of a sentence, with its punctuation."""
     kind, main, link, other = sentence
     if kind == "question":
         return ("S", *_question(main), ("Punct", "?"))
@@ -31,13 +31,13 @@ def sentence_tree(sentence: Sentence) -> Tree:
 
 
 def sentence_text(tree: Tree) -> str:
-    """The leaves of a tree as a sentence: with a capital first letter, and no space before punctuation."""
+    """Return the leaves of a tree as a sentence: with a capital first letter, and no space before punctuation."""
     text = " ".join(_leaves(tree)).replace(" ,", ",")
     return text[0].upper() + text[1:-2] + text[-1]
 
 
 def bracketed(tree: Tree | str) -> str:
-    """A tree in brackets: (NP (D the) (N dog))."""
+    """Return a tree in brackets: (NP (D the) (N dog))."""
     return tree if isinstance(tree, str) else f"({tree[0]} {' '.join(map(bracketed, tree[1:]))})"
 
 
@@ -66,7 +66,7 @@ def _noun_phrase(phrase: NounPhrase | Pronoun, case: int = 1) -> Tree:
 
 
 def _clause(clause: Clause, antecedent: NounPhrase | None = None) -> list[Tree]:
-    """Subject and verb phrase; without the subject if a relative pronoun stands for it."""
+    """Return subject and verb phrase, or only the verb phrase if a relative pronoun is the subject."""
     person = clause.agrees_with(antecedent).person
     children: list[Tree] = [("VP", *_verb_words(clause, person), *_complements(clause))]
     if clause.subject is not None:
@@ -77,7 +77,7 @@ def _clause(clause: Clause, antecedent: NounPhrase | None = None) -> list[Tree]:
 
 
 def _question(clause: Clause) -> list[Tree]:
-    """Auxiliary, subject and the rest; the auxiliary is "do" if there is no other."""
+    """Return auxiliary, subject and the rest; the auxiliary is "do" if there is no other."""
     subject = clause.agrees_with(None)
     first, *rest = _verb_words(clause, subject.person)
     if clause.form is WANT:

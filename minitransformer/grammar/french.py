@@ -21,7 +21,7 @@ ETAIT = ("étais", "était", "étions", "étaient")
 
 
 def sentence_text(sentence: Sentence) -> str:
-    """The French sentence of a derivation."""
+    """Return the French sentence of a derivation."""
     kind, main, link, other = sentence
     words, end = _clause(main), "."
     if kind == "question":
@@ -38,12 +38,12 @@ def sentence_text(sentence: Sentence) -> str:
 
 
 def starts_with_vowel(word: str) -> bool:
-    """Whether a word before this one is elided: it begins with a vowel or a mute h."""
+    """Return True if the word before this one is elided: this one begins with a vowel or a mute h."""
     return VOWEL_START.match(word) is not None
 
 
 def noun_phrase(phrase: NounPhrase) -> list[str]:
-    """Determiner, adjective and noun in French order, then possessor or relative clause."""
+    """Return determiner, adjective and noun in French order, then possessor or relative clause."""
     determiner, plural, noun, adjective, possessor, relative = phrase
     words = [noun.french[plural]]
     before_noun = adjective is not None and adjective.before_noun
@@ -69,7 +69,7 @@ def noun_phrase(phrase: NounPhrase) -> list[str]:
 
 
 def _clause(clause: Clause, antecedent: NounPhrase | None = None) -> list[str]:
-    """Subject and predicate; the relative pronoun "que" stands for `antecedent`."""
+    """Return subject and predicate; `antecedent` is the noun phrase of a relative pronoun "que"."""
     subject = clause.agrees_with(None)
     words = [subject.french[0]] if isinstance(subject, Pronoun) else noun_phrase(subject)
     words += _predicate(clause, subject, antecedent)
@@ -111,7 +111,7 @@ def _predicate(clause: Clause, subject: NounPhrase | Pronoun, antecedent: NounPh
 
 
 def _participle(clause: Clause, subject: NounPhrase | Pronoun, antecedent: NounPhrase | None) -> str:
-    """The participle; it agrees with the subject after être, and with a direct object before it after avoir."""
+    """Return the participle; after être it agrees with the subject, after avoir with a direct object before it."""
     verb = clause.verb
     agrees_with = antecedent
     if verb.perfect_with_etre:

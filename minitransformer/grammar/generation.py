@@ -1,4 +1,4 @@
-"""Draws sentences of a split from the grammar, with their translations and parse trees."""
+"""Sentences of a split, drawn from the grammar, with their translations and parse trees."""
 
 from __future__ import annotations
 
@@ -55,17 +55,17 @@ class Example:
 
 @cache
 def grammar() -> Grammar:
-    """The grammar over the whole lexicon, built at the first call."""
+    """Return the grammar over the whole lexicon, built at the first call."""
     return Grammar(Lexicon())
 
 
 def count_sentences() -> int:
-    """The exact number of English sentences: one for each derivation, since no sentence has two."""
+    """Return the exact number of English sentences: one for each derivation, since no sentence has two."""
     return grammar().sentences.size
 
 
 def split_of(sentence: str) -> str:
-    """The split of an English sentence, by a hash of its text: 1 in 16 is valid, 1 in 16 test, the others train."""
+    """Return an English sentence's split, by a hash of its text: 1 in 16 is valid, 1 in 16 test, the others train."""
     bucket = blake2b(sentence.encode(), digest_size=8).digest()[0] % HELD_OUT
     return ("valid", "test", "train")[min(bucket, 2)]
 
@@ -76,7 +76,7 @@ def _vocabulary() -> Vocabulary:
 
 
 def translate(sentence: str) -> Example:
-    """The example of an English sentence, found by parsing it: translate("She sleeps.").german is "Sie schläft.".
+    """Parse an English sentence and return its example: translate("She sleeps.").german is "Sie schläft.".
 
     Raises ValueError if the grammar does not form this sentence with this spelling.
     """
@@ -87,7 +87,7 @@ def translate(sentence: str) -> Example:
 
 
 def sample(split: str, seed: int, start: int = 0) -> Iterator[Example]:
-    """Endless examples of a split, from number `start` on.
+    """Yield endless examples of a split, from number `start` on.
 
     Number n, counted from 0, depends only on (seed, split, n), so a late start costs nothing. Raises ValueError for an
     unknown split or a negative start.
@@ -114,7 +114,7 @@ def _sample(split: str, seed: int, start: int) -> Iterator[Example]:
 def pairs(
     split: str, seed: int, language: Literal["german", "french"] = "german", count: int | None = None, start: int = 0
 ) -> Iterator[tuple[str, str]]:
-    """`count` sentence pairs, English and German or French, for a tokenizer or a dataset; endless if `count` is None.
+    """Yield `count` sentence pairs, English and German or French; endless if `count` is None.
 
     Raises ValueError for an unknown language, and as `sample` does.
     """

@@ -17,7 +17,7 @@ WAR = ("war", "war", "waren", "waren")
 
 
 def sentence_text(sentence: Sentence) -> str:
-    """The German sentence of a derivation."""
+    """Return the German sentence of a derivation."""
     kind, main, link, other = sentence
     if kind == "question":
         words = _main_clause(main, verb_first=True)
@@ -30,13 +30,13 @@ def sentence_text(sentence: Sentence) -> str:
         words = [*_main_clause(main), *comma, link.german, *_main_clause(other)]
     else:
         words = [*_main_clause(main), ",", link.german, *_subordinate(other)]
-    # the comma that closes a relative clause may meet another one, or the end
+    # The comma that closes a relative clause may stand before another comma, or at the end.
     text = " ".join(words).replace(" , ,", " ,").removesuffix(" ,").replace(" ,", ",")
     return text[0].upper() + text[1:] + ("?" if kind == "question" else ".")
 
 
 def noun_phrase(phrase: NounPhrase | Pronoun, case: int) -> str:
-    """The text of a noun phrase in a case, without its relative clause."""
+    """Return the text of a noun phrase in a case, without its relative clause."""
     if isinstance(phrase, Pronoun):
         return phrase.german[case]
     determiner, plural, noun, adjective, possessor, _ = phrase
@@ -47,7 +47,7 @@ def noun_phrase(phrase: NounPhrase | Pronoun, case: int) -> str:
 
 
 def prepositional(phrase: Phrase) -> str:
-    """The text of a preposition with its noun phrase: "in dem" contracts to "im"."""
+    """Return the text of a preposition with its noun phrase: "in dem" contracts to "im"."""
     preposition, object = phrase
     text = f"{preposition.german} {noun_phrase(object, preposition.case)}"
     if object.possessor is None and object.determiner is not THE:
@@ -57,7 +57,7 @@ def prepositional(phrase: Phrase) -> str:
 
 
 def _main_clause(clause: Clause, verb_first: bool = False) -> list[str]:
-    """The verb is second, after the fronted time or the subject; first in questions and after a subordinate clause."""
+    """Return a clause with its verb second, or first in questions and after a subordinate clause."""
     subject, finite, middle, closing, after = _parts(clause)
     rest = [*middle, *closing, *after]
     if clause.fronted and clause.time is not None:
@@ -66,7 +66,7 @@ def _main_clause(clause: Clause, verb_first: bool = False) -> list[str]:
 
 
 def _subordinate(clause: Clause, antecedent: NounPhrase | None = None) -> list[str]:
-    """The verb is last; there is no subject if the relative pronoun stands for it."""
+    """Return a clause with its verb last, without a subject if a relative pronoun is the subject."""
     subject, finite, middle, closing, after = _parts(clause, antecedent)
     if clause.form == "present" and closing:
         finite, closing = closing[0] + finite, []  # the prefix rejoins its verb
@@ -76,7 +76,7 @@ def _subordinate(clause: Clause, antecedent: NounPhrase | None = None) -> list[s
 def _parts(
     clause: Clause, antecedent: NounPhrase | None = None
 ) -> tuple[list[str], str, list[str], list[str], list[str]]:
-    """Subject, finite verb, midfield, the end of the clause, and after it the object's relative clause."""
+    """Return subject, finite verb, midfield, the end of the clause, and the object's relative clause after it."""
     subject = clause.subject
     words: list[str] = []
     if subject is not None:
@@ -94,7 +94,7 @@ def _relative(phrase: NounPhrase | Pronoun | None) -> list[str]:
 
 
 def _verbs(clause: Clause, person: int) -> tuple[str, list[str]]:
-    """The finite verb, and the infinitive, participle or prefix at the end of the clause."""
+    """Return the finite verb, and the infinitive, participle or prefix at the end of the clause."""
     verb, form = clause.verb, clause.form
     if isinstance(form, Modal):
         return (form.german_negated if clause.negated else form.german)[person], [verb.infinitive]

@@ -12,7 +12,7 @@ from .spaces import Choice, Record, Space, Union
 from .syntax import Determiner, NounPhrase, Phrase
 
 Role = Literal["subject", "plain subject", "object", "negated object", "oblique"]
-Weights = dict[Determiner | str, int]  # a name stands for all the words of a group
+Weights = dict[Determiner | str, int]  # a str names a group of determiners
 # Weights of the determiners by role. A plain subject and a negated object have no quantifier, since "not" and the
 # quantifier would be ambiguous; plurals without an article are objects only, where French has "des".
 SINGULAR: dict[Role, Weights] = {
@@ -52,15 +52,15 @@ class NounPhrases:
         )
 
     def nouns(self, kind: str) -> Choice:
-        """Nouns of a kind, if the lexicon has any."""
+        """Return the nouns of a kind, if the lexicon has any."""
         return Choice(self.lexicon.nouns.get(kind, ()))
 
     def each_kind(self, kinds: tuple[str, ...], space: Callable[[str], Space]) -> Space:
-        """The spaces of several kinds together, with equal weight for each noun."""
+        """Return the spaces of several kinds together, with equal weight for each noun."""
         return Union(*((self.nouns(kind).size, space(kind)) for kind in kinds))
 
     def of(self, kinds: tuple[str, ...], role: Role, possessor: bool = True) -> Space:
-        """Noun phrases with these kinds of nouns in a role, without a relative clause."""
+        """Return noun phrases with these kinds of nouns in a role, without a relative clause."""
         key = (kinds, role, possessor)
         if key not in self._known:
             self._known[key] = self.each_kind(kinds, lambda kind: self._of_kind(kind, role, possessor))
@@ -85,14 +85,14 @@ class NounPhrases:
         )
 
     def _described(self, kind: str, plural: bool, determiners: Space) -> Space:
-        """Noun phrases with and without an adjective."""
+        """Return noun phrases with and without an adjective."""
         fields = {"determiner": determiners, "plural": plural, "noun": self.nouns(kind)}
         return Union(
             (3, Record(NounPhrase, **fields)), (2, Record(NounPhrase, **fields, adjective=self.adjectives(kind)))
         )
 
     def _owned(self, kind: str) -> Space:
-        """Noun phrases with a possessor: the teacher's old dog."""
+        """Return noun phrases with a possessor: the teacher's old dog."""
         fields = {"determiner": words.THE, "noun": self.nouns(kind), "possessor": self._owners}
         return Union(
             (2, Record(NounPhrase, plural=False, **fields)),
@@ -101,11 +101,11 @@ class NounPhrases:
         )
 
     def adjectives(self, kind: str) -> Choice:
-        """Adjectives that go with a kind of noun."""
+        """Return the adjectives that go with a kind of noun."""
         return Choice([adjective for adjective in self.lexicon.adjectives if kind in adjective.kinds])
 
     def phrases(self, prepositions: tuple, kinds: tuple[str, ...], role: Role = "oblique") -> Space:
-        """Prepositions with noun phrases of these kinds."""
+        """Return prepositions with noun phrases of these kinds."""
         key = (prepositions, kinds, role)
         if key not in self._known:
             objects = self.of(kinds, role, possessor=False)
@@ -113,7 +113,7 @@ class NounPhrases:
         return self._known[key]
 
     def with_relative(self, kind: str, relative: Space) -> Space:
-        """Noun phrases with a relative clause: the man who sleeps, the book that she buys."""
+        """Return noun phrases with a relative clause: the man who sleeps, the book that she buys."""
         the, a = (self._determiners({article: 1}) for article in (words.THE, words.A))
         fields = {"noun": self.nouns(kind), "relative": relative}
         return Union(

@@ -19,7 +19,7 @@ GERMAN_ORDINALS = {1: "ersten", 3: "dritten", 7: "siebten", 8: "achten"}
 
 
 def english_number(n: int) -> str:
-    """The English cardinal: 21 is "twenty-one". Raises ValueError outside 0 … 100."""
+    """Return the English cardinal: 21 is "twenty-one". Raises ValueError outside 0 … 100."""
     tens, unit = _digits(n)
     if n == 100:
         return "one hundred"
@@ -29,7 +29,7 @@ def english_number(n: int) -> str:
 
 
 def german_number(n: int) -> str:
-    """The German cardinal, unit before ten: 21 is "einundzwanzig". Raises ValueError outside 0 … 100."""
+    """Return the German cardinal, unit before ten: 21 is "einundzwanzig". Raises ValueError outside 0 … 100."""
     tens, unit = _digits(n)
     if n == 100:
         return "einhundert"
@@ -40,7 +40,7 @@ def german_number(n: int) -> str:
 
 
 def french_number(n: int, feminine: bool = False) -> str:
-    """The French cardinal: 21 is "vingt et un", before a feminine noun "vingt et une"; 80 is "quatre-vingts".
+    """Return the French cardinal: 21 is "vingt et un", before a feminine noun "vingt et une"; 80 is "quatre-vingts".
 
     Raises ValueError outside 0 … 100.
     """
@@ -60,18 +60,18 @@ def french_number(n: int, feminine: bool = False) -> str:
 
 
 def english_ordinal(n: int) -> str:
-    """The English ordinal in figures, as in dates: 21 is "21st"."""
+    """Return the English ordinal in figures, as in dates: 21 is "21st"."""
     suffix = "th" if 11 <= n % 100 <= 13 else {1: "st", 2: "nd", 3: "rd"}.get(n % 10, "th")
     return f"{n}{suffix}"
 
 
 def german_ordinal(n: int) -> str:
-    """The German ordinal in the dative, after "am": 21 is "einundzwanzigsten"."""
+    """Return the German ordinal in the dative, after "am": 21 is "einundzwanzigsten"."""
     return GERMAN_ORDINALS.get(n) or german_number(n) + ("ten" if n < 20 else "sten")
 
 
 def french_day(n: int) -> str:
-    """The day of the month in French: an ordinal for the first, cardinals for the others."""
+    """Return the day of the month in French: an ordinal for the first, cardinals for the others."""
     return "premier" if n == 1 else french_number(n)
 
 

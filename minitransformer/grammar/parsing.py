@@ -1,4 +1,4 @@
-"""Parses English sentences back to derivations, by recursive descent.
+"""A parser of English sentences back to derivations, by recursive descent.
 
 The parser accepts more than the grammar generates: it checks neither agreement nor which words go together. A reading
 counts only if it spells exactly the sentence that was read, so the parser needs no rules of agreement, except for
@@ -17,8 +17,8 @@ from .lexicon.nouns import MASS
 from .lexicon.verbs import TO_BE
 from .syntax import Clause, Determiner, NounPhrase, Phrase, Sentence, Tense
 
-Table = dict[str, list[Any]]  # what a word, or an expression of several words, may mean
-Reading = tuple[Any, int]  # something read, and the place after it
+Table = dict[str, list[Any]]  # the meanings of a word, or of an expression of several words
+Reading = tuple[Any, int]  # the part that was read, and the place after it
 LONGEST = 5  # words in the longest expression: "on the 21st of March"
 BE: dict[str, Tense] = {"am": "present", "is": "present", "are": "present", "was": "past", "were": "past"}
 ALWAYS_SINGULAR = {words.A, words.THIS, words.EVERY, words.MASS}
@@ -76,14 +76,14 @@ class Vocabulary:
 
 
 class Parser:
-    """Reads one sentence. Every method takes a place to start from, and yields what it finds and the place after it."""
+    """Reads one sentence. A method takes a token's place, and yields each reading from there and the place after it."""
 
     def __init__(self, vocabulary: Vocabulary, tokens: list[str]):
         self.vocabulary = vocabulary
         self.tokens = tokens
 
     def statements(self) -> Iterator[tuple[Sentence, int]]:
-        """Every statement with which the tokens may begin; agreement is not checked."""
+        """Yield every statement with which the tokens may begin; agreement is not checked."""
         for link, i in self._look_up(self.vocabulary.subordinators, 0):
             for other, j in self._clauses(i):
                 for main, end in self._clauses(self._after(j, ",")):
@@ -101,7 +101,7 @@ class Parser:
                     yield Sentence("coordination", main, link, other), end
 
     def questions(self) -> Iterator[tuple[Sentence, int]]:
-        """Every question: it is read as a statement once its first word, the auxiliary, is moved behind the subject."""
+        """Yield every question, read as a statement with its first word, the auxiliary, moved behind the subject."""
         for subject, i in self._noun_phrases(1, 0):
             moved = Parser(self.vocabulary, [*self.tokens[1:i], self.tokens[0], *self.tokens[i:]])
             for clause, end in moved._timed(moved._predicates(i - 1)):
@@ -115,7 +115,7 @@ class Parser:
         yield from self._timed(self._untimed(i))
 
     def _timed(self, clauses: Iterable[tuple[Clause, int]]) -> Iterator[tuple[Clause, int]]:
-        """The clauses, each without and with an expression of time after it."""
+        """Yield each clause without and with an expression of time after it."""
         for clause, i in clauses:
             yield clause, i
             for time, j in self._look_up(self.vocabulary.times, i):
@@ -127,7 +127,7 @@ class Parser:
                 yield clause._replace(subject=subject), k
 
     def _predicates(self, i: int, gap: bool = False) -> Iterator[tuple[Clause, int]]:
-        """Verb and complements; with a gap, the object is missing."""
+        """Yield verb and complements; with a gap, the object is missing."""
         for clause, j in self._verbs(i):
             if not gap:
                 yield from self._complements(clause, j)
@@ -220,12 +220,12 @@ class Parser:
                 yield value, j
 
     def _after(self, i: int, token: str) -> int:
-        """The place after `token`; if another token is there, a place beyond the end, where nothing is found."""
+        """Return the place after `token`; if another token is there, a place beyond the end, where nothing is found."""
         return i + 1 if i < len(self.tokens) and self.tokens[i] == token else len(self.tokens) + 1
 
 
 def parse(sentence: str, vocabulary: Vocabulary) -> list[Sentence]:
-    """All derivations of an English sentence: one, or none if the grammar does not form the sentence."""
+    """Return all derivations of an English sentence: one, or none if the grammar does not form the sentence."""
     first = sentence if sentence.startswith("I ") else sentence[:1].lower() + sentence[1:]
     parser = Parser(vocabulary, first[:-1].replace(",", " ,").split())
     found: list[Sentence] = []

@@ -1,4 +1,4 @@
-"""The rules of the grammar: which sentences it forms, and how often each kind is drawn.
+"""The rules of the grammar: the sentences that it forms, and how often each kind is drawn.
 
 A verb and what it governs make a clause, in every tense, positive or negated; one or two clauses make a sentence.
 """
@@ -18,7 +18,7 @@ from .syntax import Clause, Sentence
 
 
 class Style(NamedTuple):
-    """What a clause may contain; numbers are weights."""
+    """The parts that a clause may contain; numbers are weights."""
 
     pronoun: int = 8  # pronouns as subject, against 10 noun phrases
     relative: int = 0  # noun phrases with a relative clause, against 10 without
@@ -45,12 +45,12 @@ DESCRIBED |= {"place": 1, "area": 1, "room": 1, "text": 1, "meal": 1, "drink": 1
 
 
 class Slot(NamedTuple):
-    """What all clauses with the same tense, polarity and place of the time have in common."""
+    """The weight and the fields that all clauses with the same tense, polarity and place of the time share."""
 
     weight: int
     fields: dict
     positive: bool
-    open: bool  # positive, and no time follows: a relative clause may
+    open: bool  # positive, with no expression of time at its end: a relative clause may follow
 
 
 Rule = Callable[[Entry, Style, Slot], list[tuple[int, dict]]]  # gives the other fields of a clause, with weights
@@ -75,7 +75,7 @@ class Grammar:
         )
 
     def _with_subordinate(self, kind: str, style: Style) -> Space:
-        """Two clauses linked by "because", "if" or "while", in tenses that go together."""
+        """Return two clauses linked by "because", "if" or "while", in tenses that go together."""
         current, past = (self.clauses(style._replace(tenses=tenses)) for tenses in (CURRENT, PAST))
         present, because, because_past = (
             self.clauses(SUBORDINATE._replace(tenses=tenses)) for tenses in (("present",), CURRENT, PAST)
@@ -88,19 +88,19 @@ class Grammar:
         )
 
     def _complements(self) -> Space:
-        """A verb of saying or thinking with a clause: she knows that he sleeps."""
+        """Return a verb of saying or thinking with a clause: she knows that he sleeps."""
         subject = self._subject(GROUPS["people"], SUBORDINATE, positive=False)
         main = Record(Clause, subject=subject, verb=Choice(self.lexicon.clause_verbs), form="present")
         return Record(Sentence, kind="complement", main=main, link=words.THAT, other=self.clauses(SUBORDINATE))
 
     def _coordinations(self) -> Space:
-        """Two main clauses of the same time joined by "and" or "but"."""
+        """Return two main clauses of the same time joined by "and" or "but"."""
         links = Choice(self.lexicon.coordinators)
         same_time = [self.clauses(SUBORDINATE._replace(tenses=tenses)) for tenses in (CURRENT, PAST)]
         return Union(*((1, Record(Sentence, kind="coordination", main=c, link=links, other=c)) for c in same_time))
 
     def clauses(self, style: Style) -> Space:
-        """Clauses of every kind of verb."""
+        """Return clauses of every kind of verb."""
         if style not in self._clauses:
             lexicon = self.lexicon
             self._clauses[style] = Union(
@@ -115,14 +115,14 @@ class Grammar:
         return self._clauses[style]
 
     def _each(self, rule: Rule, entries: Iterable[Entry], style: Style) -> Space:
-        """The clauses of a rule, each verb as likely as the others; verbs that govern the same share one space."""
+        """Return the clauses of a rule, all verbs equally likely; verbs with the same government share one space."""
         groups: dict[tuple, list[Entry]] = {}
         for entry in entries:
             groups.setdefault((entry[1:], not entry.verb.english[2]), []).append(entry)
         return Union(*((len(group), self._spread(rule, group, style)) for group in groups.values()))
 
     def _spread(self, rule: Rule, group: list[Entry], style: Style) -> Space:
-        """The clauses with these verbs in every slot."""
+        """Return the clauses with these verbs in every slot."""
         entry, verbs = group[0], Choice([each.verb for each in group])
         subjects = {positive: self._subject(entry.subjects, style, positive) for positive in (True, False)}
         return Union(
@@ -139,7 +139,7 @@ class Grammar:
         )
 
     def _slots(self, style: Style, entry: Entry) -> Iterator[Slot]:
-        """Every combination of tense, polarity and time that a clause with this verb may have."""
+        """Yield every combination of tense, polarity and time that a clause with this verb may have."""
         lexicon = self.lexicon
         tenses = {
             "present": ("present", lexicon.present_times, ()),
@@ -220,7 +220,7 @@ class Grammar:
         )
 
     def _object_pronouns(self, field: str, kinds: tuple[str, ...], style: Style) -> list[tuple[int, dict]]:
-        """Pronouns as objects of verbs that take only persons or animals; "me" and "us" only in relative clauses."""
+        """Return object pronouns of verbs that take only persons or animals; "me" and "us" only in relative clauses."""
         if not WITH_PRONOUN.issuperset(kinds):
             return []
         allowed = (words.HE, words.SHE, words.THEY, *((words.I, words.WE) if style.gap else ()))
@@ -233,7 +233,7 @@ class Grammar:
         return self.noun_phrases.phrases(prepositions, GROUPS["people"])
 
     def _with_relative(self, kinds: tuple[str, ...], style: Style) -> Space:
-        """Noun phrases with a relative clause: the man who sleeps, the book that she buys."""
+        """Return noun phrases with a relative clause: the man who sleeps, the book that she buys."""
         if not style.relative:  # a relative clause contains no other
             return Choice(())
         for kind in set(kinds) - self._relatives.keys():
@@ -242,7 +242,7 @@ class Grammar:
         return self.noun_phrases.each_kind(kinds, self._relatives.__getitem__)
 
     def _about_subject(self, kind: str) -> Space:
-        """Relative clauses whose subject is the relative pronoun: who sleeps in the garden."""
+        """Return relative clauses whose subject is the relative pronoun: who sleeps in the garden."""
         verbs = (
             (3, self._intransitive, self.lexicon.intransitive),
             (4, self._transitive, self.lexicon.transitive),
@@ -257,6 +257,6 @@ class Grammar:
         )
 
     def _about_object(self, kind: str) -> Space:
-        """Relative clauses whose object is the relative pronoun: that she buys."""
+        """Return relative clauses whose object is the relative pronoun: that she buys."""
         entries = [each._replace(subjects=GROUPS["people"]) for each in self.lexicon.transitive if kind in each.objects]
         return self._each(lambda *_: [(1, {})], entries, RELATIVE._replace(gap=False))

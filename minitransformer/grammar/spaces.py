@@ -22,7 +22,7 @@ class Choice:
         self.size = len(self.words)
 
     def draw(self, digits: int) -> tuple[Any, int]:
-        """The word that `digits` selects, and the rest of `digits`."""
+        """Return the word that `digits` selects, and the rest of `digits`."""
         digits, i = divmod(digits, self.size)
         return self.words[i], digits
 
@@ -43,7 +43,7 @@ class Union:
         self._bounds = list(itertools.accumulate(weight for weight, _ in kept))
 
     def draw(self, digits: int) -> tuple[Any, int]:
-        """A derivation from the option that `digits` selects, and the rest of `digits`."""
+        """Return a derivation from the option that `digits` selects, and the rest of `digits`."""
         digits, point = divmod(digits, self._bounds[-1])
         return self.spaces[bisect(self._bounds, point)].draw(digits)
 
@@ -62,7 +62,7 @@ class Record:
         self._places = [self._template._fields.index(name) for name in self.fields]
 
     def draw(self, digits: int) -> tuple[Any, int]:
-        """A record with the fields that `digits` selects, and the rest of `digits`."""
+        """Return a record with the fields that `digits` selects, and the rest of `digits`."""
         values = list(self._template)
         for place in self._places:
             values[place], digits = values[place].draw(digits)

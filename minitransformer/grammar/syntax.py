@@ -78,7 +78,7 @@ class Pronoun(NamedTuple):
 
     @property
     def plural(self) -> bool:
-        """Whether it stands for several persons or things."""
+        """True for "we" and "they"."""
         return self.person > THIRD
 
 
@@ -108,7 +108,7 @@ class Adverbial(NamedTuple):
     german: str
     french: str
     is_date: bool = False
-    positive: bool = False  # not in negated clauses, where "every day" would be ambiguous
+    positive: bool = False  # never in negated clauses, where "every day" would be ambiguous
 
 
 class Conjunction(NamedTuple):
@@ -141,12 +141,12 @@ class NounPhrase(NamedTuple):
 
     @property
     def feminine(self) -> bool:
-        """Whether the noun is feminine in French."""
+        """True if the noun is feminine in French."""
         return self.noun.feminine
 
     @property
     def indefinite(self) -> bool:
-        """Whether German negates it with "kein", and French with "de"."""
+        """True if German negates it with "kein", and French with "de"."""
         return self.determiner.name in ("indefinite", "mass")
 
 
@@ -161,7 +161,7 @@ Tense = Literal["present", "past"]  # German and French use the perfect for "pas
 
 
 class Clause(NamedTuple):
-    """One verb with what it governs."""
+    """One verb with its subject and complements."""
 
     subject: NounPhrase | Pronoun | None  # None where a relative pronoun is the subject
     verb: Verb
@@ -175,7 +175,7 @@ class Clause(NamedTuple):
     fronted: bool = False  # the time comes first
 
     def agrees_with(self, antecedent: NounPhrase | None) -> NounPhrase | Pronoun:
-        """The subject, or the antecedent if a relative pronoun is the subject."""
+        """Return the subject, or the antecedent if a relative pronoun is the subject."""
         subject = self.subject or antecedent
         assert subject is not None  # only a relative clause has no subject
         return subject

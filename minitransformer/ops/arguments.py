@@ -327,7 +327,7 @@ def check_probabilities(name: str, array: Array) -> None:
 def check_number(name: str, value: Any, at_least: float = -math.inf, at_most: float = math.inf) -> None:
     """Raises unless the value is a finite number in [at_least, at_most]."""
     number = as_float(name, value)
-    if not (math.isfinite(number) and at_least <= number <= at_most):
+    if not (at_least <= number <= at_most and abs(number) < math.inf):  # torch.compile follows no math.isfinite
         raise ValueError(f"{name} is {number}, expected a finite number in [{at_least:g}, {at_most:g}]")
 
 

@@ -1,6 +1,6 @@
-"""Draws pictures as PNG: attention maps with both sentences on the axes, the logit lens, and a training's losses.
+"""Pictures as PNG: attention maps with both sentences on the axes, the logit lens, and a training's losses.
 
-It uses matplotlib's objects without pyplot: no window, no global state, safe in threads. Import this package only when
+They use matplotlib's objects without pyplot: no window, no global state, safe in threads. Import this package only when
 you need a picture, because importing matplotlib is slow.
 """
 

@@ -1,4 +1,4 @@
-"""Attention maps: how much each target position (a row) takes from each source position (a column)."""
+"""Attention maps: the weight of each source position (a column) at each target position (a row)."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ SCALE_LENGTH = 0.13  # inches of colour bar for each point of its font size
 def plot_attention(
     weights: np.ndarray, source_tokens: Sequence[str], target_tokens: Sequence[str], path: str | Path, title: str = ""
 ) -> None:
-    """Draws every head of every layer: a row for each layer, targets (queries) down, sources (keys) across.
+    """Draw every head of every layer: a row for each layer, targets (queries) down, sources (keys) across.
 
     weights: `(layers, H, Tq, Tk)`, all drawn on one scale from 0 to 1. Raises `ValueError` for another shape, and
     `OSError`, naming the path, if it can't be written. After Vaswani 2017, Figures 3–5.
@@ -51,7 +51,7 @@ def plot_attention(
 def plot_one_attention(
     weights: np.ndarray, source_tokens: Sequence[str], target_tokens: Sequence[str], path: str | Path, title: str = ""
 ) -> None:
-    """Draws one large attention map: weights `(Tq, Tk)`, such as one head's or the mean of a layer's heads.
+    """Draw one large attention map: weights `(Tq, Tk)`, such as one head's or the mean of a layer's heads.
 
     Raises as `plot_attention` does.
     """
@@ -76,7 +76,7 @@ def plot_one_attention(
 def _labels(
     weights: np.ndarray, ndim: int, sources: Sequence[str], targets: Sequence[str]
 ) -> tuple[list[str], list[str]]:
-    """The printable labels of both axes. Raises ValueError if the weights do not fit them."""
+    """Return the printable labels of both axes. Raises ValueError if the weights do not fit them."""
     leading = ("layers", "heads")[: ndim - 2]
     if weights.ndim != ndim or weights.shape[-2:] != (len(targets), len(sources)) or not weights.size:
         expected = ", ".join([*leading, f"{len(targets)} target tokens", f"{len(sources)} source tokens"])
@@ -90,7 +90,7 @@ def _longest(labels: list[str], size: float) -> float:
 
 
 def _draw(axes: Axes, weights: np.ndarray, sources: list[str], targets: list[str], size: float) -> None:
-    """Draws one map `(Tq, Tk)` with thin lines between its cells."""
+    """Draw one map `(Tq, Tk)` with thin lines between its cells."""
     num_targets, num_sources = weights.shape
     axes.imshow(weights, cmap=COLOURS, norm=SCALE, aspect="auto", interpolation="nearest")
     axes.vlines(np.arange(num_sources - 1) + 0.5, -0.5, num_targets - 0.5, colors=PALE, linewidths=0.4)
@@ -102,7 +102,7 @@ def _draw(axes: Axes, weights: np.ndarray, sources: list[str], targets: list[str
 
 
 def _draw_scale(page: Page, x: float, y: float, width: float, height: float, size: float) -> None:
-    """Draws the colour bar of all maps."""
+    """Draw the colour bar of all maps."""
     axes = page.axes(x, y, width, height)
     bar: Any = page.figure.colorbar(ScalarMappable(SCALE, COLOURS), cax=axes, ticks=[0, 0.5, 1])
     bar.outline.set(linewidth=0.5, edgecolor=GREY)

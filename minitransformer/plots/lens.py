@@ -1,4 +1,4 @@
-"""The logit lens: what a language model would say at each token if it ended after each of its layers."""
+"""The logit lens: a language model's prediction at each token if the model ended after each of its layers."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,11 +19,11 @@ def plot_logit_lens(
     path: str | Path,
     title: str = "",
 ) -> None:
-    """Draws the most probable next token at every token (a column) after every layer (a row, the last on top).
+    """Draw the most probable next token at every token (a column) after every layer (a row, the last on top).
 
-    logits `(layers + 1, T, V)` are those of `logit_lens`, for one text; tokens are its T tokens, and tokens_of names
-    ids. The darker a cell, the more probable its token. Raises `ValueError` for another shape, and `OSError`, naming
-    the path, if it can't be written. After nostalgebraist 2020, "interpreting GPT".
+    logits `(layers + 1, T, V)` are those of `logit_lens`, for one text; tokens are its T tokens, and tokens_of turns
+    ids into their texts. The darker a cell, the more probable its token. Raises `ValueError` for another shape, and
+    `OSError`, naming the path, if it can't be written. After nostalgebraist 2020, "interpreting GPT".
     """
     if logits.ndim != 3 or logits.shape[1] != len(tokens) or not logits.size:
         raise ValueError(f"logits has shape {logits.shape}, expected (layers + 1, {len(tokens)} tokens, V), none 0")

@@ -14,14 +14,14 @@ UNITS = (1e9, "billion "), (1e6, "million "), (1e3, "thousand "), (1.0, "")
 
 
 class Score(NamedTuple):
-    """A figure of a validation: its key in the log, its name, how it is written, and which is the best."""
+    """A figure of a validation: its key in the log, its name, its format, and the function that picks the best."""
 
     key: str
     name: str
     form: str
     best: Callable[..., Any]
     least: float
-    """The scale reaches as far as this at least."""
+    """The least upper end of the scale."""
 
 
 SCORES = (
@@ -32,7 +32,7 @@ SCORES = (
 
 
 def plot_loss(records: Iterable[Mapping[str, Any]], path: str | Path, title: str = "") -> None:
-    """Draws the losses over the steps and, below them, a score of the validation and the learning rate if known.
+    """Draw the losses over the steps and, below them, a score of the validation and the learning rate if known.
 
     Each record is a line of the log: `step`, and any of `loss`, `validation_loss`, `bleu`, `bits_per_byte`, `accuracy`,
     `learning_rate` and `tokens` (seen so far: a second scale at the top). The training loss is drawn as logged, with
@@ -65,9 +65,9 @@ def plot_loss(records: Iterable[Mapping[str, Any]], path: str | Path, title: str
 
 
 def smoothed(values: np.ndarray, reach: int) -> np.ndarray:
-    """The centred moving average with triangular weights: `y_n = Σ_i w_i x_(n+i) / Σ_i w_i`, `w_i = reach + 1 − |i|`.
+    """Return the centred moving average `y_n = Σ_i w_i x_(n+i) / Σ_i w_i`, `w_i = reach + 1 − |i|`, |i| ≤ reach.
 
-    i runs over |i| ≤ reach, as far as there are values: at the ends the average has fewer of them on one side.
+    At the ends the sums run over the values that there are.
     """
     weights = reach + 1.0 - np.abs(np.arange(-reach, reach + 1))
     middle = slice(reach, reach + len(values))
@@ -75,14 +75,14 @@ def smoothed(values: np.ndarray, reach: int) -> np.ndarray:
 
 
 def _series(records: list[Mapping[str, Any]], key: str) -> np.ndarray:
-    """The steps and finite values of one key, `(n, 2)`, sorted by step."""
+    """Return the steps and finite values of one key, `(n, 2)`, sorted by step."""
     points = [(record["step"], record[key]) for record in records if None not in (record.get("step"), record.get(key))]
     series = np.array(sorted(points), dtype=np.float64).reshape(-1, 2)
     return series[np.isfinite(series).all(axis=1)]
 
 
 def _draw_losses(axes: Axes, loss: np.ndarray, validation: np.ndarray) -> None:
-    """Draws the training loss as logged and smoothed, and the validation loss as points."""
+    """Draw the training loss as logged and smoothed, and the validation loss as points."""
     steps, values = loss.T
     axes.plot(steps, values, color=BLUE, alpha=0.25, linewidth=0.8)
     average = smoothed(values, reach=len(values) // 60)
@@ -98,7 +98,7 @@ def _draw_losses(axes: Axes, loss: np.ndarray, validation: np.ndarray) -> None:
 def _draw_points(
     axes: Axes, series: np.ndarray, colour: str, name: str, form: str, best: Callable[..., tuple[float, float]]
 ) -> None:
-    """Draws a measured series, with a ring around its best point."""
+    """Draw a measured series, with a ring around its best point."""
     step, value = best(series.tolist(), key=lambda point: point[1])
     label = f"{name} (best {form.format(value)} at step {step:,.0f})"
     axes.plot(*series.T, color=colour, linewidth=1.4, marker="o", markersize=3.5, label=label)
@@ -106,12 +106,12 @@ def _draw_points(
 
 
 def _marker(series: np.ndarray) -> str:
-    """The marker of a series: one for a single point, since a line needs two."""
+    """Return the marker of a series: a dot for a single point, since a line needs two; else none."""
     return "o" if len(series) == 1 else ""
 
 
 def _finish(axes: Axes, label: str, lowest: float, highest: float) -> None:
-    """Sets label, limits and style of a panel."""
+    """Set label, limits and style of a panel."""
     axes.set_ylabel(label, fontsize=9, color=INK)
     if lowest < highest:
         axes.set_ylim(lowest, highest)
@@ -125,7 +125,7 @@ def _finish(axes: Axes, label: str, lowest: float, highest: float) -> None:
 
 
 def _add_token_scale(axes: Axes, tokens: np.ndarray) -> None:
-    """Adds a second scale at the top: the tokens seen, in a suitable unit."""
+    """Add a second scale at the top: the tokens seen, in a suitable unit."""
     if len(tokens) < 2 or not (np.diff(tokens, axis=0) > 0).all():
         return
     steps, counts = np.concatenate([[[0.0, 0.0]], tokens[tokens[:, 0] > 0]]).T
@@ -138,7 +138,7 @@ def _add_token_scale(axes: Axes, tokens: np.ndarray) -> None:
 
 
 def _interpolated(x: Any, known: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Linear between known points, and beyond the last with their mean slope: so each value has one counterpart."""
+    """Interpolate between known points, and beyond the last with their mean slope: so the scale is invertible."""
     x = np.asarray(x, dtype=np.float64)
     slope = values[-1] / known[-1]
     return np.where((x < 0) | (x > known[-1]), x * slope, np.interp(x, known, values))

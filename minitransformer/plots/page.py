@@ -20,27 +20,27 @@ BLUE, SKY, ORANGE, VERMILION, GREEN, PURPLE = "#2166ac", "#92c5de", "#e69f00", "
 SIGNED = "PRGn"  # colours from purple, negative, over white to green, positive; limits ±one number, so that 0 is white
 FONT = "DejaVu Sans"  # comes with matplotlib
 NO_GLYPH = "□"
-SHARPEST, LARGEST_SIDE = 200.0, 6_000  # dots an inch, pixels
+SHARPEST, LARGEST_SIDE = 200.0, 6_000  # dots per inch, pixels
 LONGEST_LINE = 1_000  # characters: more fit on no page and take long to measure
 
 
 class Page:
-    """A white figure whose lower left corner is (0, 0), in inches. A large one has fewer dots an inch."""
+    """A white figure whose lower left corner is (0, 0), in inches. A large one has fewer dots per inch."""
 
     def __init__(self, width: float, height: float, layout: Literal["none", "constrained"] = "none"):
         self.width, self.height = width, height
         dpi = min(SHARPEST, LARGEST_SIDE / max(width, height))
         self.figure = Figure(figsize=(width, height), dpi=dpi, facecolor="white")
-        # Set explicitly, so that matplotlib's settings in a notebook cannot move what has its place.
+        # Set explicitly, so that matplotlib's settings in a notebook cannot move axes and texts.
         self.figure.set_layout_engine(layout)
         FigureCanvasAgg(self.figure)
 
     def axes(self, x: float, y: float, width: float, height: float) -> Axes:
-        """Axes at this place."""
+        """Add axes at this place."""
         return self.figure.add_axes((x / self.width, y / self.height, width / self.width, height / self.height))
 
     def text(self, x: float, y: float, text: str, size: float, **options: Any) -> None:
-        """A line of plain text at this place."""
+        """Write a line of plain text at this place."""
         self.figure.text(x / self.width, y / self.height, printable(text), **text_style([text], size), **options)
 
     def save(self, path: str | Path) -> None:
@@ -50,7 +50,7 @@ class Page:
 
 
 def printable(text: str, longest: int | None = None) -> str:
-    """`text` with control characters escaped, □ for characters in no installed font, and … where it is cut."""
+    """Return `text` with control characters escaped, □ for characters in no installed font, and … where it is cut."""
     escaped = printed(text)
     if longest is not None and len(escaped) > longest:
         escaped = escaped[: longest - 1] + "…"
@@ -58,14 +58,14 @@ def printable(text: str, longest: int | None = None) -> str:
 
 
 def text_style(texts: Iterable[str], size: float, color: str = INK) -> dict[str, Any]:
-    """matplotlib's arguments for plain text (no mathematics), in font families that have the characters of `texts`."""
+    """Return matplotlib's arguments for text without mathematics, in fonts that have the characters of `texts`."""
     families = {_family(c): None for text in texts for c in printable(text)}  # a set that keeps its order
     family = [FONT, *(name for name in families if name not in (FONT, None))]
     return {"fontsize": size, "fontfamily": family, "color": color, "parse_math": False}
 
 
 def fitted(text: str, size: float, width: float) -> str:
-    """`text` as it is printed, cut to at most `width` inches."""
+    """Return `text` as `printable` shows it, cut to at most `width` inches."""
     text = printable(text, LONGEST_LINE)
     if text_width(text, size) <= width:
         return text
@@ -74,7 +74,7 @@ def fitted(text: str, size: float, width: float) -> str:
 
 
 def text_width(text: str, size: float) -> float:
-    """The width of a line in inches."""
+    """Return the width of a line in inches."""
     files = [_file(family) for family in text_style([text], size)["fontfamily"]]
     font = get_font(files)
     font.set_size(size, 720)
@@ -84,13 +84,13 @@ def text_width(text: str, size: float) -> float:
 
 @cache
 def _family(character: str) -> str | None:
-    """The font family that draws a character: the usual one, else the first installed one that has it."""
+    """Return the font family that draws a character: the usual one, else the first installed one that has it."""
     return next((name for name in _families() if ord(character) in _characters(name)), None)
 
 
 @cache
 def _families() -> list[str]:
-    """The installed families that have an upright regular face; "Last Resort" only draws boxes."""
+    """Return the installed families that have an upright regular face; "Last Resort" only draws boxes."""
     names = {
         face.name
         for face in fontManager.ttflist

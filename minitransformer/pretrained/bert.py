@@ -1,4 +1,4 @@
-"""BERT's files: of the masked-language model, of a classifier, or of the bare encoder with its pooler."""
+"""BERT's files: the masked language model, a classifier, or the bare encoder with its pooler."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -55,7 +55,7 @@ KEYS = Keys(
 
 
 def from_config(values: Mapping[str, Any], shapes: Mapping[str, Shape]) -> BERTConfig:
-    """The tensors tell which head the model has."""
+    """Return our configuration; the tensors' names tell the model's head."""
     head = "masked" if "cls.predictions.bias" in shapes else "classes" if "classifier.weight" in shapes else "none"
     other = [name for name in shapes if not name.startswith("bert.")]
     if head == "none" and len(other) < len(shapes):
@@ -75,7 +75,7 @@ def from_config(values: Mapping[str, Any], shapes: Mapping[str, Shape]) -> BERTC
 
 
 def to_config(config: BERTConfig) -> dict[str, Any]:
-    """Every BERT of ours is one of theirs."""
+    """Return their configuration, which every BERT of ours has."""
     values = {
         "model_type": "bert",
         "architectures": [CLASSES[config.head]],
@@ -87,13 +87,13 @@ def to_config(config: BERTConfig) -> dict[str, Any]:
 
 
 def labels(count: int) -> dict[str, Any]:
-    """The names of classes, by which their configuration tells how many there are."""
+    """Return names of classes, which give their configuration the number of classes."""
     names = {str(i): f"LABEL_{i}" for i in range(count)}
     return {"id2label": names, "label2id": {name: int(i) for i, name in names.items()}}
 
 
 def table(config: BERTConfig) -> list[Row]:
-    """The rows of a BERT with its head."""
+    """Return the rows of a BERT with its head."""
     width, top = config.d_model, "bert." if config.head != "none" else ""
     inside, ours = f"{top}embeddings.", "encoder.embedding."
     rows = [
@@ -128,7 +128,7 @@ BERT = Architecture(
     KEYS,
     heads=("BertForMaskedLM", "BertForPreTraining", "BertLMHeadModel", "BertForSequenceClassification", "BertModel"),
     rename=((r"LayerNorm\.gamma$", "LayerNorm.weight"), (r"LayerNorm\.beta$", "LayerNorm.bias")),
-    # Of a model with both of BERT's pre-training heads the masked one is taken, which needs no pooler.
+    # BertForPreTraining has both of BERT's pre-training heads: only the masked one is read, which needs no pooler.
     top="bert.",
     copies=(
         (r"cls\.predictions\.decoder\.weight", "bert.embeddings.word_embeddings.weight"),

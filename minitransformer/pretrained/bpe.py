@@ -12,12 +12,12 @@ from ..models import BERTConfig, GPTConfig, ModelConfig, T5Config
 
 
 def bpe_as_json(tokenizer: BPETokenizer, config: ModelConfig) -> dict[str, Any]:
-    """Our tokenizer in the package's format; `config` is that of the model that reads its ids.
+    """Return our tokenizer in the package's format; `config` is that of the model that reads its ids.
 
-    Special tokens are in the vocabulary but not "added", so that no text is encoded as one. Added are the marks of
-    gaps, `[MASK]` for a BERT and `<extra_id_0>`, … for a T5, found where a text begins or after a space, which they
-    take. Who asks for special tokens gets `<s>` before the text of a BERT and of a GPT whose `bos_id` it is, and `</s>`
-    after the text of any encoder.
+    Special tokens are in the vocabulary but not "added", so that no text is encoded as one. The marks of gaps are
+    added, `[MASK]` for a BERT and `<extra_id_0>`, … for a T5: a text has them at its beginning or after a space, which
+    becomes part of the mark. With special tokens, `<s>` stands before the text of a BERT and of a GPT whose `bos_id` it
+    is, and `</s>` after the text of any encoder.
     """
     gaps: dict[str, int] = {}
     if isinstance(config, BERTConfig) and config.mask_id == tokenizer.vocab_size:
@@ -59,14 +59,14 @@ def bpe_as_json(tokenizer: BPETokenizer, config: ModelConfig) -> dict[str, Any]:
 
 
 def _begins(config: ModelConfig, tokenizer: BPETokenizer) -> bool:
-    """Whether `<s>` stands before each of a model's texts."""
+    """Return True if `<s>` stands before each of a model's texts."""
     if isinstance(config, GPTConfig):
         return config.bos_id == tokenizer.bos_id != config.eos_id
     return isinstance(config, BERTConfig)
 
 
 def _around(begins: bool, ends: bool) -> dict[str, Any]:
-    """What puts `<s>` before a text, and `</s>` after it."""
+    """Return the template that puts `<s>` before a text, and `</s>` after it."""
     first, last = (
         [{"SpecialToken": {"id": token, "type_id": 0}}] * asked for token, asked in (("<s>", begins), ("</s>", ends))
     )
@@ -78,7 +78,7 @@ def _around(begins: bool, ends: bool) -> dict[str, Any]:
 
 @cache
 def _words() -> str:
-    """`WORD_PATTERN` for another engine, with every class of characters spelt out as Python means it."""
+    """Return `WORD_PATTERN` for the package's engine, with all characters of Python's classes spelt out."""
     letter, digit, space = (_characters(re.compile(each)) for each in (r"[^\W\d_]", r"\d", r"\s"))
     most = LONGEST_WORD - 1
     return (
@@ -88,7 +88,7 @@ def _words() -> str:
 
 
 def _characters(pattern: Any) -> str:
-    """The characters that a pattern matches, as ranges for a class of a regular expression."""
+    """Return the characters that a pattern matches, as ranges for a class of a regular expression."""
     ranges: list[list[int]] = []
     for code in range(0x110000):
         if not 0xD800 <= code <= 0xDFFF and pattern.match(chr(code)):

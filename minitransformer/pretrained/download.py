@@ -1,4 +1,4 @@
-"""Folders by name: a name that is no folder on this machine is one on the Hugging Face hub."""
+"""Folders by name: a name that is no folder on this machine is that of a repository on the Hugging Face hub."""
 
 import errno
 from pathlib import Path
@@ -7,14 +7,14 @@ from .files import CONFIG, GENERATION, INDEX, PretrainedError
 from .tokenizers import TOKENIZER_FILES
 
 WANTED = [CONFIG, GENERATION, "model*.safetensors", INDEX, *TOKENIZER_FILES]
-"""What is downloaded of a repository: no pickles, no code, and nothing in the folders of other programs."""
+"""The files of a repository that are downloaded: no pickles, no code, and nothing in the folders of other programs."""
 
 
 def folder_of(folder_or_name: str | Path) -> Path:
-    """The folder itself, or the one into which the repository of this name was downloaded.
+    """Return the folder itself, or download the repository of this name and return its folder.
 
-    What is on this machine already is not downloaded again. Raises FileNotFoundError for a path without a folder and
-    PretrainedError for a name that can't be downloaded.
+    Files that are on this machine already are not downloaded again. Raises FileNotFoundError for a path without a
+    folder and PretrainedError for a name that can't be downloaded.
     """
     folder = Path(folder_or_name)
     if folder.is_dir():
@@ -36,7 +36,7 @@ def folder_of(folder_or_name: str | Path) -> Path:
         reason = "the hub has no such model, or it is private: then log in with `hf auth login`"
     except errors.LocalEntryNotFoundError:
         reason = "the hub can't be reached, or it fails, and the model was not downloaded before"
-    except Exception as error:  # huggingface_hub has many kinds of its own
+    except Exception as error:  # huggingface_hub raises many kinds
         reason = " ".join(str(error).split())[:300]
     else:
         if not any(folder.glob("*.safetensors")):

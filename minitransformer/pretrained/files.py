@@ -1,7 +1,7 @@
-"""Folders of weights: `config.json` and safetensors files, checked before memory is taken for what they promise.
+"""Folders of weights: `config.json` and safetensors files, checked before memory is taken for the tensors they name.
 
-A safetensors file is the length of its header (8 bytes), the header, JSON that gives each tensor's type, shape and
-place, and the tensors one after the other. It is read here by hand, because NumPy knows no bfloat16.
+A safetensors file is the length of its header (8 bytes), the header (JSON with each tensor's type, shape and place),
+and the tensors one after the other. It is read here by hand, because NumPy knows no bfloat16.
 """
 
 import errno
@@ -29,17 +29,17 @@ LONGEST_MESSAGE = 1000
 MOST_AXES = 8
 PIECE = 1 << 20
 TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
-"""The types of tensors that are read; those of bfloat16 are the upper halves of float32."""
+"""The types of tensors that are read; bfloat16 numbers are the upper halves of float32 numbers."""
 
 LONG_NAMES = {"F32": "float32", "F64": "float64", "F16": "float16", "BF16": "bfloat16"}
 """The types' names in a configuration."""
 
 
 class PretrainedError(ValueError):
-    """A folder that does not hold a model that this program can run, or a model that another's files can't express.
+    """A folder without a model that this program can run, or a model that another library's files can't express.
 
-    Whatever names the folder holds, the message is one line of at most LONGEST_MESSAGE characters, and shows those that
-    a terminal would obey.
+    Names from the folder can't break the message: it is one line of at most LONGEST_MESSAGE characters, with control
+    characters escaped.
     """
 
     def __init__(self, message: str) -> None:
@@ -58,25 +58,25 @@ class Tensor:
     start: int
 
     def equals(self, other: "Tensor") -> bool:
-        """Whether another tensor has the same shape and numbers; they are read piece by piece."""
+        """Return True if another tensor has the same shape and numbers; they are read piece by piece."""
         if self.shape != other.shape or not {self.type, other.type} <= TYPES.keys():
             return False
         pairs = zip(self.pieces(), other.pieces(), strict=True)
         return all(np.array_equal(ours, theirs, equal_nan=True) for (_, ours), (_, theirs) in pairs)
 
     def read(self) -> np.ndarray:
-        """The tensor; float16 and bfloat16 are widened to float32."""
+        """Read the tensor; float16 and bfloat16 are widened to float32."""
         return self._read(0, math.prod(self.shape)).reshape(self.shape)
 
     def pieces(self) -> Iterator[tuple[slice, np.ndarray]]:
-        """The entries in order, piece by piece with their places, so that a large table is not in memory twice."""
+        """Yield the entries piece by piece, with their places, so that a large table is not in memory twice."""
         count = math.prod(self.shape)
         for first in range(0, count, PIECE):
             stop = min(first + PIECE, count)
             yield slice(first, stop), self._read(first, stop)
 
     def _read(self, first: int, stop: int) -> np.ndarray:
-        """Entries first, …, stop − 1."""
+        """Read the entries first, …, stop − 1."""
         kind = np.dtype(TYPES[self.type])
         array = np.fromfile(self.path, kind, stop - first, offset=self.start + first * kind.itemsize)
         if self.type == "BF16":
@@ -87,7 +87,7 @@ class Tensor:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in a file. Raises FileNotFoundError, or PretrainedError for anything else."""
+    """Read the JSON object in a file. Raises FileNotFoundError, or PretrainedError for other content."""
     if not path.is_file():  # a pipe or a device would never end
         raise FileNotFoundError(errno.ENOENT, "No such file", str(path))
     with open(path, "rb") as file:
@@ -104,7 +104,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def _parsed(content: bytes) -> Any:
-    """What a JSON text says. Raises ValueError or RecursionError, also for an object with one key twice."""
+    """Parse a JSON text. Raises ValueError or RecursionError, also for an object with the same key twice."""
 
     def no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         values = dict(pairs)
@@ -117,7 +117,7 @@ def _parsed(content: bytes) -> Any:
 
 
 def find_tensors(folder: Path) -> dict[str, Tensor]:
-    """Every tensor of a folder by name, from one file or from several with an index.
+    """Find every tensor of a folder by name, in one file or in several with an index.
 
     Raises FileNotFoundError, or PretrainedError for files that are damaged or that run code when they are opened.
     """
@@ -151,7 +151,7 @@ def _sharded(folder: Path) -> dict[str, Tensor]:
 
 
 def _tensors_of(path: Path) -> dict[str, Tensor]:
-    """The tensors that a file's header names, after checks that they lie in the file one after the other."""
+    """Return the tensors that a file's header names, after a check that they lie in the file one after the other."""
     size = path.stat().st_size
     with open(path, "rb") as file:
         length = int.from_bytes(file.read(8), "little")
@@ -173,7 +173,7 @@ def _tensors_of(path: Path) -> dict[str, Tensor]:
         if not _are_whole(shape) or not _are_whole(offsets) or len(offsets) != 2:
             raise PretrainedError(f"{path} is damaged: its header describes {shortened(name)} wrongly")
         kind = str(entry.get("dtype"))
-        if kind in TYPES:  # others are refused when they are wanted: a buffer of integers is not
+        if kind in TYPES:  # another type is refused only if the tensor is needed, which a buffer of integers is not
             bytes_ = math.prod(shape) * np.dtype(TYPES[kind]).itemsize
             if offsets[1] - offsets[0] != bytes_:
                 raise PretrainedError(f"{path} is damaged: {shortened(name)} has another size than its shape says")
@@ -191,21 +191,21 @@ def _tensors_of(path: Path) -> dict[str, Tensor]:
 
 
 def _are_whole(values: Any) -> bool:
-    """Whether these are a few whole numbers, each small enough for a file's size."""
+    """Return True for a list of a few whole numbers, each small enough for a file's size."""
     few = isinstance(values, list) and len(values) <= MOST_AXES
     return few and all(type(value) is int and 0 <= value < 1 << 63 for value in values)
 
 
 def some(names: list[str], most: int = 5) -> str:
-    """The first of some names, for a message."""
+    """Return the first of some names, for a message."""
     rest = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(name if len(name) < 200 else shortened(name) for name in names[:most]) + rest
 
 
 def narrowed(tensors: Mapping[str, np.ndarray], types: Mapping[str, str]) -> Mapping[str, np.ndarray] | None:
-    """Arrays in the narrower types that their tensors had, by name; `None` if these don't hold all of them exactly.
+    """Return arrays in the narrower types that their tensors had; `None` if these can't hold all of them exactly.
 
-    Bfloat16 numbers are given as the upper halves of float32, unsigned integers.
+    Bfloat16 numbers become unsigned integers, the upper halves of float32 numbers.
     """
     if not set(types.values()) & {"BF16", "F16"}:
         return None
@@ -224,7 +224,7 @@ def narrowed(tensors: Mapping[str, np.ndarray], types: Mapping[str, str]) -> Map
 
 
 def write_tensors(path: Path, tensors: Mapping[str, np.ndarray]) -> None:
-    """Write arrays as a safetensors file, which appears whole or not at all; `narrowed` says how bfloat16 is given."""
+    """Write arrays as a safetensors file, which appears whole or not at all; uint16 is bfloat16 (`narrowed`)."""
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     stop = 0
     for name, array in sorted(tensors.items()):

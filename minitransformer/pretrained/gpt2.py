@@ -59,7 +59,7 @@ KEYS = Keys(
 
 
 def from_config(values: Mapping[str, Any], shapes: Mapping[str, Shape]) -> GPTConfig:
-    """One rate of dropout serves both the embeddings and the sub-layers: the sub-layers'."""
+    """Return our configuration, which has one rate of dropout for embeddings and sub-layers: their sub-layers'."""
     shared = read_options(values, OPTIONS)
     shared["tied"] = shared["tied"] and OUTPUT not in shapes
     inner = values.get("n_inner")
@@ -72,7 +72,7 @@ def from_config(values: Mapping[str, Any], shapes: Mapping[str, Shape]) -> GPTCo
 
 
 def to_config(config: GPTConfig) -> dict[str, Any]:
-    """Raises PretrainedError for a model with parts that GPT-2 does not have."""
+    """Return their configuration. Raises PretrainedError for a model with parts that GPT-2 does not have."""
     require_ours(config, "GPT-2", positions="learned", norm="layernorm", norm_first=True, norm_bias=True, gated=False)
     require_ours(config, "GPT-2", bias=True, attention_bias=True, attention="softmax")
     require_ours(config, "GPT-2", window=None, sparse=None, softcap=None, embedding_scale=1.0)
@@ -93,7 +93,7 @@ def to_config(config: GPTConfig) -> dict[str, Any]:
 
 
 def table(config: GPTConfig) -> list[Row]:
-    """The rows of a GPT-2."""
+    """Return the rows of a GPT-2."""
     width, top = config.d_model, "transformer."
     rows = [
         array("tokens.table", f"{top}wte.weight", config.vocab_size, width),

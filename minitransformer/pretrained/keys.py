@@ -1,7 +1,7 @@
-"""What each key of a folder's `config.json` does here: it is obeyed, has no effect, or is refused.
+"""The keys of a folder's `config.json`: each is obeyed, has no effect, or is refused.
 
-`transformers` takes any key and obeys some that its classes don't declare, so a key that nobody here knows might change
-what the model computes: it is refused too.
+`transformers` accepts any key and obeys some that its classes don't declare. A key that is unknown here might change
+the model's outputs, so it is refused too.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,22 +11,22 @@ from typing import Any
 from .files import PretrainedError
 
 WITHOUT_EFFECT = frozenset(
-    # What a folder is, and how it was made.
+    # The folder's kind and origin.
     "model_type architectures transformers_version name_or_path _name_or_path _commit_hash auto_map language "
     "finetuning_task task_specific_params tokenizer_class prefix transformers.js_config unsloth_version unsloth_fixed "
     "sentence_transformers author license created_date cell emb_size structure pre_trained training "
-    # How it is computed, in which types, and what is returned.
+    # Options of the computation, its types and its results.
     "dtype torch_dtype use_bfloat16 torchscript return_dict output_hidden_states output_attentions output_past "
     "use_cache chunk_size_feed_forward gradient_checkpointing _attn_implementation _attn_implementation_autoset "
     "attn_implementation _experts_implementation experts_implementation tie_last_hidden_states _flash_attn_2_enabled "
     "xla_device "
-    # Special tokens, where a kind of model does not need them.
+    # Special tokens that a kind of model does not need.
     "pad_token_id bos_token_id eos_token_id decoder_start_token_id eos_token_ids sep_token_id cls_token_id "
     "unk_token_id "
     "mask_token_id "
-    # Names of classes, whose number the tensors tell, and the loss of those who train them.
+    # Names of classes, whose number follows from the tensors, and options of training.
     "id2label label2id num_labels _num_labels problem_type classifier_dropout classif_dropout "
-    # What `generate` obeys: see `generation_config.json`.
+    # Options of `generate`: see `generation_config.json`.
     "assistant_confidence_threshold assistant_lookbehind bad_words_ids begin_suppress_tokens diversity_penalty "
     "do_sample early_stopping encoder_no_repeat_ngram_size encoder_repetition_penalty epsilon_cutoff eta_cutoff "
     "exponential_decay_length_penalty force_bos_token_to_be_generated forced_bos_token_id forced_eos_token_id "
@@ -35,10 +35,10 @@ WITHOUT_EFFECT = frozenset(
     "repetition_penalty return_dict_in_generate suppress_tokens target_lookbehind temperature top_k top_p "
     "typical_p".split()
 )
-"""In the configuration of any kind of model."""
+"""The keys that have no effect in the configuration of any kind of model."""
 
 NOTHING = (None, {}, [], "", False)
-"""Values of a key that is not known, with which it asks for nothing."""
+"""The values with which an unknown key is accepted, since they ask for nothing."""
 
 SUPPORTED: Mapping[str, Any] = {
     "per_layer_config": None,
@@ -49,17 +49,17 @@ SUPPORTED: Mapping[str, Any] = {
     "add_cross_attention": False,
     "cross_attention_hidden_size": None,
 }
-"""The one value that is supported, in any kind of model."""
+"""The only supported value of each key, in the configuration of any kind of model."""
 
 
 @dataclass(frozen=True)
 class Keys:
     """The keys of one kind of model.
 
-    obeyed     our configuration follows them
-    supported  refused with another value than this one
-    idle       they change no output of a trained model here
-    aliases    other names of the same, which `transformers` prefers where both are given
+    obeyed     keys that our configuration follows
+    supported  keys with their only supported value
+    idle       keys that change no output of a trained model here
+    aliases    other names of keys, which `transformers` prefers if both are given
     """
 
     obeyed: frozenset[str]
@@ -69,12 +69,12 @@ class Keys:
 
     @property
     def known(self) -> set[str]:
-        """All of them."""
+        """All keys that a configuration may have."""
         own = {*self.obeyed, *self.supported, *self.idle, *self.aliases}
         return own | {*WITHOUT_EFFECT, *SUPPORTED}
 
     def checked(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """A configuration without aliases. Raises PretrainedError, naming the key, for one that is refused."""
+        """Return a configuration without aliases. Raises PretrainedError, naming the key, for one that is refused."""
         for name, expected in {**SUPPORTED, **self.supported}.items():
             given = values.get(name, expected)
             if given != expected and (expected or given is not None):
@@ -90,5 +90,5 @@ class Keys:
 
 
 def words(text: str, *more: Iterable[str]) -> frozenset[str]:
-    """A set of the words of a text, and of others."""
+    """Return the set of a text's words and of more words."""
     return frozenset(text.split()).union(*more)

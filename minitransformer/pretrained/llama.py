@@ -60,7 +60,7 @@ KEYS = Keys(
 
 
 def from_config(values: Mapping[str, Any], shapes: Mapping[str, Shape]) -> GPTConfig:
-    """Feed-forward and attention biases are theirs to choose; dropout is on the attention weights alone."""
+    """Return our configuration; Llama's only dropout is on the attention weights."""
     shared = read_options(values, OPTIONS)
     shared["tied"] = shared["tied"] and OUTPUT not in shapes
     return GPTConfig.llama(
@@ -74,7 +74,7 @@ def from_config(values: Mapping[str, Any], shapes: Mapping[str, Shape]) -> GPTCo
 
 
 def _rotary(values: Mapping[str, Any]) -> RotaryConfig:
-    """`rope_scaling` with the older `rope_theta`, which `transformers` takes first, or today's `rope_parameters`."""
+    """Read `rope_scaling` with the older `rope_theta`, which `transformers` prefers, or today's `rope_parameters`."""
     name = "rope_scaling" if values.get("rope_scaling") else "rope_parameters"
     rope = values.get(name) or {}
     if not isinstance(rope, dict):
@@ -87,7 +87,7 @@ def _rotary(values: Mapping[str, Any]) -> RotaryConfig:
     if kind != "llama3":
         raise PretrainedError(f"{name} {kind!r} is not supported, only 'default' and 'llama3'")
     trained, longest = "original_max_position_embeddings", values.get("max_position_embeddings", 2048)
-    original = values.get(trained)  # the model's own goes before the rope's
+    original = values.get(trained)  # the model's own value comes before the rope's
     return RotaryConfig(
         theta=theta,
         factor=required(rope, "factor"),
@@ -98,7 +98,7 @@ def _rotary(values: Mapping[str, Any]) -> RotaryConfig:
 
 
 def to_config(config: GPTConfig) -> dict[str, Any]:
-    """Raises PretrainedError for a model with parts that Llama does not have."""
+    """Return their configuration. Raises PretrainedError for a model with parts that Llama does not have."""
     require_ours(config, "Llama", positions="rotary", norm="rmsnorm", norm_first=True, gated=True)
     require_ours(config, "Llama", attention="softmax", window=None, sparse=None, softcap=None, embedding_scale=1.0)
     attention, rotary = config.decoder.block.attention, config.rotary or RotaryConfig()
@@ -126,7 +126,7 @@ def to_config(config: GPTConfig) -> dict[str, Any]:
 
 
 def table(config: GPTConfig) -> list[Row]:
-    """The rows of a Llama."""
+    """Return the rows of a Llama."""
     width, attention = config.d_model, config.decoder.block.attention
     queries, keys = config.num_heads * attention.d_k, attention.kv_heads * attention.d_k
     rows = [

@@ -76,7 +76,7 @@ KEYS = Keys(
 
 
 def from_config(values: Mapping[str, Any], shapes: Mapping[str, Shape]) -> MarianConfig:
-    """Source and target share one vocabulary."""
+    """Return our configuration. Raises PretrainedError if source and target have different vocabularies."""
     pad = required(values, "pad_token_id")
     if values.get("decoder_vocab_size") is not None:
         require_options(values, decoder_vocab_size=required(values, "vocab_size"))
@@ -90,7 +90,7 @@ def from_config(values: Mapping[str, Any], shapes: Mapping[str, Shape]) -> Maria
 
 
 def to_config(config: MarianConfig | TransformerConfig) -> dict[str, Any]:
-    """Raises PretrainedError for a Transformer that Marian can't express, such as one with pre-norm."""
+    """Return their configuration. Raises PretrainedError for a model that Marian can't express, such as pre-norm."""
     config = as_marian(config)
     return {
         "model_type": "marian",
@@ -113,7 +113,7 @@ def to_config(config: MarianConfig | TransformerConfig) -> dict[str, Any]:
 
 
 def as_marian(config: MarianConfig | TransformerConfig) -> MarianConfig:
-    """A Transformer's configuration as Marian's. Raises PretrainedError for what Marian can't express."""
+    """Return a Transformer's configuration as Marian's. Raises PretrainedError for one that Marian can't express."""
     if isinstance(config, MarianConfig):
         require_ours(config, "Marian", embedding_scale=None if config.embedding_scale is None else 1.0)
         return config
@@ -139,11 +139,11 @@ def as_marian(config: MarianConfig | TransformerConfig) -> MarianConfig:
 
 READ = ("query_key_value.weight", "query.weight", "key_value.weight", "expand.weight")
 WRITTEN = ("tokens.table", "output.weight", "output.bias", "contract.weight", "contract.bias", "gamma", "beta")
-"""The endings of the parameters whose first axis, or whose last one, is d_model."""
+"""The endings of the names of parameters whose first axis is d_model, and of those whose last axis is."""
 
 
 def in_halves(state: Mapping[str, np.ndarray], vocab_size: int) -> dict[str, np.ndarray]:
-    """A Transformer's parameters as Marian's: with the even channels of d_model first, and a bias of the logits."""
+    """Return a Transformer's parameters as Marian's: the even channels of d_model first, and a bias of the logits."""
     moved = {}
     for name, values in state.items():
         axis = 0 if name.endswith(READ) else -1 if name.endswith(WRITTEN) else None
@@ -156,7 +156,7 @@ def in_halves(state: Mapping[str, np.ndarray], vocab_size: int) -> dict[str, np.
 
 
 def table(config: MarianConfig | TransformerConfig) -> list[Row]:
-    """The rows of a Marian, and so those of a Transformer of ours once it is one."""
+    """Return the rows of a Marian, or of a Transformer of ours whose parameters are `in_halves`."""
     config = as_marian(config)
     return [
         array("tokens.table", "model.shared.weight", config.vocab_size, config.d_model),
@@ -187,7 +187,7 @@ def _stack(width: int, stack: str, count: int, d_ff: int) -> list[Row]:
 
 
 def positions(config: MarianConfig) -> np.ndarray:
-    """The sinusoids of all positions, which older files hold."""
+    """Return the sinusoids of all positions, which older files hold, `(max_length, d_model)`."""
     layer = SinusoidalPositions(numpy_ops, config.max_length, config.d_model, "float32", halves=True)
     return layer.forward(np.zeros((1, config.max_length, config.d_model), np.float32))[0][0]
 

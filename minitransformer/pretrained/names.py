@@ -1,4 +1,7 @@
-"""Tables that serve loading and saving alike: our parameters beside their tensors, our fields beside their options."""
+"""Tables for loading and saving: our parameters beside their tensors, our fields beside their options.
+
+"Ours" are this library's names, "theirs" those of the library that wrote the folder.
+"""
 
 import re
 from collections.abc import Callable, Mapping
@@ -16,10 +19,10 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Row:
-    """One of our parameters and their tensors, which stand side by side in it.
+    """One of our parameters and their tensors, which lie side by side in it.
 
     `transposed`: theirs are (out, in), as torch.nn.Linear stores a weight, and ours (in, out). A convolution's kernel
-    `(out, channels, size, size)` is such a weight with its last axes as one.
+    `(out, channels, size, size)` counts as such a weight, with its last three axes as one.
     """
 
     ours: str
@@ -29,17 +32,17 @@ class Row:
 
     @property
     def is_as_theirs(self) -> bool:
-        """Whether the parameter is one tensor of theirs with its entries in the same order."""
+        """True if the parameter is one tensor of theirs with its entries in the same order."""
         return len(self.theirs) == 1 and not (self.transposed and len(self.shapes[0]) > 1)
 
     def to_ours(self, tensors: list[np.ndarray], shape: Shape) -> np.ndarray:
-        """Our parameter, of this shape, from their tensors."""
+        """Return our parameter, of this shape, from their tensors."""
         if self.transposed:
             tensors = [tensor.reshape(len(tensor), -1).T for tensor in tensors]
         return (tensors[0] if len(tensors) == 1 else np.concatenate(tensors, axis=-1)).reshape(shape)
 
     def to_theirs(self, array: np.ndarray) -> dict[str, np.ndarray]:
-        """Their tensors by name from our parameter, or from its gradient."""
+        """Return their tensors by name from our parameter, or from its gradient."""
         if len(self.theirs) == 1:
             parts = [array]
         else:
@@ -52,23 +55,23 @@ class Row:
 
 @dataclass(frozen=True)
 class Architecture:
-    """How one kind of model stands in a folder.
+    """The form of one kind of model in a folder.
 
-    name         what a folder's `config.json` calls it, its `model_type`
+    name         the `model_type` of their `config.json`
     kinds        our kinds of model that it can hold
-    from_config  our configuration from their `config.json` and the shapes of the tensors by name
-    to_config    theirs from ours; raises PretrainedError, naming the option, for what theirs can't express
+    from_config  makes our configuration from their `config.json` and the shapes of the tensors by name
+    to_config    makes theirs from ours; raises PretrainedError, naming the option, for one that theirs can't express
     table        the rows of a configuration
-    keys         what each key of their `config.json` does here
-    heads        the classes whose folders are read, without the model's name; the first writes
+    keys         the keys of their `config.json`
+    heads        their classes whose folders are read
     rename       pairs of a regular expression and its replacement that turn every name ever used into the table's
-    copies       names of tensors, as regular expressions, and the tensor whose copies they are where theirs ties them
-    top          what stands before the names of a model with a head, and not before those of a bare one
+    copies       names of tensors, as regular expressions, each with the tensor that they copy in a tied model
+    top          the prefix of names in a model with a head, which names in a bare model lack
     constant     an array that is computed, and the names under which files hold it, as a regular expression
-    tied         whether theirs are tied where `tie_word_embeddings` is missing
-    unties       whether an output layer that is no copy is one of its own, whatever that option says
+    tied         True if a model without `tie_word_embeddings` is tied
+    unties       True if an output layer that is no copy has its own table, even if `tie_word_embeddings` is true
     ignored      a regular expression of names that are no parameters of ours: buffers, and heads that are left out
-    holds        whether it can hold a model of this configuration, of one of these kinds
+    holds        returns True for a configuration of these kinds that it can hold
     """
 
     name: str
@@ -88,7 +91,7 @@ class Architecture:
     holds: Callable[[Any], bool] = lambda config: True
 
     def canonical(self, name: str) -> str:
-        """The table's name of a tensor with this name, to which torch.compile and DataParallel may have added words."""
+        """Return the table's name of a tensor, without the prefixes that torch.compile and DataParallel add."""
         name = name.replace("_orig_mod.", "").removeprefix("module.")
         for pattern, replacement in self.rename:
             name = re.sub(pattern, replacement, name)
@@ -96,7 +99,7 @@ class Architecture:
 
 
 def linear(ours: str, theirs: str | list[str], width_in: int, *widths: int, bias: bool = True) -> list[Row]:
-    """The rows of a linear map, or of several side by side, stored as torch.nn.Linear does."""
+    """Return the rows of a linear map, or of several side by side, stored as torch.nn.Linear does."""
     names = [theirs] if isinstance(theirs, str) else theirs
     weights, biases = (tuple(f"{name}.{kind}" for name in names) for kind in ("weight", "bias"))
     rows = [Row(f"{ours}.weight", weights, tuple((width, width_in) for width in widths), transposed=True)]
@@ -104,13 +107,13 @@ def linear(ours: str, theirs: str | list[str], width_in: int, *widths: int, bias
 
 
 def norm(ours: str, theirs: str, width: int, bias: bool = True) -> list[Row]:
-    """The rows of a normalisation."""
+    """Return the rows of a normalisation."""
     rows = [Row(f"{ours}.gamma", (f"{theirs}.weight",), ((width,),))]
     return rows + [Row(f"{ours}.beta", (f"{theirs}.bias",), ((width,),))] * bias
 
 
 def array(ours: str, theirs: str, *shape: int) -> Row:
-    """The row of a table or of another single array."""
+    """Return the row of a table or of another single array."""
     return Row(ours, (theirs,), (shape,))
 
 
@@ -131,17 +134,17 @@ ACTIVATION_NAMES = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new", "si
 
 
 OUTPUT = "lm_head.weight"
-"""The output layer's table, where it is not the tokens'."""
+"""The name of the output layer's table, if it is not the token embedding's."""
 
 NEEDED: Any = object()
 """The default of an option that no file may lack."""
 
 Options = Mapping[str, tuple[str, Any]]
-"""Fields of ours that mean the same there: by our name theirs, and the value where a file has none."""
+"""Fields with the same meaning in both: from our name to their name, and the value if a file has none."""
 
 
 def read_options(values: Mapping[str, Any], options: Options) -> dict[str, Any]:
-    """Our fields from their configuration. Raises PretrainedError for a missing one and an unknown activation."""
+    """Return our fields from their configuration. Raises PretrainedError for a missing one or an unknown activation."""
     found = {}
     for ours, (theirs, default) in options.items():
         if ours == "activation":
@@ -152,12 +155,12 @@ def read_options(values: Mapping[str, Any], options: Options) -> dict[str, Any]:
 
 
 def option_names(options: Options) -> list[str]:
-    """Their names of the fields."""
+    """Return their names of the fields."""
     return [theirs for theirs, _ in options.values()]
 
 
 def write_options(config: ModelConfig, options: Options) -> dict[str, Any]:
-    """Theirs from our fields."""
+    """Return their options from our fields."""
     found = {theirs: getattr(config, ours) for ours, (theirs, _) in options.items()}
     if "activation" in options:
         found[options["activation"][0]] = ACTIVATION_NAMES[found[options["activation"][0]]]
@@ -165,7 +168,7 @@ def write_options(config: ModelConfig, options: Options) -> dict[str, Any]:
 
 
 def activation(values: Mapping[str, Any], name: str, default: str) -> Any:
-    """Our name of the activation that an option gives."""
+    """Return our name of the activation that an option gives. Raises PretrainedError for an unknown one."""
     theirs = values.get(name, default)
     if not isinstance(theirs, str) or theirs not in ACTIVATIONS:
         raise PretrainedError(f"{name} {theirs!r} is not supported, only {', '.join(ACTIVATIONS)}")
@@ -173,14 +176,14 @@ def activation(values: Mapping[str, Any], name: str, default: str) -> Any:
 
 
 def require_options(values: Mapping[str, Any], **supported: Any) -> None:
-    """Raises PretrainedError for the first option that is given with another value than the one supported."""
+    """Raise PretrainedError for the first option that has another value than the supported one."""
     for name, expected in supported.items():
         if values.get(name, expected) != expected:
             raise PretrainedError(f"{name} {values[name]!r} is not supported, only {expected!r}")
 
 
 def require_classes(values: Mapping[str, Any], count: int) -> None:
-    """Raises PretrainedError if the options say another number of classes than the classifier's tensor."""
+    """Raise PretrainedError if the options give another number of classes than the classifier's tensor."""
     names = values.get("id2label")
     for said in (values.get("num_labels"), len(names) if isinstance(names, dict) else names):
         if said is not None and said != count:
@@ -188,28 +191,28 @@ def require_classes(values: Mapping[str, Any], count: int) -> None:
 
 
 def required(values: Mapping[str, Any], name: str) -> Any:
-    """An option that has no default."""
+    """Return an option that has no default. Raises PretrainedError if it is missing."""
     if values.get(name) is None:
         raise PretrainedError(f"it has no {name}")
     return values[name]
 
 
 def token(values: Mapping[str, Any], name: str, default: int | None = None) -> int | None:
-    """The id of a special token, of several the first; `None` for one outside the vocabulary."""
+    """Return the id of a special token, the first of several; `None` for one outside the vocabulary."""
     return next(iter(tokens(values, name, default)), None)
 
 
 def tokens(values: Mapping[str, Any], name: str, default: int | None = None) -> list[int]:
-    """The ids of special tokens that an option gives, one or a list of them, without those outside the vocabulary."""
+    """Return the ids of special tokens that an option gives, one or a list, without those outside the vocabulary."""
     given, size = values.get(name, default), values.get("vocab_size")
     given = given if isinstance(given, list) else [given]
     return [value for value in given if type(value) is int and type(size) is int and 0 <= value < size]
 
 
 def ends(values: Mapping[str, Any], default: int | None = None, needed: bool = False) -> dict[str, Any]:
-    """Our fields for the tokens that end a text: the first of theirs, and the others.
+    """Return our fields for the tokens that end a text: the first of theirs, and the others.
 
-    Raises PretrainedError where there is none and the model needs one.
+    Raises PretrainedError if there is none and the model needs one.
     """
     first, *others = tokens(values, "eos_token_id", default) or [None]
     if first is None and needed:
@@ -218,17 +221,17 @@ def ends(values: Mapping[str, Any], default: int | None = None, needed: bool = F
 
 
 def written_ends(config: Any) -> int | list[int] | None:
-    """Theirs from ours: one id or a list."""
+    """Return their `eos_token_id` from our fields: one id or a list."""
     return [config.eos_id, *config.other_eos_ids] if config.other_eos_ids else config.eos_id
 
 
 def require_ours(config: ModelConfig, target: str, **expected: Any) -> None:
-    """Raises PretrainedError for the first field of our configuration that their files can't express."""
+    """Raise PretrainedError for the first field of our configuration that their files can't express."""
     for name, value in expected.items():
         if getattr(config, name) != value:
             raise PretrainedError(f"{name} {getattr(config, name)!r} can't be written as {target}, only {value!r}")
 
 
 def layers(name: str, count: int) -> list[tuple[str, str]]:
-    """Our and their prefixes of each layer: `layers.0.` of a stack, and `name` with the number in it."""
+    """Return our and their prefixes of each layer: `layers.0.`, …, and `name` with the number in it."""
     return [(f"layers.{i}.", name.format(i)) for i in range(count)]

@@ -1,7 +1,7 @@
-"""What a stranger's `tokenizer.json` may ask of the package tokenizers, which does whatever a file says.
+"""Limits on a stranger's `tokenizer.json`, since the package tokenizers does whatever a file says.
 
-A few lines of a file can double a text again and again, or name tokens that are not there, for which the package ends
-with a panic. Regular expressions need no limit here: their engine stops a match after ten million steps.
+A few lines of a file can double a text again and again, or name tokens that are not there, on which the package
+panics. Regular expressions need no limit here: their engine stops a match after ten million steps.
 """
 
 import base64
@@ -13,10 +13,10 @@ from typing import Any
 from .files import PretrainedError
 
 MOST_STEPS, MOST_GROWTH = 100, 100_000
-"""The steps of what encodes a text, or decodes ids, and the characters that they may make of one: 7,776 in ALBERT's."""
+"""The most steps that encode a text, or decode ids, and the most characters that they make of one; ALBERT: 7,776."""
 
 LONGEST_PIECE = 1000
-"""Characters: a Unigram compares each place of a text with pieces as long as its longest."""
+"""In characters: a Unigram compares each place of a text with pieces up to the length of its longest."""
 
 PARTS = ("normalizer", "pre_tokenizer", "post_processor"), ("decoder",)
 SEQUENCES = ("normalizers", "pretokenizers", "processors", "decoders")
@@ -33,13 +33,13 @@ GROWTH = {
     "BertProcessing": 3,
     "RobertaProcessing": 3,
 }
-"""How many characters a step makes of one at most (UAX 15, table 10), where it depends on nothing else."""
+"""The most characters that a step makes of one (UAX 15, table 10), for steps without options that change it."""
 
 
 def check_pipeline(path: Path, values: Any) -> None:
-    """Raise PretrainedError for what a `tokenizer.json` says that can't be run, or that may take longer than its texts.
+    """Raise PretrainedError for a `tokenizer.json` that can't be run, or whose work may grow beyond its texts' length.
 
-    Whatever else is wrong, the package says when it reads the file.
+    The package reports other faults when it reads the file.
     """
     if not isinstance(values, dict):
         raise PretrainedError(f"{path} is not a JSON object")
@@ -66,13 +66,16 @@ def check_pipeline(path: Path, values: Any) -> None:
 
 
 def charsmap_growth(charsmap: bytes) -> int:
-    """How many characters sentencepiece's table of a normalisation makes of one: a trie's size, the trie, and texts."""
+    """Return the most characters that sentencepiece's normalisation makes of one.
+
+    Its table is the size of a trie, the trie, and the texts that replace others.
+    """
     texts = charsmap[4 + int.from_bytes(charsmap[:4], "little") :]
     return max(len(text.decode(errors="replace")) for text in texts.split(b"\0"))
 
 
 def _steps(part: Any) -> Iterator[dict[str, Any]]:
-    """The steps of a part of a tokenizer, which may be a sequence of sequences."""
+    """Yield the steps of a part of a tokenizer, which may be a sequence of sequences."""
     if not part:
         return
     inner = next((part[name] for name in SEQUENCES if name in part), None)
@@ -84,10 +87,10 @@ def _steps(part: Any) -> Iterator[dict[str, Any]]:
 
 
 def _growth(step: dict[str, Any]) -> int:
-    """How many characters a step makes of one at most, or a template tokens of one."""
+    """Return the most characters that a step makes of one, or the most tokens that a template makes of one."""
     kind = step.get("type")
     if kind == "Replace":
-        pattern = step["pattern"].get("String")  # a regular expression, as an empty text, is found between characters
+        pattern = step["pattern"].get("String")  # a regular expression can match between characters
         return math.ceil(len(step["content"]) / len(pattern)) if pattern else 1 + len(step["content"])
     if kind == "Prepend":
         return 1 + len(step["prepend"])

@@ -62,7 +62,7 @@ KEYS = Keys(
 
 
 def from_config(values: Mapping[str, Any], shapes: Mapping[str, Shape]) -> T5Config:
-    """Whether the output layer has a table of its own is told by the tensors: transformers 5 calls every T5 tied."""
+    """Return our configuration; the tensors show a tied output layer, since transformers 5 calls every T5 tied."""
     form = values.get("feed_forward_proj", "relu")
     name = str(form).removeprefix("gated-")
     gated = name != form
@@ -83,7 +83,7 @@ def from_config(values: Mapping[str, Any], shapes: Mapping[str, Shape]) -> T5Con
 
 
 def to_config(config: T5Config) -> dict[str, Any]:
-    """Raises PretrainedError for a gate with the exact gelu, for which they have no name."""
+    """Return their configuration. Raises PretrainedError for a gate with the exact gelu, which T5 lacks."""
     form = ACTIVATION_NAMES[config.activation]
     if config.gated:
         if config.activation == "gelu":
@@ -104,7 +104,7 @@ def to_config(config: T5Config) -> dict[str, Any]:
 
 
 def table(config: T5Config) -> list[Row]:
-    """The rows of a T5; the output layer's last."""
+    """Return the rows of a T5; the output layer's is last."""
     rows = [array("tokens.table", "shared.weight", config.vocab_size, config.d_model)]
     rows += _stack(config, "encoder", config.num_layers) + _stack(config, "decoder", config.decoder_layers)
     return rows + [array("output.table", OUTPUT, config.vocab_size, config.d_model)] * (not config.tied)
@@ -137,7 +137,7 @@ def _stack(config: T5Config, stack: str, count: int) -> list[Row]:
 
 
 def with_small_queries(named: Mapping[str, np.ndarray], config: T5Config) -> dict[str, np.ndarray]:
-    """Parameters with which scores need no factor: the queries' maps hold the 1/√d_k of a model with scaled scores."""
+    """Return parameters for scores without a factor: the maps to queries are multiplied by the factor 1/√d_k."""
     inner, small = config.num_heads * config.d_k, {}
     for name, weight in named.items():
         if name.endswith(("query.weight", "query_key_value.weight")):

@@ -1,4 +1,4 @@
-"""Tokenizers from and to other libraries' files: `tokenizer.json` through the package tokenizers, and Marian's."""
+"""Tokenizers from and to other libraries' files: `tokenizer.json` with the package tokenizers, and Marian's."""
 
 import codecs
 import errno
@@ -22,7 +22,7 @@ from .names import token
 FILE, CONFIG, OLDER = "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"
 TEMPLATE = "chat_template.jinja"
 LARGEST = 100_000_000
-"""Bytes: a larger file of a tokenizer is refused."""
+"""In bytes: a larger file of a tokenizer is refused."""
 
 VOCABULARIES = {
     "GPT2Tokenizer": ("vocab.json", "merges.txt"),
@@ -31,27 +31,27 @@ VOCABULARIES = {
     "LlamaTokenizer": ("tokenizer.model",),
     "MarianTokenizer": ("source.spm", "target.spm", "vocab.json"),
 }
-"""The files that stand for `tokenizer.json` in older folders, by the class of `transformers` that wrote them."""
+"""The files in place of `tokenizer.json` in older folders, by the class of `transformers` that wrote them."""
 
 ADDED = "added_tokens.json"
 TOKENIZER_FILES = sorted(
     {FILE, CONFIG, OLDER, ADDED, TEMPLATE, *(name for names in VOCABULARIES.values() for name in names)}
 )
-"""All that tokenizers are read from."""
+"""All files from which tokenizers are read."""
 
 CLASSES = {name.removesuffix("Tokenizer").lower(): name for name in VOCABULARIES}
-"""The class that a kind of model has where the folder names none."""
+"""The tokenizer's class by the kind of model, for folders that name none."""
 
 
 SPACE = "▁"
 _PRINTED = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
 BYTE_OF = {chr(byte): byte for byte in _PRINTED}
 BYTE_OF |= {chr(0x100 + number): byte for number, byte in enumerate(sorted({*range(256)} - {*_PRINTED}))}
-"""The byte of each character with which GPT-2 and its like write the bytes of a text: the space is Ġ."""
+"""The byte of each character with which tokenizers such as GPT-2's write the bytes of a text: Ġ is the space."""
 
 
 def _in_brackets(error: UnicodeError) -> tuple[str, int]:
-    """The bytes that are no whole character as <0xC3>."""
+    """Write the bytes that are no whole character as <0xC3>."""
     assert isinstance(error, UnicodeDecodeError)
     return "".join(f"<0x{byte:02X}>" for byte in error.object[error.start : error.end]), error.end
 
@@ -62,10 +62,10 @@ codecs.register_error("bytes in brackets", _in_brackets)
 class PretrainedTokenizer:
     """A tokenizer of the package tokenizers with the methods of ours.
 
-    inner: the package's own; options: what `tokenizer_config.json` says; values: the model's `config.json`, whose ids
-    of special tokens go first; template: how a chat becomes a text, in Jinja, if a file of the folder says so. Raises
-    PretrainedError for a tokenizer that puts around a text what are no tokens; so do `encode` and `decode` for what the
-    package can't do.
+    inner: the package's own tokenizer; options: `tokenizer_config.json`; values: the model's `config.json`, whose ids
+    of special tokens come before the options'; template: the folder's Jinja template that turns a chat into a text.
+    Raises PretrainedError for a tokenizer that puts ids outside its vocabulary around a text; `encode` and `decode`
+    raise it if the package fails.
     """
 
     def __init__(self, inner: Any, options: Mapping[str, Any], values: Mapping[str, Any], template: str | None = None):
@@ -77,7 +77,7 @@ class PretrainedTokenizer:
 
     @property
     def mask_token(self) -> str:
-        """What stands for a masked token in a text."""
+        """The text of a masked token."""
         return _text(self.options.get("mask_token")) or MASK
 
     @property
@@ -92,48 +92,47 @@ class PretrainedTokenizer:
         return sorted(set(self.inner.get_vocab().values()) - special)
 
     def encode(self, text: str, special_tokens: bool = False) -> list[int]:
-        """The ids of a text; with `special_tokens` those that its model expects around it, such as BERT's [CLS]."""
+        """Return the ids of a text, with `special_tokens` also those that its model expects around it: [CLS]."""
         return self._encoding(text, special_tokens).ids
 
     @cached_property
     def _some_texts(self) -> list[str]:
-        """Some texts, of which one at least should have tokens."""
+        """A few texts; at least one of them should have tokens."""
         return ["a", *(self.decode([word]) for word in self.words[-8:])]
 
     def _encoding(self, text: str, special_tokens: bool) -> Any:
-        """What the package makes of a text."""
         _check_unicode(text)
         failure = "the tokenizer can't encode this text"
         return _ask(failure, self.inner.encode, text, add_special_tokens=special_tokens)
 
     def around(self, text: str) -> tuple[list[int], list[int], list[int]]:
-        """The marks that the tokenizer puts before a text, the ids of the text, and the marks after it."""
+        """Return the marks that the tokenizer puts before a text, the ids of the text, and the marks after it."""
         encoding = self._encoding(text, True)
         ids, added = encoding.ids, encoding.special_tokens_mask
         own = [place for place, mark in enumerate(added) if not mark]
-        if not own:  # which marks stand before a text of no tokens, which after?
+        if not own:  # without a token between them, another text shows the marks before it and after it
             others = [] if text in self._some_texts else map(self.around, self._some_texts)
             before, after = next(((first, last) for first, own, last in others if own), (ids, []))
             return before, [], after
         return ids[: own[0]], ids[own[0] : own[-1] + 1], ids[own[-1] + 1 :]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of ids; special tokens are left out."""
+        """Return the text of ids, without special tokens."""
         ids = [int(each) for each in ids]
         return _ask("the tokenizer can't decode these ids", self.inner.decode, ids, skip_special_tokens=True)
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
-        """Each id as readable text, as `BPETokenizer` gives it: ▁dog where a word begins, <0xC3> for a byte."""
+        """Return each id as readable text, as `BPETokenizer` does: ▁dog where a word begins, <0xC3> for a byte."""
         added = self.inner.get_added_tokens_decoder()
         known = {id: self.inner.id_to_token(int(id)) for id in ids}
         return [printed(known[id] if id in added else self._read(known[id])) if known[id] else f"<{id}>" for id in ids]
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """Each id as the vocabulary writes it, <9> for one that it lacks."""
+        """Return each id as the vocabulary writes it, <9> for one that it lacks."""
         return [self.inner.id_to_token(int(each)) or f"<{each}>" for each in ids]
 
     def _read(self, piece: str) -> str:
-        """What the vocabulary writes in its own way, as a text with ▁ for spaces."""
+        """Return a piece, which each vocabulary writes in its own way, as a text with ▁ for spaces."""
         if type(self.inner.model).__name__ == "WordPiece":
             prefix = self.inner.model.continuing_subword_prefix
             return piece.removeprefix(prefix) if piece.startswith(prefix) else SPACE + piece
@@ -191,7 +190,7 @@ class MarianTokenizer:
         return 1 + max(self.pieces)
 
     def encode(self, text: str, special_tokens: bool = False) -> list[int]:
-        """The ids of a source text; with `special_tokens` its end mark after them."""
+        """Return the ids of a source text, with `special_tokens` also its end mark."""
         _check_unicode(text)
         pieces = []
         for part in re.split(f"({'|'.join(SPECIAL)})", text):
@@ -205,17 +204,17 @@ class MarianTokenizer:
         return ids if self.eos_id is None or not special_tokens else [*ids, self.eos_id]
 
     def around(self, text: str) -> tuple[list[int], list[int], list[int]]:
-        """The marks before a source text, which are none, the ids of the text, and its end mark."""
+        """Return the marks before a source text (none), the ids of the text, and its end mark."""
         return [], self.encode(text), [] if self.eos_id is None else [self.eos_id]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The target text of ids; special tokens are left out."""
+        """Return the target text of ids, without special tokens."""
         pieces = [self.pieces.get(int(index), "<unk>") for index in ids]
         text = self.target.decode_pieces([piece for piece in pieces if piece not in SPECIAL])
-        return text.replace("▁", " ").strip()  # it leaves pieces of the source's as they are
+        return text.replace("▁", " ").strip()  # the target's model leaves ▁ in pieces that only the source's has
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
-        """Each id as the vocabulary writes it: ▁dog where a word begins."""
+        """Return each id as the vocabulary writes it: ▁dog where a word begins."""
         return [printed(self.pieces.get(int(each), "<unk>")) for each in ids]
 
     def save(self, folder: Path) -> None:
@@ -228,10 +227,10 @@ class MarianTokenizer:
 
 
 def load_tokenizer(folder: Path, kind: str, values: Mapping[str, Any]) -> Any:
-    """The tokenizer in a folder, `None` if there is none; `values` are those of the model's configuration.
+    """Load the tokenizer in a folder, `None` if there is none; `values` is the model's `config.json`.
 
-    Raises PretrainedError for a package that is missing and for files of other content, FileNotFoundError for one that
-    is missing beside another.
+    Raises PretrainedError for a missing package and for files of other content, FileNotFoundError if only some of the
+    tokenizer's files are there.
     """
     options = _options(folder)
     name = options.get("tokenizer_class") or values.get("tokenizer_class") or CLASSES.get(kind)
@@ -265,7 +264,7 @@ def load_tokenizer(folder: Path, kind: str, values: Mapping[str, Any]) -> Any:
 
 
 def _template(folder: Path) -> str | None:
-    """The text of the chat's template, `None` if there is none."""
+    """Return the text of the chat's template, `None` if there is none."""
     path = folder / TEMPLATE
     if not path.is_file():
         return None
@@ -275,9 +274,9 @@ def _template(folder: Path) -> str | None:
 
 
 def _ask(failure: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    """What a function of the package gives. Raises PretrainedError, with the failure, whatever it raises itself.
+    """Call a function of the package. Raises PretrainedError, with the failure, for every exception of the package.
 
-    It raises bare Exceptions, and panics, which are not even that.
+    It raises bare Exceptions, and panics, which are no Exceptions.
     """
     try:
         return function(*arguments, **options)
@@ -290,7 +289,7 @@ def _ask(failure: str, function: Callable[..., Any], *arguments: Any, **options:
 
 
 def _check_unicode(text: str) -> None:
-    """Raises ValueError for a text that holds half of a character, which no package takes."""
+    """Raise ValueError for a text with a lone surrogate, which no package accepts."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -300,7 +299,7 @@ def _check_unicode(text: str) -> None:
 def _special_ids(
     options: Mapping[str, Any], values: Mapping[str, Any], id_of: Callable[[str], int | None]
 ) -> list[int | None]:
-    """The ids that pad, begin and end a text: as the model's configuration says, or else the tokenizer's."""
+    """Return the ids that pad, begin and end a text: those of the model's configuration, or else the tokenizer's."""
     ids = []
     for name in ("pad", "bos", "eos"):
         index, text = token(values, f"{name}_token_id"), _text(options.get(f"{name}_token"))
@@ -309,13 +308,13 @@ def _special_ids(
 
 
 def _text(value: Any) -> str | None:
-    """The text of a special token, which options give as it is or with options of its own."""
+    """Return the text of a special token, which options give as a text or as an object."""
     value = value.get("content") if isinstance(value, dict) else value
     return value if isinstance(value, str) else None
 
 
 def _options(folder: Path) -> dict[str, Any]:
-    """What `tokenizer_config.json` says, and if it lists no tokens, the older files of special and of added ones."""
+    """Read `tokenizer_config.json` and, if it lists no tokens, the older files of special and of added ones."""
     options, special, added = (read_json(folder / n) if (folder / n).is_file() else {} for n in (CONFIG, OLDER, ADDED))
     if "added_tokens_decoder" not in options:
         for name, value in special.items():
@@ -326,7 +325,10 @@ def _options(folder: Path) -> dict[str, Any]:
 
 
 def save_tokenizer(tokenizer: Any, folder: Path, config: ModelConfig) -> None:
-    """Write a tokenizer, ours or one that was loaded, as `transformers` reads it; `config` is its model's."""
+    """Write a tokenizer, ours or a loaded one, in the files of `transformers`; `config` is its model's.
+
+    Raises PretrainedError for another tokenizer.
+    """
     if isinstance(tokenizer, BPETokenizer):
         with atomic_write(folder / FILE) as file:
             file.write(json.dumps(bpe_as_json(tokenizer, config), ensure_ascii=False).encode())

@@ -1,4 +1,4 @@
-"""ViT's files: the convolution over patches is our linear map of them, its kernel flattened."""
+"""ViT's files: their convolution over patches is our linear map of patches, with its kernel flattened."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -43,7 +43,7 @@ KEYS = Keys(
 
 
 def from_config(values: Mapping[str, Any], shapes: Mapping[str, Shape]) -> ViTConfig:
-    """The classifier's tensor tells how many classes there are."""
+    """Return our configuration; the classifier's tensor tells the number of classes."""
     classes = (shapes.get("classifier.weight") or (1,))[0]
     require_classes(values, classes)
     config = ViTConfig(
@@ -67,7 +67,7 @@ def _side(values: Mapping[str, Any], name: str, default: int) -> Any:
 
 
 def to_config(config: ViTConfig) -> dict[str, Any]:
-    """Every ViT of ours is one of theirs."""
+    """Return their configuration, which every ViT of ours has."""
     return {
         "model_type": "vit",
         "architectures": ["ViTForImageClassification"],
@@ -80,7 +80,7 @@ def to_config(config: ViTConfig) -> dict[str, Any]:
 
 
 def table(config: ViTConfig) -> list[Row]:
-    """The rows of a ViT that classifies."""
+    """Return the rows of a ViT that classifies."""
     width, size, inside = config.d_model, config.patch_size, "vit.embeddings."
     kernel = (width, config.channels, size, size)
     projection = f"{inside}patch_embeddings.projection"

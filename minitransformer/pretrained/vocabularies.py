@@ -5,10 +5,10 @@
     T5Tokenizer      spiece.model             Unigram: the most probable pieces; and the marks of gaps
     LlamaTokenizer   tokenizer.model          byte-pair encoding; an unknown character falls back to its bytes
 
-The two `.model` files are sentencepiece's. What a folder leaves open is as the classes of these names in
-`transformers` have it, and so is what sentencepiece itself does otherwise: to a Llama's text that begins with a space
-no other one is added, and after a special token a T5's text begins anew. But what a `.model` file says of spaces, which
-those classes do not read, is done, or it is refused.
+The two `.model` files are sentencepiece's. Options that a folder lacks have the defaults of these classes in
+`transformers`. Where `transformers` and sentencepiece differ, the tokenizers here follow `transformers`: a Llama's text
+that begins with a space gets no second one, and a T5's text begins anew after a special token. There is one exception:
+a `.model` file's options for spaces, which those classes ignore, are obeyed, or the file is refused.
 """
 
 import json
@@ -23,27 +23,27 @@ from .files import PretrainedError
 from .pipeline import LONGEST_PIECE, MOST_GROWTH, charsmap_growth, check_pipeline
 
 SPACE = "▁"
-"""How sentencepiece writes a space."""
+"""The character that sentencepiece writes for a space."""
 
 MARKS = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
-"""The special tokens that have a name; ones that are not in the vocabulary get the next ids in this order."""
+"""The special tokens with a name; those that are not in the vocabulary get the next ids in this order."""
 
 UNIGRAM, BYTE_PAIRS = 1, 2
 """The kinds of sentencepiece's models."""
 
 CONTROL, USER_DEFINED, UNUSED = 3, 4, 5
-"""Kinds of its pieces: those that stand for themselves, and those that no text gets."""
+"""Kinds of sentencepiece's pieces: the first two stand for themselves, and no text is cut into the third."""
 
 Options = Mapping[str, Any]
 
 
 def read(folder: Path, options: Options, name: str) -> Tokenizer:
-    """What `tokenizer.json` holds; what `tokenizer_config.json` says otherwise goes before it, as in `transformers`."""
+    """Read `tokenizer.json`; the options of `tokenizer_config.json` override it, as in `transformers`."""
     path = folder / "tokenizer.json"
     content = path.read_text(encoding="utf-8")
     check_pipeline(path, json.loads(content))
     inner = Tokenizer.from_str(content)
-    inner.no_truncation()  # which a file may hold from how it was last used, as padding
+    inner.no_truncation()  # a file may hold the truncation and the padding of its last use
     inner.no_padding()
     named = {"do_lower_case": "lowercase", "strip_accents": "strip_accents"}
     named |= {"tokenize_chinese_chars": "handle_chinese_chars"}
@@ -64,7 +64,7 @@ def read(folder: Path, options: Options, name: str) -> Tokenizer:
 
 
 def gpt2(folder: Path, options: Options) -> Tokenizer:
-    """Byte-pair encoding of a text's bytes, each written as a character that can be printed."""
+    """Build byte-pair encoding of a text's bytes, each written as a printable character."""
     inner = Tokenizer(BPE.from_file(str(folder / "vocab.json"), str(folder / "merges.txt")))
     prefix = flag(options, "add_prefix_space", False)
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
@@ -76,7 +76,7 @@ def gpt2(folder: Path, options: Options) -> Tokenizer:
 
 
 def bert(folder: Path, options: Options) -> Tokenizer:
-    """WordPiece within the words and signs of a cleaned text; `do_lower_case` takes off accents too."""
+    """Build WordPiece within the words and signs of a cleaned text; `do_lower_case` removes accents too."""
     if not flag(options, "do_basic_tokenize", True):
         raise PretrainedError(f"{folder}: do_basic_tokenize False is not supported without tokenizer.json")
     with open(folder / "vocab.txt", encoding="utf-8") as file:
@@ -107,7 +107,7 @@ def bert(folder: Path, options: Options) -> Tokenizer:
 
 
 def t5(folder: Path, options: Options) -> Tokenizer:
-    """Sentencepiece's unigrams, then the marks of gaps: `<extra_id_0>` has the last id."""
+    """Build sentencepiece's unigrams, then the marks of gaps: `<extra_id_0>` has the last id."""
     expected = {"add_dummy_prefix": True, "remove_extra_whitespaces": True, "split_by_whitespace": True}
     proto = sentencepiece_of(folder / "spiece.model", model_type=UNIGRAM, byte_fallback=False, **expected)
     count = options.get("extra_ids", 100)
@@ -128,7 +128,7 @@ def t5(folder: Path, options: Options) -> Tokenizer:
 
 
 def llama(folder: Path, options: Options) -> Tokenizer:
-    """Sentencepiece's byte pairs; of two merges the one whose piece has the higher score is made first."""
+    """Build sentencepiece's byte pairs; merges with a higher score of their piece are made first."""
     expected = {"byte_fallback": True, "remove_extra_whitespaces": False}
     proto = sentencepiece_of(folder / "tokenizer.model", model_type=BYTE_PAIRS, **expected)
     if proto.normalizer_spec.precompiled_charsmap:
@@ -148,7 +148,7 @@ def llama(folder: Path, options: Options) -> Tokenizer:
 
 
 def _spaces(inner: Tokenizer, options: Options, prefix: bool) -> None:
-    """Write spaces as Llama does, with one more before a text unless an option says otherwise."""
+    """Let a tokenizer write spaces as Llama does, with one more before a text unless an option forbids it."""
     prefix = flag(options, "add_prefix_space", prefix)
     scheme = ("always" if flag(options, "legacy", False) else "first") if prefix else "never"
     inner.pre_tokenizer = pre_tokenizers.Metaspace(replacement=SPACE, prepend_scheme=scheme, split=False)
@@ -157,11 +157,11 @@ def _spaces(inner: Tokenizer, options: Options, prefix: bool) -> None:
 
 
 BUILDERS = {"GPT2Tokenizer": gpt2, "BertTokenizer": bert, "T5Tokenizer": t5, "LlamaTokenizer": llama}
-"""By the name that a folder calls its `tokenizer_class`."""
+"""The functions that build tokenizers, by the folder's `tokenizer_class`."""
 
 
 def flag(options: Options, name: str, default: Any) -> Any:
-    """An option that is true or false."""
+    """Return an option that is true or false. Raises PretrainedError for another value."""
     value = options.get(name)
     if value is not None and type(value) is not bool:
         raise PretrainedError(f"{name} is {value!r}, expected true or false")
@@ -169,7 +169,7 @@ def flag(options: Options, name: str, default: Any) -> Any:
 
 
 def mark(value: Any) -> AddedToken:
-    """A special token, which a folder writes as its text or as an object with options."""
+    """Return a special token, which a folder writes as its text or as an object with options."""
     values: dict[str, Any] = value if isinstance(value, dict) else {"content": value}
     names = ("single_word", "lstrip", "rstrip", "normalized", "special")
     given = {name: flag(values, name, None) for name in names if values.get(name) is not None}
@@ -179,9 +179,9 @@ def mark(value: Any) -> AddedToken:
 
 
 def add_marks(inner: Tokenizer, folder: Path, options: Options, *more: Any, **defaults: str) -> dict[str, str]:
-    """Let a tokenizer find special tokens in texts, and leave them out of what it decodes; gives those with a name.
+    """Let a tokenizer find special tokens in texts, and leave them out when it decodes; return those with a name.
 
-    Those of `added_tokens_decoder` have the ids that it names. Raises PretrainedError where that can't be.
+    Tokens of `added_tokens_decoder` must get the ids that it names, or PretrainedError is raised.
     """
     marks = {name: mark(value) for name in MARKS if (value := options.get(f"{name}_token", defaults.get(name)))}
     others = options.get("extra_special_tokens") or options.get("additional_special_tokens") or []
@@ -201,13 +201,13 @@ def add_marks(inner: Tokenizer, folder: Path, options: Options, *more: Any, **de
 
 
 def _fixed(proto: Any) -> list[dict[str, Any]]:
-    """Sentencepiece's pieces that are never cut."""
+    """Return sentencepiece's pieces that are never cut."""
     pieces = [piece for piece in proto.pieces if piece.type in (CONTROL, USER_DEFINED)]
     return [{"content": each.piece, "special": each.type == CONTROL, "normalized": False} for each in pieces]
 
 
 def _added(folder: Path, options: Options) -> dict[int, dict[str, Any]]:
-    """The tokens that were added to the vocabulary, by id."""
+    """Return the tokens that were added to the vocabulary, by id."""
     listed = options.get("added_tokens_decoder") or {}
     if not isinstance(listed, dict) or not all(k.isdecimal() and isinstance(v, dict) for k, v in listed.items()):
         raise PretrainedError(f"{folder}: added_tokens_decoder does not give tokens by id")
@@ -215,7 +215,7 @@ def _added(folder: Path, options: Options) -> dict[int, dict[str, Any]]:
 
 
 def _surround(inner: Tokenizer, marks: Mapping[str, str], begins: bool, ends: bool) -> None:
-    """Put the marks that begin and end a text around it, for those who ask for special tokens."""
+    """Put the marks that begin and end a text around it, for callers that ask for special tokens."""
     first = [marks["bos"]] if begins and "bos" in marks else []
     last = [marks["eos"]] if ends and "eos" in marks else []
     inner.post_processor = processors.TemplateProcessing(
@@ -226,7 +226,7 @@ def _surround(inner: Tokenizer, marks: Mapping[str, str], begins: bool, ends: bo
 
 
 def sentencepiece_of(path: Path, **expected: Any) -> Any:
-    """The model in sentencepiece's file. Raises PretrainedError for another file, or a model of another kind."""
+    """Read the model in sentencepiece's file. Raises PretrainedError for another file, or a model of another kind."""
     try:
         from google.protobuf.message import DecodeError
         from sentencepiece import sentencepiece_model_pb2 as formats

@@ -20,7 +20,7 @@ CONTROL_GROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.lim
 
 
 def keep_freed_memory() -> bool:
-    """Tell glibc to keep freed memory for the next step; returns whether that worked, False on other systems.
+    """Tell glibc to keep freed memory for the next step; return True if that worked, False on other systems.
 
     By default glibc returns large freed blocks to the system, which must then provide zeroed pages again for the next
     arrays. With this setting the process keeps the memory of its peak. The peak itself is lower, because all threads
@@ -34,7 +34,7 @@ def keep_freed_memory() -> bool:
 
 
 def memory_limit() -> int | None:
-    """The bytes that this process may use: the machine's memory, or a limit that the system sets; None if unknown."""
+    """Return the bytes that this process may use: the machine's memory or a limit of the system; None if unknown."""
     limits = []
     if hasattr(os, "sysconf"):
         limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))

@@ -1,4 +1,4 @@
-"""Writes files that appear whole or not at all, even if the program is killed while it writes."""
+"""Files that appear whole or not at all, even if the program is killed while it writes."""
 
 import contextlib
 import os
@@ -39,19 +39,19 @@ def remove_unfinished(folder: Path, names: str) -> None:
 
 
 def unfinished(folder: Path, names: str) -> list[Path]:
-    """The unfinished files in `folder` that ended processes left for names that match a regular expression."""
+    """Return the unfinished files of ended processes in `folder`; `names` is a regular expression of their names."""
     pattern = re.compile(rf"(?:{names})\.(?P<process>\d+){re.escape(SUFFIX)}")
     found = ((path, pattern.fullmatch(path.name)) for path in (folder.iterdir() if folder.is_dir() else ()))
     return [path for path, match in found if match and not _is_running(int(match["process"]))]
 
 
 def unfinished_name(name: str) -> str:
-    """The temporary name of a file until it is complete; the number of this process is part of it."""
+    """Return a file's temporary name until it is complete; the number of this process is part of it."""
     return f"{name}.{os.getpid()}{SUFFIX}"
 
 
 def _target(path: Path) -> Path | None:
-    """The file to replace, for a link the one that it leads to; None for a device, a FIFO or a standard stream."""
+    """Return the file to replace, or the one that a link leads to; None for a device, a FIFO, a standard stream."""
     target = Path(os.path.realpath(path)) if path.is_symlink() else path
     try:
         os.stat(path)
@@ -82,22 +82,23 @@ def _kept(path: Path) -> Iterator[BinaryIO]:
     yield content
     stream = _standard_stream(path)
     if stream is not None:
-        stream.flush()  # if it were opened again, a file would be overwritten from its beginning
+        stream.flush()
+    # A standard stream is duplicated: if it is a file, opening it again would overwrite it from its beginning.
     with open(path if stream is None else os.dup(stream.fileno()), "wb") as file:
         file.write(content.getbuffer())
 
 
 def _standard_stream(path: Path) -> TextIO | None:
-    """The standard stream of this process that `path` leads to, as /dev/stdout does, or None."""
+    """Return the standard stream of this process that `path` leads to, as /dev/stdout does, or None."""
     for stream in (sys.__stdout__, sys.__stderr__):
-        with contextlib.suppress(OSError, ValueError):  # closed
+        with contextlib.suppress(OSError, ValueError):  # the stream is closed
             if stream is not None and os.path.samestat(os.stat(path), os.fstat(stream.fileno())):
                 return stream
     return None
 
 
 def _is_running(process: int) -> bool:
-    """Whether another process has this number. Windows can't tell, but lets no other process remove an open file."""
+    """Return True if another process has this number. Windows can't tell, but keeps others from removing open files."""
     if os.name != "posix" or process == os.getpid():
         return False
     try:

@@ -61,7 +61,7 @@ def locked(folder: str | os.PathLike[str]) -> Iterator[None]:
         yield
     finally:
         del _holders[identity]
-        with suppress(OSError):  # before the release: after it the file may be another's. Windows keeps the file
+        with suppress(OSError):  # removed before the release, after which another may hold it; Windows keeps the file
             path.unlink()
         file.close()
         if made:
@@ -70,7 +70,7 @@ def locked(folder: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def _make(folder: Path) -> bool:
-    """Make the folder; returns whether it was missing."""
+    """Make the folder; return True if it was missing."""
     if folder.is_dir():
         return False
     try:
@@ -81,7 +81,7 @@ def _make(folder: Path) -> bool:
 
 
 def _acquire(path: Path) -> FileIO:
-    """The open file, locked."""
+    """Open and lock the file."""
     while True:
         file = open(path, "a+b", buffering=0)  # noqa: SIM115 - it stays open while it is locked
         try:
@@ -100,14 +100,14 @@ def _acquire(path: Path) -> FileIO:
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
                     return file
-            file.close()  # its last holder has removed it meanwhile
+            file.close()  # its last holder has removed it meanwhile: try again
         except BaseException:
             file.close()
             raise
 
 
 def _said(file: FileIO) -> str:
-    """The content of a lock's file, which describes its holder, on one line."""
+    """Return the content of a lock's file, which describes its holder, on one line."""
     file.seek(0)
     text = file.read(1000).decode("utf-8", "replace")
     return "".join(character if character.isprintable() else " " for character in text)

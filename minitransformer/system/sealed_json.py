@@ -15,18 +15,18 @@ _LENGTH = len(b', "crc32": "01234567"}\n')
 
 
 def seal(content: Mapping[str, Any], indent: int | None = None) -> bytes:
-    """An object with at least one field as JSON, with its checksum and a line break."""
+    """Return an object with at least one field as JSON, with its checksum and a line break."""
     body = json.dumps(content, indent=indent).removesuffix("}").rstrip().encode()
     return body + _end(body)
 
 
 def is_sealed(data: bytes) -> bool:
-    """Whether `data` is exactly what `seal` made."""
+    """Return True if `data` is unchanged since `seal` made it."""
     return data[-_LENGTH:] == _end(data[:-_LENGTH])
 
 
 def unseal(data: bytes) -> dict[str, Any]:
-    """Return the object that `seal` made into `data`. Raises ValueError for anything else."""
+    """Return the object that `seal` made into `data`. Raises ValueError for any other data."""
     try:
         content = json.loads(data)
     except (ValueError, RecursionError) as error:

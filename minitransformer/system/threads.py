@@ -2,7 +2,7 @@
 
 NumPy releases the interpreter's lock inside its loops and inside BLAS, so Python threads compute at the same time. They
 share all of the arithmetic; BLAS's own threads would share only the matrix products. For small products BLAS's threads
-are even slower than one: to distribute the work takes longer than the work, above all on a busy machine.
+are even slower than one: distributing the work takes longer than the work, above all on a busy machine.
 """
 
 import os
@@ -40,7 +40,7 @@ class Threads:
         self._context.close()
 
     def map(self, function: Callable[..., Any], *arguments: Iterable[Any]) -> Iterator[Any]:
-        """The function's results in the order of the arguments. Raises its first exception."""
+        """Return the function's results in the order of the arguments. Raises its first exception."""
         return self._pool.map(function, *arguments)
 
 
@@ -68,12 +68,12 @@ _ONE_BLAS_THREAD = _OneBlasThread()
 
 @cache
 def _blas() -> Any:
-    """The libraries that have threads, looked up only once, since that takes longer than a short translation."""
+    """Find the libraries that have threads, only once, since that takes longer than a short translation."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
 
 
 def available_cores() -> int:
-    """The cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -7,7 +7,7 @@ _OBEYED = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\
 
 
 def visible(text: str) -> str:
-    r"""`text` in one line, with control characters as Python writes them: an escape sequence is shown, not obeyed.
+    r"""Return `text` in one line, with control characters as Python writes them: escapes are shown, not obeyed.
 
     Other characters that do not print, such as a no-break space or a joiner, stay: they are text and do no harm.
     """
@@ -15,5 +15,5 @@ def visible(text: str) -> str:
 
 
 def printed(text: str) -> str:
-    r"""`text` with every character that does not print as Python writes it: for labels, where a space has a meaning."""
+    r"""Return `text` with every character that does not print as Python writes it: for labels, where spaces matter."""
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)

@@ -37,9 +37,9 @@ class Workers:
 
     @staticmethod
     def supported() -> bool:
-        """Whether processes can be forked safely now: on Linux, beside no thread of Python's but a progress bar's.
+        """Return True if processes can be forked safely now: on Linux, if a progress bar's is the only other thread.
 
-        macOS's own libraries do not allow it, and a fork beside a thread that computes a matrix product never ends.
+        macOS's own libraries do not allow forks, and a fork beside a thread that computes a matrix product never ends.
         """
         from tqdm import TMonitor
 
@@ -55,7 +55,7 @@ class Workers:
         self._context.close()
 
     def map(self, items: Iterable[Any]) -> Iterator[Any]:
-        """The function's results in the order of the items, each of which the next free process gets.
+        """Yield the function's results in the order of the items, each of which goes to the next free process.
 
         Raises the function's first exception, and `ChildProcessError` if a process was killed.
         """
@@ -79,28 +79,26 @@ class Workers:
         except (EOFError, ConnectionError):
             raise ChildProcessError("a process that shared the work was killed: perhaps memory ran out") from None
         finally:
-            if computing:  # what is on its way belongs to nobody any more
+            if computing:  # nobody will receive the results that are still computed
                 self._end()
 
     def _start(self) -> None:
-        """Forks the processes."""
         context = get_context("fork")
         with _without_interrupts(), catch_warnings():
-            simplefilter(
-                "ignore", DeprecationWarning
-            )  # since 3.12 of threads: BLAS's end before a fork, a bar's sleeps
+            # Python 3.12 warns of threads, but these do no harm: BLAS's end before a fork, and a bar's only sleeps.
+            simplefilter("ignore", DeprecationWarning)
             for _ in range(self.count):
                 here, there = context.Pipe()
                 self._connections.append(here)
                 process = context.Process(target=_serve, args=(self._function, there, list(self._connections)))
                 process.start()
                 there.close()
-                del there  # here: an interrupt that meets its finaliser is lost
+                del there  # now, without interrupts: one that arrives during its finaliser is lost
                 self._processes.append(process)
 
     def _end(self) -> None:
         for process in self._processes:
-            process.kill()  # nothing of theirs is worth saving
+            process.kill()  # they hold nothing that is worth saving
         for process in self._processes:
             process.join()
         for connection in self._connections:
@@ -109,7 +107,7 @@ class Workers:
 
 
 def _give_next(connection: Connection, waiting: Iterator[tuple[int, Any]], computing: dict[Any, int]) -> None:
-    """Sends a free process the next item, if there is one, and notes which."""
+    """Send a free process the next item, if there is one, and note its number."""
     for number, item in waiting:
         computing[connection] = number
         connection.send(item)
@@ -118,8 +116,8 @@ def _give_next(connection: Connection, waiting: Iterator[tuple[int, Any]], compu
 
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """A block after which Ctrl-C is answered: during a fork Python would lose its exception."""
-    if current_thread() is not main_thread():  # which alone is interrupted
+    """Answer Ctrl-C only after the block: during a fork Python would lose its exception."""
+    if current_thread() is not main_thread():  # Python interrupts only the main thread
         yield
         return
     received: list[Any] = []
@@ -133,8 +131,8 @@ def _without_interrupts() -> Iterator[None]:
 
 
 def _serve(function: Callable[[Any], Any], connection: Connection, parents: list[Connection]) -> None:
-    """In a new process: answers each item with an error, or None, and the result."""
-    for each in parents:  # the other ends of pipes, which were inherited: here they would keep them open
+    """Answer each item, in a new process, with an error, or None, and the result."""
+    for each in parents:  # the inherited other ends of pipes, which would stay open here
         each.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process ends the others
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -6,7 +6,7 @@ table, so any model runs and trains on it:
 
     model = Transformer(config, ops=textbook_ops)
 
-What the paper has is in `paper`, what other models of the family have in `family`.
+The paper's own ops are in `paper`, those of other models of the family in `family`.
 
 Shapes: B sentences, T positions (Tq queries, Tk keys), H heads (Hk of keys and values), D the width of a head (Dv of
 its values), C any width, V the vocabulary, N rows, K the positions that a convolution sees.
@@ -17,4 +17,4 @@ from .family import *  # noqa: F403
 from .paper import *  # noqa: F403
 
 textbook_ops = Ops(**entries(globals()))
-"""All of the above as a table; what makes and moves arrays (`zeros`, `take`, `topk`, …) is that of `numpy_ops`."""
+"""All of these ops as a table; functions that make and move arrays (`zeros`, `take`, `topk`, …) are `numpy_ops`'s."""

@@ -1,4 +1,4 @@
-"""What other models have in the place of the paper's parts: those that came before it and those that came after."""
+"""The ops of other models, before the paper and after it, that stand in the place of the paper's own."""
 
 import math
 
@@ -51,7 +51,7 @@ erf = np.vectorize(math.erf, otypes=[np.float64])
 def gelu_forward(x: Array, approximate: str = "none") -> tuple[Array, tuple]:
     """`y = x Φ(x)`; Φ(x) is the probability that a standard normal number is below x.
 
-    GPT-2 has the approximation "tanh". Source: Hendrycks & Gimpel 2016, §2.
+    GPT-2 uses the approximation "tanh". Source: Hendrycks & Gimpel 2016, §2.
     """
     if approximate == "tanh":
         below = (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2
@@ -61,7 +61,7 @@ def gelu_forward(x: Array, approximate: str = "none") -> tuple[Array, tuple]:
 
 
 def gelu_backward(dy: Array, cache: tuple) -> Array:
-    """`dx = dy (Φ + x Φ′)`: the slope Φ′ is the normal density or, of the approximation with tanh t, (1 − t²)/2 · …"""
+    """`dx = dy (Φ + x Φ′)`: the slope Φ′ is the normal density, or with the approximation's tanh t (1 − t²)/2 · …"""
     x, below, approximate = cache
     if approximate == "tanh":
         t = 2 * below - 1  # below = (1 + t) / 2
@@ -159,7 +159,7 @@ def linear_attention_forward(
 ) -> tuple[Array, tuple]:
     """`out_i = Σ_j φ(q_i)·φ(k_j) v_j / (Σ_j φ(q_i)·φ(k_j) + eps)`, φ = elu + 1. Source: Katharopoulos et al. 2020.
 
-    As a matrix of weights, which the fast op never makes. `feature_map` is for the op: there is one.
+    The weights are a matrix here, which the fast op never makes. `feature_map` is not used: "elu" is the only one.
     """
     groups = query.shape[1] // max(1, key.shape[1])
     key, value = key.repeat(groups, axis=1), value.repeat(groups, axis=1)
@@ -243,9 +243,9 @@ def additive_attention_backward(dout: Array, cache: tuple) -> tuple[Array, Array
 
 
 def rope_forward(x: Array, cos: Array, sin: Array, interleaved: bool = False) -> tuple[Array, tuple]:
-    """Turns each pair of channels: `(a, b) → (a cos − b sin, b cos + a sin)`. x `(B, H, T, D)`, cos, sin `(T, R/2)`.
+    """`(a, b) → (a cos − b sin, b cos + a sin)` for each pair of channels: x `(B, H, T, D)`, cos and sin `(T, R/2)`.
 
-    Pairs are channels i and i + R/2 or, `interleaved`, 2i and 2i + 1; those from R on stay.
+    A pair is channels i and i + R/2 or, `interleaved`, 2i and 2i + 1; the channels from R on stay as they are.
     """
     pairs = np.arange(2 * cos.shape[1]).reshape((-1, 2) if interleaved else (2, -1))
     first, second = pairs.T if interleaved else pairs

@@ -1,4 +1,4 @@
-"""The paper's own operations: what its Transformer is made of, its loss and its optimiser."""
+"""The paper's own operations: those of its Transformer, its loss and its optimiser."""
 
 import math
 from typing import Any
@@ -32,7 +32,7 @@ def linear_backward(
 
 
 def added(out: Array | None, gradient: Array) -> Array:
-    """`out`, to which the gradient was added; the gradient itself where `out` is `None`."""
+    """Add the gradient to `out` and return `out`; return the gradient itself if `out` is `None`."""
     if out is None:
         return gradient
     out += gradient
@@ -188,13 +188,13 @@ def sum_groups(x: Array, groups: int) -> Array:
 
 
 def sum_broadcast(gradient: Array, shape: tuple[int, ...]) -> Array:
-    """The gradient of an array of this shape that was broadcast: the sum over all axes along which it was."""
+    """Return the gradient of an array of this shape that was broadcast: the sum over the axes of the broadcast."""
     gradient = gradient.sum(axis=tuple(range(gradient.ndim - len(shape))))
     return gradient.sum(axis=tuple(i for i, size in enumerate(shape) if size == 1), keepdims=True)
 
 
 def attention_weights(query: Array, key: Array, bias: Array | None = None, **options: Any) -> Array:
-    """The matrix `softmax(query keyᵀ / √D)`, `(B, H, Tq, Tk)`: the output of attention to unit vectors as values."""
+    """Return `softmax(query keyᵀ / √D)`, `(B, H, Tq, Tk)`: attention's output with unit vectors as values."""
     unit_vectors = np.broadcast_to(np.eye(key.shape[2], dtype=key.dtype), (*key.shape[:3], key.shape[2]))
     return attention_forward(query, key, unit_vectors, bias, **options)[0]
 
@@ -212,7 +212,7 @@ def may_attend(
     causal, window = causal or pattern.causal, pattern.window if window is None else window
     key_mask = pattern.key_mask if key_mask is None else key_mask
     query, key = np.arange(num_keys - num_queries, num_keys)[:, None], np.arange(num_keys)  # positions
-    seen = []  # by each part of the pattern: their union is seen, and all if there is none
+    seen = []  # one matrix for each part of the pattern; a query sees their union, or all keys if there is no part
     if window is not None:
         left, right = window if isinstance(window, tuple | list) else (window, window)
         before = query - key <= (num_keys if left is None else left)
@@ -276,7 +276,7 @@ def cross_entropy_forward(
 
 
 def cross_entropy_backward(dloss: Array | float, cache: tuple) -> Array:
-    """`dlogits = dloss (softmax(logits) Σ_v q_v − q) / N`; the sum is 1, or 0 where a target is ignored."""
+    """`dlogits = dloss (softmax(logits) Σ_v q_v − q) / N`; the sum is 1, or 0 for a target that is ignored."""
     log_probabilities, q, count = cache
     return (dloss * (np.exp(log_probabilities) * q.sum(axis=-1, keepdims=True) - q) / count).astype(q.dtype)
 
@@ -291,7 +291,7 @@ def linear_cross_entropy_forward(
 ) -> tuple[Array, tuple]:
     """`cross_entropy(x @ tableᵀ, targets)`: x `(N, C)`, table `(V, C)`, targets `(N,)`.
 
-    `with_grad` is for the fast op, which computes its gradient here; this one does so in the backward.
+    `with_grad` is not used: the fast op computes its gradient in the forward, this one in the backward.
     """
     loss, cache = cross_entropy_forward(x @ table.T, targets, label_smoothing, ignore_index)
     return loss, (x, table, cache)
@@ -320,7 +320,7 @@ def adam_step(
     eps: float = 1e-9,
     grad_scale: float = 1.0,
 ) -> None:
-    """One update of Adam, in place on the flat arrays data, m and v."""
+    """Update the flat arrays data, m and v in place by one step of Adam."""
     g = grad * grad_scale
     m[:] = beta1 * m + (1 - beta1) * g
     v[:] = beta2 * v + (1 - beta2) * g**2

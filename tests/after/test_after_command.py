@@ -5,29 +5,9 @@ from pathlib import Path
 import pytest
 
 from after.command import STUDY, main
-from after.experiments import EXPERIMENTS, MODULES
 from after.task import Texts
 from study import command
 from study.report import Origin, from_longer, save_findings
-
-
-def test_no_two_experiments_have_the_same_name() -> None:
-    assert len(EXPERIMENTS) == len(MODULES)
-
-
-def test_the_default_budget_is_enough_for_its_parts() -> None:
-    parts = STUDY.experiments.values()
-    assert sum(each.MINUTES for each in parts) <= STUDY.minutes <= 120
-    assert all(each.ALONE >= each.MINUTES for each in parts)
-
-
-def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as end:
-        main(["--help"])
-    assert end.value.code == 0
-    said = capsys.readouterr().out
-    assert " -m after distillation --data DIR" in said.partition("example")[2]
-    assert "--task" not in said
 
 
 def test_what_is_refused(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

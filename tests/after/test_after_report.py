@@ -12,6 +12,6 @@ class TestAfter(CommittedReport):
     study = STUDY
 
     def test_the_predictions_are_those_that_were_written_down(self) -> None:
-        """Who changes one after its experiment ran would have to change the results too."""
+        """A prediction that is changed after its experiment ran is not that of the results."""
         for path in STUDY.out.glob("results/*.json"):
             assert json.loads(path.read_text(encoding="utf-8"))["findings"]["predictions"] == predictions_of(path.stem)

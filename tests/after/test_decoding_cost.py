@@ -1,4 +1,4 @@
-"""What a token costs: counted, timed on a state like the one that decoding leaves, and told."""
+"""The cost of a token: counted, timed on a state like the one that decoding leaves, and told."""
 
 import json
 import re

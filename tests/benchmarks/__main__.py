@@ -231,7 +231,7 @@ def growth(arguments: argparse.Namespace) -> Iterator[Race]:
 
 
 def memory(arguments: argparse.Namespace) -> Iterator[Race]:
-    """Whether a long training grows it, from 6 steps to 1,002: real batches, and the largest shape on its one batch."""
+    """The memory of a long training, from 6 steps to 1,002: real batches, and the largest shape on its one batch."""
     with tempfile.TemporaryDirectory() as folder:
         token_file = Path(folder) / "batches.npz"
         save_batches(token_file, ragged_batches(real_text(arguments.data)))
@@ -262,7 +262,7 @@ def language(arguments: argparse.Namespace) -> Iterator[Race]:
 
 
 def continuation(arguments: argparse.Namespace) -> Iterator[Race]:
-    """The same weights, drawn by chance: 64 tokens after a prompt of 64, then one token after prompts of 64 and 512."""
+    """Equal weights, drawn by chance: 64 tokens after a prompt of 64, then one token after prompts of 64 and 512."""
     with tempfile.TemporaryDirectory() as folder:
         save(GPT(GPTConfig.gpt2(bos_id=None, eos_id=None)), folder)
         for prompt, new in ((64, 64), (64, 1), (512, 1)):

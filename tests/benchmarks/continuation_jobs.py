@@ -36,7 +36,7 @@ def numpy_continuation(threads: int, folder: str, prompt: int, new: int) -> Iter
 def torch_continuation(
     threads: int, folder: str, prompt: int, new: int, torch_threads: int | None = None
 ) -> Iterator[tuple[list[int], Work]]:
-    """The same by `generate`, with its cache."""
+    """As `numpy_continuation`, by `generate` with its cache."""
     import torch
     from transformers import GPT2LMHeadModel  # pyright: ignore[reportMissingImports]
 

@@ -75,7 +75,7 @@ def engine(translator: Translator, converted: Path, workers: int, threads: int, 
 
 
 def profile(checkpoint: str, sentences: list[str], beam: int) -> dict[str, float]:
-    """Where the seconds of one thread go: each op's share, the output layer's product apart; the rest is Python's."""
+    """Return each op's share of the seconds of one thread, the output layer's product apart; the rest is Python's."""
     keep_freed_memory()
     seconds: dict[str, float] = defaultdict(float)
 
@@ -109,7 +109,7 @@ def numpy_sentences(threads: int, checkpoint: str, text: str, beam: int) -> Iter
 def engine_sentences(
     threads: int, checkpoint: str, converted: str, text: str, beam: int, workers: int
 ) -> Iterator[tuple[list[str], Work]]:
-    """The same by CTranslate2, whose `workers` share the threads."""
+    """As `numpy_sentences`, by CTranslate2, whose `workers` share the threads."""
     sentences = json.loads(Path(text).read_text())
     translate = engine(Translator.from_checkpoint(checkpoint), Path(converted), workers, threads // workers)
 

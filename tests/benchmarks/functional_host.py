@@ -1,4 +1,4 @@
-"""What `kernels.functional` costs the host beside `torch.nn.functional`: `python tests/benchmarks/functional_host.py`.
+"""The host's cost of `kernels.functional` and of `torch.nn.functional`: `python tests/benchmarks/functional_host.py`.
 
 Forward and backward of small tensors, where what is computed takes next to no time. Two ratios, each of the medians of
 rounds that take turns: without a GPU, where PyTorch's own functions are called, and of the kernels' path. On a machine

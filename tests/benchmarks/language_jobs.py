@@ -80,7 +80,7 @@ def numpy_training(threads: int, folder: str, steps: int) -> Iterator[tuple[floa
 
 @contextmanager
 def torch_training(threads: int, folder: str, steps: int, fused: bool = False) -> Iterator[tuple[float, Work]]:
-    """The same from the same weights and batches, with its own dropout; memory is kept for reuse, as ours."""
+    """As `numpy_training`, with dropout of its own; memory is kept for reuse, as ours."""
     import torch
     from torch_gpt import TorchGPT, copy_weights
 

@@ -41,7 +41,7 @@ class Job:
 
 @dataclass
 class Result:
-    """What one contestant did: its answer, how far its memory grew at most, and the seconds of each turn.
+    """One contestant's answer, how far its memory grew at most, and the seconds of each turn.
 
     The growth is counted from after the imports; with a rehearsal also from after that.
     """

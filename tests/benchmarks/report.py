@@ -65,7 +65,7 @@ def steps_section() -> str:
 
 
 def _profiles() -> str:
-    """Where a translation's time goes: the shares of ops, those of under 2 % together, and what is left for Python."""
+    """Return the table of a translation's time: the shares of ops, those of under 2 % together, and of Python."""
     races = [race for race in _races("engine") if race["profile"]]
     names = dict.fromkeys(name for race in races for name, share in race["profile"].items() if share >= 0.02)
     rows = [[name, *(f"{100 * race['profile'][name]:.0f} %" for race in races)] for name in names]
@@ -210,7 +210,7 @@ def _varying(what: str) -> list[Race]:
 
 
 def processes_section() -> str:
-    """What processes send each other here, and what a model of it says; links that are slow; many GPUs on paper."""
+    """Return the tables of what processes send each other, measured and modelled; of slow links; of GPUs on paper."""
     points = _varying("processes")
     talks = {(race["shape"], race["processes"]): race for race in points if not race["computes"]}
     latency, per_byte = _fitted_talk(talks)
@@ -256,7 +256,7 @@ CORES = 2
 
 
 def _bytes_sent(race: Race) -> float:
-    """What each of n processes sends in a step: (n − 1)/n of the parameters, twice, in float32."""
+    """Return the bytes that each of n processes sends in a step: (n − 1)/n of the parameters, twice, in float32."""
     return 2 * (race["processes"] - 1) / race["processes"] * 4 * race["parameters"]
 
 

@@ -1,4 +1,4 @@
-"""What the races write down: a JSON file each, with the machine that it was measured on."""
+"""The races' results: a JSON file each, with the machine that it was measured on."""
 
 import importlib.metadata
 import json
@@ -37,10 +37,10 @@ def write(name: str, command: str, threads: int, races: list[dict[str, Any]]) ->
 
 
 def read(name: str) -> dict[str, Any]:
-    """What was written."""
+    """Read the results of a race."""
     return json.loads(path(name).read_text())
 
 
 def path(name: str) -> Path:
-    """Where the results of a race are."""
+    """Return the file of a race's results."""
     return FOLDER / f"{name}.json"

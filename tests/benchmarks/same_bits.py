@@ -1,4 +1,4 @@
-"""Whether another checkout computes the same bits: `python tests/benchmarks/same_bits.py OTHER_CHECKOUT`.
+"""Compare the bits that another checkout computes: `python tests/benchmarks/same_bits.py OTHER_CHECKOUT`.
 
 For each kind of model with its options: the loss, the gradient, the parameters after 20 steps with dropout, and what is
 decoded in steps. Prints what differs; the status is 1 then. Each checkout computes in a process of its own.

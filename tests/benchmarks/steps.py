@@ -40,7 +40,7 @@ STEPS = [
 
 @dataclass(frozen=True)
 class Trick:
-    """Where an op is not its formula as printed: `op` is the entry of the table, `kept` why it stays so."""
+    """An op that is not its formula as printed: `op` is the entry of the table, `kept` why it stays so."""
 
     op: str
     what: str

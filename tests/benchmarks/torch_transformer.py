@@ -1,4 +1,4 @@
-"""The same Transformer in PyTorch, as one would write it for speed: what ours is timed against."""
+"""The Transformer in PyTorch, as one would write it for speed: what ours is timed against."""
 
 import math
 from collections.abc import Iterator

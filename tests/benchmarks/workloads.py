@@ -1,4 +1,4 @@
-"""What is raced over: shapes of models with their batches, the same numbers for every contestant."""
+"""The work of the races: shapes of models with their batches, the same numbers for every contestant."""
 
 from pathlib import Path
 from typing import Any
@@ -64,7 +64,7 @@ def save_batches(path: Path, batches: list[Batch]) -> None:
 
 
 def load_batches(path: str) -> list[Batch]:
-    """What `save_batches` wrote."""
+    """Read the batches that `save_batches` wrote."""
     with np.load(path) as arrays:
         return [
             Batch(arrays[f"source{i}"], arrays[f"target_in{i}"], arrays[f"target_out{i}"])

@@ -183,7 +183,7 @@ def messages() -> list[str]:
 
 
 def _exception(node: Any) -> ast.expr | None:
-    """What is raised, or returned to be raised."""
+    """Return the exception that is raised, or returned to be raised."""
     call = node.exc if isinstance(node, ast.Raise) else node.value
     is_error = isinstance(call, ast.Call) and re.search(r"Error$|Diverged$", ast.unparse(call.func))
     return call if is_error else None

@@ -240,7 +240,6 @@ def test_sentences_that_cannot_be_translated(
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"A dog.\nA c\xe4t.\n")))
     refuse(command, "translate", trained.checkpoint, says="standard input, line 2: not UTF-8, byte 4 is 0xe4")
     refuse(command, "translate", trained.checkpoint, "A c\udce4t.", says="sentence 1 is not UTF-8")
-    refuse(command, "translate", trained.checkpoint, "A dog.", "--n-best", "5", says="--n-best 5 is more than --beam 4")
     picture = tmp_path / "maps.png"
     refuse(command, "translate", trained.checkpoint, "A", "B", "--attention", picture, says="one sentence, got 2")
     refuse(command, "translate", trained.checkpoint, "", "--attention", picture, says="empty")

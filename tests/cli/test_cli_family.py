@@ -232,7 +232,7 @@ def test_fill_gives_the_softmax_of_each_gap(command: Command, models: Path) -> N
 
 
 def test_a_t5_fills_gaps_of_any_length(command: Command, models: Path) -> None:
-    """What stands between two marks of an output; its probability is the product of its tokens'."""
+    """A gap gets what stands between two marks of an output; its probability is the product of its tokens'."""
     filler = SpanFiller.from_checkpoint(models / "t5")
     tokenizer, config = filler.tokenizer, filler.model.config
     text, marks = "The <extra_id_0> sees <extra_id_1>.", (429, 428)

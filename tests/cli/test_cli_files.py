@@ -1,4 +1,4 @@
-"""What commands do to files that are not theirs: no output takes an input's place, no training a stranger's."""
+"""Files that are not a command's own: no output takes an input's place, no training a stranger's."""
 
 import os
 import shutil

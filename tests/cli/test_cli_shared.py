@@ -31,13 +31,13 @@ def commands(rank: int, each: list[list[Arguments]], variables: dict[str, str]) 
 
 
 def in_one(arguments: Arguments, variables: dict[str, str] | None = None) -> tuple[int, str, str]:
-    """What becomes of a command in the one process that a launcher has started."""
+    """Run a command in the one process that a launcher has started; return its status, output and errors."""
     ((result,),) = returned(with_processes(1, commands, [[arguments]], variables or {}, joins=False))
     return result
 
 
 def in_two(*each: tuple[Arguments, Arguments]) -> list[tuple[str, str]]:
-    """What the processes say of commands that must fail in both."""
+    """Return the last words of both processes on commands that must fail in both."""
     by_rank = returned(with_processes(2, commands, each, {}, joins=False))
     assert all(status == 2 for results in by_rank for status, _, _ in results), by_rank
     first, second = ([err.splitlines()[-1] for _, _, err in results] for results in by_rank)

@@ -28,7 +28,7 @@ SIZES = st.integers(1, 64)
 
 
 def a_config(**values: Any) -> SimpleNamespace:
-    """What datasets read in a configuration."""
+    """Return the fields that datasets read in a configuration."""
     special = {"pad_id": 0, "bos_id": BOS_ID, "eos_id": EOS_ID, "mask_id": MASK}
     return SimpleNamespace(**{"vocab_size": WORDS + SENTINELS, "max_length": 16, "num_classes": 2} | special | values)
 

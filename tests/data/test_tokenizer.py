@@ -54,7 +54,7 @@ def random_texts(seed: int) -> list[str]:
 
 
 def library_merges(word_counts: dict[str, int]) -> list[tuple[str, str]]:
-    """What the `tokenizers` library learns from the same words, each given as a text that nothing splits.
+    """Return the merges that `tokenizers` learns of the same words, each given as a text that nothing splits.
 
     It takes the most frequent pair, of equals the one with the smallest ids, and numbers characters by code point,
     as ours does; it goes on until nothing is left to merge.

@@ -31,7 +31,7 @@ NOTHING = {"heads": [], "sublayers": [], "masked": [], "unplaced": []}
 
 
 def target_of(course: Course, number: int) -> list[int]:
-    """What the decoder reads when it writes a sentence's greedy output."""
+    """Return the ids that the decoder reads when it writes a sentence's greedy output."""
     return [course.model.config.bos_id, *course.greedy[number].ids]
 
 

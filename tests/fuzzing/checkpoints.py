@@ -76,7 +76,7 @@ UNLESS_RESUMED: Fine = (COMMANDS.keys() - {"resume"}).__contains__
 
 
 class Crafted(NamedTuple):
-    """What was done to a file, its content, made when it is wanted, and which commands may take it."""
+    """One change of a file: its name, its content, made when it is wanted, and the commands that may take it."""
 
     what: str
     content: Callable[[], bytes]
@@ -93,7 +93,7 @@ class Parts:
 
     @classmethod
     def of(cls, content: bytes) -> "Parts":
-        """Those of a file."""
+        """Return the parts of a file."""
         (length,) = struct.unpack("<Q", content[:8])
         header = json.loads(content[8 : 8 + length])
         description = json.loads(header.pop("__metadata__")["minitransformer"])
@@ -183,7 +183,7 @@ def _tokenizers(parts: Parts) -> Iterator[Crafted]:
 
 
 def _entries(parts: Parts) -> Iterator[Crafted]:
-    """What the header says of an array, its type, shape and place, in turn replaced; and its name."""
+    """Yield each array of the header with its type, shape and place, in turn replaced; and its name."""
     for name in [next(iter(parts.entries)), *list(parts.entries)[1::7]]:
         of_optimizer = name.startswith(OPTIMIZER_PREFIX)
         for key, values in (("shape", SHAPES), ("data_offsets", OFFSETS), ("dtype", TYPES)):
@@ -252,7 +252,7 @@ def _compact(values: dict[str, Any]) -> str:
 
 
 def _may_be(path: tuple[str, ...], old: Any, value: str, command: str) -> bool:
-    """Whether a command may take a description in which `value` stands at `path`, in the place of `old`."""
+    """Return True if a command may take a description in which `value` stands at `path`, in the place of `old`."""
     gone = value == DELETE
     try:
         new = None if gone else json.loads(value)

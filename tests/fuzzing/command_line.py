@@ -133,14 +133,14 @@ def to_fill(text: str) -> bool:
 
 
 def _can_be_made(folder: str) -> bool:
-    """Whether every part of a path that exists is a folder: the command may have made the rest."""
+    """Return True if every part of a path that exists is a folder: the command may have made the rest."""
     parts = os.path.abspath(folder).split(os.sep)
     above = [os.sep.join(parts[:count]) for count in range(1, len(parts) + 1)]
     return not any(os.path.lexists(path) and not os.path.isdir(path) for path in above if path)
 
 
 def sentence(text: str) -> bool:
-    """What can be translated by a model of 48 tokens."""
+    """Return True if it can be translated by a model of 48 tokens."""
     return len(text) < 200 and not re.search("[\ud800-\udfff]", text)
 
 
@@ -207,7 +207,7 @@ class Hostile(NamedTuple):
 
     @property
     def is_fine(self) -> bool:
-        """Whether the command may succeed with it."""
+        """Return True if the command may succeed with it."""
         if self.action.choices is not None:
             return self.value in self.action.choices
         return _fine(self.command, self.action.dest)(self.value)
@@ -237,7 +237,7 @@ def attacks(seed: int, count: int, _: Path) -> list[Attack]:
 
 
 def _judge(hostile: Sequence[Hostile], unclear: bool, attack: Attack, outcome: Outcome) -> str | None:
-    """What it reached that it should not, or accepted; `unclear`: nobody can say what the words mean."""
+    """Return the complaint about what it reached or accepted; `unclear`: nobody can say what the words mean."""
     told = [each.partition("=")[2] if each.startswith("--") else each for each in attack.argv]
     if outcome.denied and not any(each.startswith(("/", "..")) or "/.." in each for each in told):
         return f"it reached outside its folder: {outcome.denied[0]}"
@@ -269,7 +269,7 @@ def _commands() -> dict[str, argparse.ArgumentParser]:
 
 
 def _arguments(parser: argparse.ArgumentParser) -> list[argparse.Action]:
-    """Those that take a value."""
+    """Return the options that take a value."""
     return [action for action in parser._actions if action.nargs != 0 and action.dest != "help"]
 
 

@@ -39,7 +39,7 @@ DEVICES = ("/dev/null", "/dev/full", "/dev/stdout", "/dev/stderr")
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a command ended.
+    """The end of a command.
 
     status   None for one that had to be stopped
     denied   what it may not do, and tried
@@ -100,7 +100,7 @@ def run_all(attacks: Sequence[Attack], world: Path, base: Path) -> Iterator[tupl
 
 
 def common_complaint(attack: Attack, outcome: Outcome) -> str | None:
-    """What is wrong with how any command ended, whatever it was given, or None."""
+    """Return the complaint about how any command ended, whatever it was given, or None."""
     status, err = outcome.status, outcome.err
     if status is None:
         return "it did not end"

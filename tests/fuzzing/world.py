@@ -1,4 +1,4 @@
-"""What commands are tried on: a small training, its text, and what nobody should give to a command.
+"""The world of the commands: a small training, its text, and what nobody should give to a command.
 
 And what is imported and made small once, so that their forks need not do it.
 """

@@ -43,7 +43,7 @@ def small_statements():
 
 
 def small_plurals():
-    """The same with plurals and without adjectives."""
+    """Use the small lexicon with plurals and without adjectives."""
     return small_statements()._replace(determiners=(words.THE,), adjectives=())
 
 

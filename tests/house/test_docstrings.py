@@ -1,4 +1,4 @@
-"""What no docstring may do."""
+"""Openings that no docstring may have."""
 
 import re
 from pathlib import Path

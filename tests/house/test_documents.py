@@ -41,7 +41,7 @@ class Document(NamedTuple):
         return re.sub(r"^```.*?^```", "", self.text, flags=re.MULTILINE | re.DOTALL)
 
     def blocks(self, language: str) -> list[str]:
-        """What stands in its blocks of code."""
+        """Return the contents of its blocks of code."""
         return re.findall(rf"^```{language}\n(.*?)^```", self.text, re.MULTILINE | re.DOTALL)
 
 
@@ -77,7 +77,7 @@ def anchors(text: str) -> set[str]:
 
 
 def links(document: Document) -> list[tuple[str, str]]:
-    """What each link shows, and where it leads."""
+    """Return the text that each link shows, and its target."""
     plain = re.sub(r"`[^`]*`", lambda code: re.sub(r"[][]", "", code[0]), document.prose)  # as in kernel[grid](x)
     shown = re.findall(r"\[([^\[\]]*)\]\(([^()\s]+)\)", plain)
     hidden = re.findall(r'\]\(([^()\s]+)\)|(?:src|href)="([^"]+)"', plain)
@@ -199,7 +199,7 @@ def check_docker(*words: str) -> None:
 
 
 def anything(*_: str) -> None:
-    """What the shell and others bring."""
+    """Take any words: a command of the shell's or of others."""
 
 
 PROGRAMS: dict[str, Callable[..., None]] = {

@@ -1,4 +1,4 @@
-"""How far a reader walks through the library to follow a training step; a change that makes the way longer says so.
+"""The length of a reader's way through the library along a training step; a change that makes it longer says so.
 
 Counted are Python calls inside `minitransformer`. A check is a function whose name begins with that word.
 """

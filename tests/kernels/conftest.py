@@ -1,4 +1,4 @@
-"""What the tests of the kernels share: poisoned outputs; and without Triton its tests are left out."""
+"""Poisoned outputs for the tests of the kernels; and without Triton its tests are left out."""
 
 import os
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What `import kernels` costs, whose it is, and what is said where something is missing."""
+"""The cost of `import kernels`, whose package it is, and the messages where something is missing."""
 
 import importlib.util
 import subprocess

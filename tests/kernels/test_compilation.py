@@ -125,7 +125,7 @@ def check_every_row(rows: Rows) -> None:
 
 
 def check_room(row: dict[str, Any]) -> None:
-    """What attention's tuning leaves tiles out by is no more than what the compiler then takes."""
+    """Assert that the room by which attention's tuning leaves tiles out is no more than the compiler then takes."""
     from kernels.attention.tiles import loaded_ahead
     from kernels.tuning import Tile
 
@@ -139,7 +139,7 @@ def check_room(row: dict[str, Any]) -> None:
 
 
 def check_hopper(rows: Rows) -> None:
-    """What is asked of its machine code, of any examples."""
+    """Assert what holds of Hopper's machine code of any examples."""
     check_its_own_instructions(rows)
     check_no_product_waits(rows)
     check_exponentials_in_flight(rows)
@@ -156,7 +156,7 @@ def check_its_own_instructions(rows: Rows) -> None:
 
 @pytest.mark.slow
 def test_hopper_has_every_tile_and_every_kind_of_head():
-    """What is chosen by, beside the GPU: the widths, the numbers' type and precision, padding and dropout."""
+    """The choice is by the GPU, the widths, the numbers' type and precision, padding and dropout."""
     from kernels.attention.tiles import blocks_of
 
     rows = compiled("cuda:90")
@@ -224,12 +224,12 @@ KERNELS_OF_ATTENTION = ("forward", "dquery", "dkey_dvalue")
 
 
 def with_more(row: dict[str, Any]) -> bool:
-    """Whether attention has options that add instructions to a score."""
+    """Return True if attention has options that add instructions to a score."""
     return row["op"].startswith("attention with") and "grouped heads" not in row["op"]
 
 
 def check_exponentials_in_flight(rows: list[dict[str, Any]]) -> None:
-    """Where the forward's product of queries and keys is a block ahead; dropout's hash may take their place."""
+    """Assert exponentials behind a product that is a block ahead; dropout's hash may take their place."""
     ahead = [row for row in rows if row["constants"].get("LEAD") and "loops" in row and "dropout" not in row["op"]]
     assert ahead
     for row in ahead:

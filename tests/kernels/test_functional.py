@@ -135,7 +135,7 @@ def losses(**options: Any) -> tuple[Case, Case]:
 
 
 def dropped(x: Tensor) -> Tensor:
-    """The same draw each time."""
+    """Drop with the same draw each time."""
     torch.manual_seed(5)
     return functional.dropout(x)
 
@@ -293,12 +293,36 @@ def gradients(function: Callable[..., Tensor], inputs: list[Tensor], received: T
 
 
 def turned_in_memory(x: Tensor) -> Tensor:
-    """The same tensor with its axes in the opposite order in memory, and a gap after each number."""
+    """Return the tensor with its axes in the opposite order in memory, and a gap after each number."""
     if not x.ndim:
         return x
     gaps = torch.full((*x.shape[::-1], 2), torch.nan, dtype=x.dtype, device=x.device)
     gaps[..., 0] = x.permute(*reversed(range(x.ndim)))
     return gaps[..., 0].permute(*reversed(range(x.ndim)))
+
+
+@pytest.fixture
+def plain_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No GPU, and nobody asks for the interpreter: `torch.nn.functional` itself runs where it means the same."""
+    if DEVICE != "cpu":
+        pytest.skip("there is a GPU, and the cases are on it")
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+
+
+@pytest.fixture(params=["on kernels", "without a GPU"])
+def everywhere(request: pytest.FixtureRequest) -> None:
+    """On kernels, and then without a GPU."""
+    if request.param == "without a GPU":
+        request.getfixturevalue("plain_cpu")
+
+
+def assert_zeros_where_nothing_is_seen(attention: Callable[..., Tensor]) -> None:
+    """Not NaN, and a finite gradient: with a mask of truths, and with one of numbers."""
+    q, unseen = torch.randn(1, 2, 2, 6, device=DEVICE), torch.tensor([[True, True], [False, False]], device=DEVICE)
+    for mask in (unseen, torch.zeros(2, 2, device=DEVICE).masked_fill(~unseen, -torch.inf)):
+        out, dq = gradients(lambda q, mask=mask: attention(q, q, q, mask), [q], torch.ones_like(q))
+        assert not out[:, :, 1].any()
+        assert dq.isfinite().all()
 
 
 @every_case
@@ -509,11 +533,9 @@ def everything_inputs() -> list[Tensor]:
         pytest.param(True, True, marks=pytest.mark.slow),
     ],
 )
-@pytest.mark.parametrize("where", ["on kernels", "without a GPU"])
-def test_compiled_in_one_graph(dynamic, autocast, where, request):
-    """The same loss and gradients, and the same draws of dropout; no graph break."""
-    if where == "without a GPU":
-        request.getfixturevalue("plain_cpu")
+@pytest.mark.usefixtures("everywhere")
+def test_compiled_in_one_graph(dynamic, autocast):
+    """Loss, gradients and the draws of dropout are the same; no graph break."""
     torch.compiler.reset()
     compiled = torch.compile(everything, fullgraph=True, backend="aot_eager", dynamic=dynamic)
     found = []
@@ -774,15 +796,10 @@ def test_add_and_norm_with_dropout(name, width):
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
 
 
-def test_what_does_not_train_drops_nothing():
-    x = torch.randn(3, 5, device=DEVICE)
-    assert functional.dropout(x, 0.5, training=False) is x
-    assert functional.dropout(x, 0.0) is x
-
-
-def test_a_rate_that_rounds_to_nothing_drops_nothing():
+def test_out_of_training_and_at_a_rate_that_rounds_to_nothing_nothing_is_dropped():
     x = torch.randn(3, 5, device=DEVICE, requires_grad=True)
-    assert functional.dropout(x, 1e-6) is x
+    assert functional.dropout(x, 0.5, training=False) is x
+    assert functional.dropout(x, 0.0) is functional.dropout(x, 1e-6) is x
     assert_same_bits(
         functional.add_rms_norm(x, x, x[0], dropout_p=1e-6).detach(), functional.add_rms_norm(x, x, x[0]).detach()
     )
@@ -1108,6 +1125,7 @@ REFUSED: list[tuple[Callable[[], object], type[Exception], str]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.usefixtures("everywhere")
 @pytest.mark.parametrize(("call", "error", "message"), REFUSED)
 def test_what_is_not_supported_is_refused(call, error, message):
     with pytest.raises(error, match=message):
@@ -1214,14 +1232,6 @@ def test_a_function_costs_the_host_at_most_twice_its_pair(monkeypatch, name):
 # --- Without a GPU ---------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def plain_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No GPU, and nobody asks for the interpreter: `torch.nn.functional` itself runs where it means the same."""
-    if DEVICE != "cpu":
-        pytest.skip("there is a GPU, and the cases are on it")
-    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
-
-
 @pytest.mark.usefixtures("plain_cpu")
 @every_case
 def test_without_a_gpu_the_numbers_are_those_of_the_namesake(case):
@@ -1268,7 +1278,7 @@ def test_without_a_gpu_a_function_costs_the_host_at_most_twice_its_namesake(name
 @pytest.mark.usefixtures("plain_cpu")
 @pytest.mark.parametrize("compiled", [False, True])
 def test_without_a_gpu_what_differs_from_the_namesake_differs_still(compiled):
-    """The same as the kernels: no NaN where nothing counts or nothing is seen, float32 losses, our masks of dropout."""
+    """As in the kernels: no NaN where nothing counts or nothing is seen, float32 losses, our masks of dropout."""
     torch.compiler.reset()
     wrap = partial(torch.compile, fullgraph=True, backend="eager") if compiled else lambda function: function
     none = torch.full((3,), -100)
@@ -1282,14 +1292,8 @@ def test_without_a_gpu_what_differs_from_the_namesake_differs_still(compiled):
     y, dx = gradients(wrap(functional.softmax), [dead], torch.ones(2, 2))
     assert_same_bits(y[1], torch.zeros(2))
     assert not dx[1].any()
-    unseen = torch.tensor([[True, True], [False, False]])
+    assert_zeros_where_nothing_is_seen(wrap(functional.scaled_dot_product_attention))
     q = torch.randn(1, 2, 2, 6)
-    for mask in (unseen, torch.zeros(2, 2).masked_fill(~unseen, -torch.inf)):
-        out, dq = gradients(
-            wrap(lambda q, mask=mask: functional.scaled_dot_product_attention(q, q, q, mask)), [q], torch.ones_like(q)
-        )
-        assert not out[:, :, 1].any()
-        assert dq.isfinite().all()
     few = wrap(lambda q: functional.flash_attn_func(q, q[:, :1], q[:, :1], causal=True))(q.transpose(1, 2))
     assert not few[:, 0].any()
 
@@ -1301,13 +1305,6 @@ def test_without_a_gpu_what_differs_from_the_namesake_differs_still(compiled):
     with pytest.MonkeyPatch.context() as checked:
         checked.setenv("TRITON_INTERPRET", "1")
         torch.testing.assert_close(found, masks())
-
-
-@pytest.mark.usefixtures("plain_cpu")
-@pytest.mark.parametrize(("call", "error", "message"), REFUSED)
-def test_without_a_gpu_the_same_is_refused(call, error, message):
-    with pytest.raises(error, match=message):
-        call()
 
 
 OF_ANY_LENGTH = "scaled_dot_product_attention, causal", "flash_attn_func", "flash_attn_varlen_func", "cross_entropy"
@@ -1356,8 +1353,9 @@ def test_on_a_t4_attention_is_pytorchs_and_says_so_once(compiled):
     function = torch.compile(attend, fullgraph=True, backend="eager") if compiled else attend
     with pytest.warns(
         UserWarning, match=r"no tensor cores on this GPU \(compute capability 7.5\): attention runs in P"
-    ):
+    ) as warned:
         y = function(x)
+    assert [each.filename for each in warned] == [__file__]  # the caller's line, not the library's
     with Seen() as seen, warnings.catch_warnings():
         warnings.simplefilter("error")
         assert torch.equal(attend(x), y)
@@ -1383,20 +1381,16 @@ def test_on_a_t4_the_numbers_are_those_of_the_namesake(name):
 @pytest.mark.usefixtures("turing")
 def test_on_a_t4_what_pytorchs_attention_lacks_runs_in_the_kernel_and_says_so():
     q = torch.randn(1, 5, 2, 6, device=DEVICE)
-    with pytest.warns(UserWarning, match="softcap or ALiBi's slopes, which PyTorch's does not have"), Seen() as seen:
+    said = "softcap or ALiBi's slopes, which PyTorch's does not have"
+    with pytest.warns(UserWarning, match=said) as warned, Seen() as seen:
         functional.flash_attn_func(q, q, q, softcap=2.0)
+    assert [each.filename for each in warned] == [__file__]
     assert "minitransformer::attention" in seen.names
 
 
 @pytest.mark.usefixtures("turing")
 @pytest.mark.filterwarnings("ignore:Triton uses no tensor cores")
 def test_on_a_t4_a_query_with_nothing_to_attend_to_gets_zeros_and_dropout_drops():
+    assert_zeros_where_nothing_is_seen(functional.scaled_dot_product_attention)
     q = torch.randn(1, 2, 2, 6, device=DEVICE)
-    unseen = torch.tensor([[True, True], [False, False]], device=DEVICE)
-    for mask in (unseen, torch.zeros(2, 2, device=DEVICE).masked_fill(~unseen, -torch.inf)):
-        out, dq = gradients(
-            lambda q, mask=mask: functional.scaled_dot_product_attention(q, q, q, mask), [q], torch.ones_like(q)
-        )
-        assert not out[:, :, 1].any()
-        assert dq.isfinite().all()
     assert not torch.equal(functional.scaled_dot_product_attention(q, q, q, dropout_p=0.9), attend(q))

@@ -1,4 +1,4 @@
-"""What is made of a ledger: a section of `kernels/README.md`, and which targets are met. No GPU, PyTorch or Triton."""
+"""The section of `kernels/README.md` made of a ledger, and the targets that are met. No GPU, PyTorch or Triton."""
 
 import os
 import subprocess

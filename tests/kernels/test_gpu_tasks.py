@@ -1,4 +1,4 @@
-"""What is timed on a GPU: every contestant computes the same, and how a time is taken."""
+"""The tasks that are timed on a GPU: every contestant computes the same, and how a time is taken."""
 
 import sys
 from collections.abc import Callable

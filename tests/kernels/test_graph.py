@@ -59,7 +59,7 @@ def test_captured_steps_are_steps_of_training(seed, clip, attention_dropout):
 
 @pytest.mark.parametrize("kind", ["tanh, attention", "lstm", "convolutional"])
 def test_a_step_of_another_model_could_be_captured(kind):
-    """The same loss as the step itself, padding to a bucket's shape and the keys of dropout from memory included."""
+    """Its loss is that of the step itself, padding to a bucket's shape and the keys of dropout from memory included."""
     batch = Batch(*ragged([4, 2, 5], [3, 4, 1]), first=0)
     losses, runs = [], (loss_and_gradient, Captured(loss_and_gradient))
     for run in runs:
@@ -81,7 +81,7 @@ def gradient_of(model: Transformer, run: Captured, batch: Batch, share: float, s
 
 
 def test_a_replay_is_no_repetition():
-    """The same batch twice: other dropout masks in another step, and another share of the step's gradient."""
+    """A batch twice: other dropout masks in another step, and another share of the step's gradient."""
     model = Transformer(config(dropout=0.5), kernels.torch_ops(DEVICE))
     run, batch = Captured(loss_and_gradient), batches(0)[0]
     first, gradient = gradient_of(model, run, batch, 1.0, DropoutStream(SEED, 1))

@@ -231,7 +231,7 @@ def test_what_is_no_ledger_is_left_alone(tmp_path, capsys, content):
 
 
 def test_a_disk_that_fills_up_loses_nothing(tmp_path, monkeypatch, capsys):
-    """What could not be written is printed."""
+    """The results that could not be written are printed."""
     write, begun = ledger.write, []
 
     def fill(path: Path, written: ledger.Ledger) -> None:

@@ -57,7 +57,7 @@ def together(lengths: Lengths, tensors: list[Tensor], **options: Any) -> list[Te
 
 
 def alone(lengths: Lengths, tensors: list[Tensor], **options: Any) -> list[Tensor]:
-    """The same, each sentence by itself."""
+    """Return the same, each sentence by itself."""
     found, slopes = [], options.pop("alibi_slopes", None)
     splits = [x.split(lengths[i], 0) for i, x in zip((0, 1, 1, 0), tensors, strict=True)]
     for b, parts in enumerate(zip(*splits, strict=True)):

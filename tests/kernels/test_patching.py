@@ -332,7 +332,7 @@ def pickled(name: str, path: Path) -> tuple[Any, Tensor]:
     [name if name in ("Llama", "GPT-2", "BERT") else pytest.param(name, marks=pytest.mark.slow) for name in MODELS],
 )
 def test_a_patched_model_is_pickled(name, tmp_path, monkeypatch):
-    """What loads it is patched too, also where nobody has imported the patch; its parameters are the functions' own."""
+    """Loading patches it too, also where nobody has imported the patch; its parameters are the functions' own."""
     model, expected = pickled(name, tmp_path / "model")
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr(kernels, "patching", kernels.patching)

@@ -1,4 +1,4 @@
-"""What proofs share: a check takes all cases of an op, and refuses a wrong kernel."""
+"""Proofs: a check takes all cases of an op, and refuses a wrong kernel."""
 
 from importlib import import_module
 

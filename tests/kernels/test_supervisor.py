@@ -58,7 +58,7 @@ def bare() -> None:
 
 @pytest.fixture
 def said(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Job, Any]]:
-    """What jobs say."""
+    """Return the list of jobs and of what they say."""
     monkeypatch.setattr(supervisor, "PRELOADED", [])
     return []
 
@@ -69,7 +69,7 @@ def run(said: list, jobs: list[Job], seconds: float = FOREVER, patience: float =
 
 
 def is_alive(pid: int) -> bool:
-    """Whether it runs; who is dead and not yet buried does not."""
+    """Return True if it runs; who is dead and not yet buried does not."""
     try:
         return "Z" not in Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
     except (FileNotFoundError, ProcessLookupError):
@@ -77,7 +77,7 @@ def is_alive(pid: int) -> bool:
 
 
 def gone(pids: list[int]) -> bool:
-    """Whether all of them end, in a minute."""
+    """Return True if all of them end, in a minute."""
     for _ in range(600):
         if not any(map(is_alive, pids)):
             return True

@@ -39,7 +39,7 @@ every_kind = pytest.mark.parametrize("configuration", [config(dropout=0.1), *KIN
 
 
 def models(backend: str, dtype: str, configuration: Any = None) -> tuple[Any, Any]:
-    """The same model in float64 on NumPy and on the backend."""
+    """Return one model in float64 on NumPy and on the backend."""
     reference = moved(configuration or config())
     model = build_model(reference.config, table(backend, dtype), dtype)
     model.parameters.load_state_dict(reference.parameters.state_dict())

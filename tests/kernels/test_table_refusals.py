@@ -1,4 +1,4 @@
-"""What the tables over tensors refuse, by name: all that is not as `minitransformer.ops` declares it, and more."""
+"""The refusals of the tables over tensors, by name: all that is not as `minitransformer.ops` declares it, and more."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -62,7 +62,7 @@ def tensors(arrays: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
 
 
 def kinds(call: Call, given: dict[str, torch.Tensor]) -> Iterator[Refusal]:
-    """What is no tensor, of another kind, or elsewhere."""
+    """Yield the refusals of what is no tensor, of another kind, or elsewhere."""
     assert call.declaration is not None
     or_probabilities = {argument.name for argument in call.declaration.arrays if argument.or_probabilities}
     floats = [name for name, x in given.items() if x.is_floating_point()]
@@ -197,7 +197,6 @@ ADAM = {"data": ONES[0], "grad": ONES[1], "m": ONES[2].clone(), "v": ONES[2].clo
         ("dropout_forward", ([ONES[None, None, None], Dropout(0.1, 0)], {}), ValueError, "x has 5 axes"),
         ("add_layernorm_forward", ([ONES[None, None, None]] * 2 + [ONES[0]] * 2, {"dropout": Dropout(0.1, 0)}),
          ValueError, "x has 5 axes"),
-        ("adam_step", ([], ADAM | {"step": 0}), ValueError, "step is 0"),
         ("adam_step", ([], ADAM | {"step": torch.tensor([1, 2])}), ValueError, "step has shape"),
         ("adam_step", ([], ADAM | {"lr": "0.1"}), TypeError, "lr must be a number"),
         ("adam_step", ([], ADAM | {"m": torch.ones(4, 2, device=DEVICE)[:, 0]}), ValueError, "m has stride 2"),

@@ -71,7 +71,7 @@ def test_bias_corrections_keep_float32s_accuracy(beta, step):
 
 @pytest.mark.parametrize("shape", [(), (1,)])
 def test_numbers_may_stand_in_tensors_and_give_the_same_bits(shape):
-    """What a captured graph repeats is the address: a new number there makes a new step."""
+    """A captured graph repeats the address: a new number there makes a new step."""
     plain, boxed = state(50), state(50)
     step = torch.ones(shape, dtype=torch.int64, device=DEVICE)
     lr, grad_scale = torch.ones(2, *shape, device=DEVICE)

@@ -30,7 +30,7 @@ from kernels.tuning import Tile
 from minitransformer import ops
 from minitransformer.gradcheck import error
 from minitransformer.layers.attention import merge_heads, split_heads
-from minitransformer.ops import Dropout, Pair, Pattern, dropout_mask
+from minitransformer.ops import Dropout, Pair, Pattern
 
 BLOCK = tiles.INTERPRETER.rows
 lengths = st.integers(1, BLOCK + 5)
@@ -87,7 +87,7 @@ def test_attention(
         window=window,
         scale=scale,
         key_mask=key_mask,
-        dropout=None if rate is None else Dropout(rate, key=seed << 20, sentence=2, position=1),
+        dropout=None if rate is None else Dropout(rate, key=seed << 32 | 5, sentence=2, position=1),
     )
 
 
@@ -149,17 +149,6 @@ def test_slopes_equal_the_formula():
     wanted = torch.autograd.grad(expected, (query, key, value), expected.detach())
     for found, reference in zip(kernels.attention_backward(expected.detach().float(), cache), wanted, strict=True):
         check("gradient", found, to_numpy(reference), 2e-6)
-
-
-def test_slopes_hide_nothing_and_cost_no_array():
-    """Slopes of 0 change a sum's order at most; and nothing is Tq × Tk."""
-    T = 3 * BLOCK
-    tensors = on_device(qkv(tq=T, tk=T, d=16, dv=16))
-    with Traffic() as traffic:
-        out, cache = kernels.attention_forward(*tensors, slopes=torch.zeros(1, device=DEVICE))
-        kernels.attention_backward(out, cache)
-    assert traffic.largest == 16 * T
-    torch.testing.assert_close(out, kernels.attention_forward(*tensors)[0], atol=1e-6, rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -255,7 +244,7 @@ def test_programs_share_keys_where_processors_would_idle(monkeypatch):
     ],
 )
 def test_every_place_of_a_bands_edge_in_a_block(edge):
-    """Which blocks are visited, and which of them need no mask, is a matter of one row more or less."""
+    """One row more or less decides which blocks are visited, and which of them need no mask."""
     for tq, tk, options in map(edge, range(BLOCK)):
         arrays = qkv(tq=tq, tk=tk)
         expected, expected_cache = ops.attention_forward(*arrays.values(), **options)
@@ -427,7 +416,7 @@ def test_a_bias_of_minus_infinity_hides():
 
 
 def test_one_query_at_a_time_equals_all_at_once():
-    """What a key/value cache does: query t meets the first t + 1 keys; dropout is told which query it is."""
+    """As a key/value cache does: query t meets the first t + 1 keys; dropout is told which query it is."""
     query, key, value = on_device(qkv(batch=2, tq=20, tk=20))
     whole, _ = kernels.attention_forward(query, key, value, causal=True, dropout=Dropout(0.3, key=1))
     for t in (0, 6, 15, 16, 19):
@@ -471,19 +460,6 @@ def test_float32_is_multiplied_in_full_precision_unless_tf32_is_chosen(monkeypat
     for tuner in host.TUNERS.values():
         source = inspect.getsource(tuner.kernel.fn)
         assert source.count("tl.dot(") == source.count("input_precision=PRECISION") > 0
-
-
-@pytest.mark.parametrize("key", [1, 2**64 - 1, *(pytest.param(key, marks=pytest.mark.slow) for key in (0, 2**31))])
-def test_dropped_weights_are_the_references_to_the_bit(key):
-    """All weights alike, and identities for value and dout: output and dvalue are the dropped weights themselves."""
-    query = torch.zeros(2, 2, 18, 1, device=DEVICE)
-    identity = torch.eye(18, device=DEVICE).expand(2, 2, 18, 18)
-    dropout = Dropout(0.4, key, sentence=3, position=5)
-    out, cache = kernels.attention_forward(query, query, identity, dropout=dropout)
-    expected = dropout_mask((2, 2, 18, 18), dropout)
-    np.testing.assert_array_equal((out != 0).cpu(), expected)
-    _, _, dvalue = kernels.attention_backward(identity, cache)
-    np.testing.assert_array_equal((dvalue.mT != 0).cpu(), expected)
 
 
 # --- What it moves: the figures of the ladder in `kernels.attention` ------------------------------------------
@@ -562,10 +538,12 @@ def test_nothing_is_as_large_as_the_scores():
     with Traffic() as traffic:
         attention_online(*tensors, block=BLOCK)
     assert 16 * T <= traffic.largest < T * T
-    with Traffic() as traffic:
-        out, cache = kernels.attention_forward(*tensors, dropout=Dropout(0.3, key=1))
-        kernels.attention_backward(out, cache)
-    assert traffic.largest == 16 * T
+    for options in ({"dropout": Dropout(0.3, key=1)}, {"slopes": torch.zeros(1, device=DEVICE)}):
+        with Traffic() as traffic:
+            out, cache = kernels.attention_forward(*tensors, **options)
+            kernels.attention_backward(out, cache)
+        assert traffic.largest == 16 * T
+    torch.testing.assert_close(out, kernels.attention_forward(*tensors)[0], atol=1e-6, rtol=1e-6)  # slopes of 0
 
 
 @interpreted
@@ -592,7 +570,7 @@ def test_a_window_costs_as_much_for_each_query_however_long_the_sequence():
 @interpreted
 @pytest.mark.parametrize("dropout", [None, Dropout(0.3, key=1)], ids=["", "dropout"])
 def test_blocks_that_are_seen_whole_are_loaded_without_masks(dropout):
-    """What a program owns it loads under one: so twice as long sequences take twice as many such loads, not four."""
+    """A program loads its own rows under one: so twice as long sequences take twice as many such loads, not four."""
     masked = []
     for T in (BLOCK, 2 * BLOCK):
         tensors = on_device(qkv(tq=T, tk=T, d=16, dv=16))

@@ -40,7 +40,7 @@ def backward_of(ids: torch.Tensor, dy: torch.Tensor, vocab_size: int, **options:
 
 
 def scattered(ids: torch.Tensor, dy: torch.Tensor, vocab_size: int) -> np.ndarray:
-    """What the sums are, one row after the other."""
+    """Return the sums, one row after the other."""
     sums = np.zeros((vocab_size, dy.shape[-1]))
     np.add.at(sums, to_numpy(ids).reshape(-1), to_numpy(dy).reshape(-1, dy.shape[-1]))
     return sums

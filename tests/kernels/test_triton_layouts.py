@@ -80,7 +80,7 @@ def far_apart(rows: Tensor) -> Tensor:
     ],
 )
 def test_rows_may_lie_further_apart_than_32_bits_reach(op, width, options, bound):
-    """The same to rounding as near rows, not to the bit: those are other kernels, which may add in another order."""
+    """Equal to near rows to rounding, not to the bit: those are other kernels, which may add in another order."""
     tensors = [far_apart((3 * x).round()) if x.ndim == 2 else x for x in drawn(op, torch.float16, width)]
     forward, backward = (getattr(kernels, f"{op}_{way}") for way in ("forward", "backward"))
     expected, reference = getattr(ops, f"{op}_forward")(*map(to_numpy, tensors), **options)
@@ -136,7 +136,7 @@ def test_heads_are_taken_where_they_lie_and_given_as_they_merge():
 
 @pytest.mark.parametrize("lying", ["in narrow rows", "in rows 24 apart", "from the third number on"])
 def test_rows_that_do_not_start_at_multiples_of_16_numbers_are_copied(lying):
-    """What lies behind them in memory does not matter: here it is NaN."""
+    """The memory behind them does not matter: here it is NaN."""
     width = 9 if lying == "in narrow rows" else 16
     memory = torch.full((2, 1, 18, 24 if "24" in lying else 32), torch.nan, device=DEVICE)
     x = memory[..., 2 : 2 + width] if "third" in lying else memory[..., :width]

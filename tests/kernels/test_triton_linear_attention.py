@@ -136,7 +136,7 @@ def test_heads_for_which_a_gpu_has_no_room(width, kibibytes, ours, monkeypatch):
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_heads_of_128_in_half_precision(causal):
-    """Where a GPU has room; the kernels that own keys take chunks of 16 there."""
+    """A GPU that has room; the kernels that own keys take chunks of 16 there."""
     with pretending(Capability("cuda", 80, 163 * KIBIBYTE)):
         prove_kernel("linear_attention", arrays(40, 128, 100), torch.float16, causal=causal)
 

@@ -7,7 +7,8 @@ import pytest
 from support.kernels.machine_faults import in_a_process, said
 
 from kernels import KERNELS
-from kernels.machine import emulating
+from kernels.machine import emulating, proof
+from kernels.machine.__main__ import main
 from kernels.proof import ledger
 
 SCRIPTS = Path(__file__).parents[1] / "support" / "kernels"
@@ -54,6 +55,16 @@ def test_everything_is_in_the_manifest():
     assert list(manifest) == list(KERNELS)
     assert all(set(entry["dtypes"]) == set(ledger.DTYPES) for entry in manifest.values())
     assert all(found["of_allowed"] <= 1 for entry in manifest.values() for found in entry["dtypes"].values())
+
+
+@pytest.mark.parametrize("options", [[], ["--check"]])
+def test_the_command_says_that_nothing_has_changed(options, monkeypatch, capsys):
+    monkeypatch.setattr(proof, "stale", lambda *_: [])
+    monkeypatch.setattr(proof, "write", lambda ops: None)
+    monkeypatch.setattr("sys.argv", ["machine", *options])
+    monkeypatch.setenv("TRITON_INTERPRET", "1")  # which the command takes away
+    assert main() == 0
+    assert capsys.readouterr().out == "nothing has changed since it was proved as machine code\n"
 
 
 @pytest.mark.parametrize("count", [1, pytest.param(3, marks=pytest.mark.slow)])

@@ -25,7 +25,7 @@ from kernels.norms.rmsnorm import add_rmsnorm_unfused, rmsnorm_naive
 from kernels.norms.whole import ONE_BLOCK
 from kernels.rows import summed_partials
 from minitransformer import ops
-from minitransformer.ops import Dropout, dropout_mask
+from minitransformer.ops import Dropout
 
 shapes = st.sampled_from([(3,), (0, 5), (2, 0, 4), (6, 1), (2, 3, 33), (2, 3, 2, 7), (5, 512), (3, 2049)])
 epsilons = st.sampled_from([1e-5, 1e-3, 0.5, 1])
@@ -84,7 +84,7 @@ def test_a_norm(dtype, norm, shape, eps, seed):
 @few
 @given(shape=shapes, eps=epsilons, rate=st.sampled_from([None, 0.0, 0.1, 0.7]), seed=seeds, packed=st.booleans())
 def test_add_and_norm(dtype, norm, shape, eps, rate, seed, packed):
-    dropout = None if rate is None else Dropout(rate, key=seed << 31 | 5, sentence=2, position=3)
+    dropout = None if rate is None else Dropout(rate, key=seed << 32 | 5, sentence=2, position=3)
     if rate and packed and len(shape) == 2:
         rng = np.random.default_rng(seed)
         dropout = Dropout(rate, seed, *(rng.integers(0, 9, shape[0]) for _ in range(2)))
@@ -172,20 +172,6 @@ def test_one_channel_has_no_gradient(dtype, dropout):
     dx, dsublayer_out, dgamma, _ = kernels.add_layernorm_backward(dy, cache)
     for gradient in (dx, dsublayer_out, dgamma):
         assert not gradient.any()
-
-
-@dtypes
-def test_masks_are_the_references_to_the_bit(dtype):
-    """dsublayer_out is 0 exactly where the reference drops, and elsewhere dx, scaled."""
-    dropout = Dropout(0.5, key=2**63 + 1, sentence=16, position=1)
-    x, sublayer_out, dy = torch.randn(3, 3, 2, 5, 37, dtype=dtype, device=DEVICE)
-    gamma = torch.ones(37, device=DEVICE)
-    _, cache = kernels.add_layernorm_forward(x, sublayer_out, gamma, gamma, dropout=dropout)
-    dx, dsublayer_out, _, _ = kernels.add_layernorm_backward(dy, cache)
-    mask = torch.from_numpy(dropout_mask(tuple(x.shape), dropout)).to(DEVICE)
-    assert not dsublayer_out[~mask].any()
-    doubled = torch.where(mask, dx * 2, 0)  # exact, but for float16's subnormal numbers, 2⁻²⁴ apart
-    torch.testing.assert_close(dsublayer_out, doubled, rtol=0, atol=2**-23)
 
 
 def test_a_row_does_not_depend_on_its_neighbours():

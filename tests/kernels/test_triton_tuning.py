@@ -1,4 +1,4 @@
-"""Which tile a kernel takes: by the GPU's kind, by the problem's size, and by measuring."""
+"""The tile that a kernel takes: by the GPU's kind, by the problem's size, and by measuring."""
 
 import json
 from types import SimpleNamespace
@@ -65,11 +65,12 @@ def test_each_candidate_is_measured_once_and_the_fastest_taken(measured, capsys)
     assert second.startswith(f"kernels: some_kernel without {NO_ROOM}: OutOfResources: ")
 
 
-def test_the_only_candidate_is_taken_whatever_was_chosen_before(measured):
+def test_the_only_candidate_is_taken_unmeasured_whatever_was_chosen_before(measured):
     """So that a schedule can be forced after others were tuned."""
     choose = tuner()
     assert choose([SLOW, FAST], ("key",), lambda tile: None) == FAST
     assert choose([SLOW], ("key",), lambda tile: None) == SLOW
+    assert measured == [SLOW, FAST]
 
 
 @pytest.mark.parametrize(
@@ -176,11 +177,6 @@ def test_what_was_measured_for_another_case_does_not_count(measured, changed):
     candidates = [SLOW, FAST, NO_ROOM] if changed == "candidates" else [SLOW, FAST]
     tuner(source)(candidates, key, lambda tile: None)
     assert measured == candidates
-
-
-def test_one_candidate_needs_no_measuring(measured):
-    assert tuner()([SLOW], ("key",), lambda tile: None) == SLOW
-    assert not measured
 
 
 def test_tuning_can_be_switched_off(monkeypatch):

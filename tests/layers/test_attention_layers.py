@@ -1,4 +1,4 @@
-"""What attention does in a translation: one position at a time, and beams that share a memory."""
+"""Attention in a translation: one position at a time, and beams that share a memory."""
 
 import tracemalloc
 from typing import Any

@@ -1,4 +1,4 @@
-"""What decoding remembers: rows that grow, rows of one size, and what the beams of a sentence share."""
+"""The cache of decoding: rows that grow, rows of one size, and what the beams of a sentence share."""
 
 import numpy as np
 import pytest
@@ -75,7 +75,7 @@ def test_room_is_doubled_and_not_made_anew_for_every_position():
     ids=["beams go on from another beam of their sentence", "sentences leave"],
 )
 def test_all_that_is_kept_moves_along(positions, change, order, sentences):
-    """What grows and what stays of one size, by rows; what the beams of a sentence share, by sentences."""
+    """Rows move with their beams, those that grow and those of one size; what beams share moves with its sentence."""
     cache, past = filled(positions)
     state, shared = np.arange(B * K * 4.0).reshape(B * K, 4), np.arange(B * 5.0).reshape(B, 1, 5)
     cache.rows["state"], cache.shared["memory"] = (state.copy(),), (shared.copy(),)

@@ -1,4 +1,4 @@
-"""What a forward depends on beside its input: masks, the memory, dropout; and where dropout's masks come from."""
+"""The context of a forward: masks, the memory, dropout; and where dropout's masks come from."""
 
 import dataclasses
 import itertools

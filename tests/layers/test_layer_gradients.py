@@ -233,26 +233,3 @@ def test_recurrent(proof: Proof, stacked, cell, states, mask, rate):
     if not stacked:
         inputs |= {f"state {i}": normal(rng, 3, 3) for i in range(states)}
     prove_layer(make, inputs, proof, component=f"{type(make()).__name__}, {cell}", call=call, back=back, oracle=oracle)
-
-
-def test_options_are_the_configurations():
-    """PyTorch's twins read them from the layers: a layer that ignored one would agree with its twin."""
-    attention = AttentionConfig(2, 3, 1, window=1, dropout=0.5)
-    own = SelfAttention(numpy_ops, C, attention, causal=True)
-    assert (own.num_heads, own.window, own.rate, own.causal) == (2, 1, 0.5, True)
-    memory = CrossAttention(numpy_ops, C, attention)
-    assert (memory.num_heads, memory.rate) == (2, 0.5)
-    assert Norm(numpy_ops, C, NormConfig(eps=0.1)).eps == 0.1
-    config = BlockConfig(
-        attention, FeedForwardConfig(5), NormConfig(True, 0.1), C, causal=True, cross=True, dropout=0.3
-    )
-    block = Block(numpy_ops, config)
-    assert (block.self_attention.causal, block.cross) == (True, True)
-    assert block.self_attention.window == 1
-    for norm in (block.self_attention_norm, block.cross_attention_norm, block.feed_forward_norm):
-        assert (norm.pre_norm, norm.eps, norm.rate) == (True, 0.1, 0.3)
-    assert not Block(numpy_ops, replace(config, causal=False)).self_attention.causal
-    tokens = TokenEmbedding(numpy_ops, V, C)
-    assert InputEmbedding(numpy_ops, tokens, None, 0.3).rate == 0.3
-    convolution = GatedConvolution(numpy_ops, C, 3, causal=False, dropout=0.3)
-    assert (convolution.rate, convolution.causal) == (0.3, False)

@@ -1,4 +1,4 @@
-"""What no whole model shows of a layer: sinusoids at any position, and the state of a recurrent layer."""
+"""Properties of a layer that no whole model shows: sinusoids at any position, and the state of a recurrent layer."""
 
 import math
 
@@ -34,7 +34,7 @@ def test_late_positions_are_made_once_a_sentence_reaches_them(monkeypatch):
 
 @pytest.mark.parametrize("shift", [1, 7, -3])
 def test_a_shift_is_a_rotation_of_every_pair_of_channels(shift):
-    """Why sinusoids: "for any fixed offset k, PE(pos+k) can be represented as a linear function of PE(pos)" (§3.5)."""
+    """§3.5: "for any fixed offset k, PE(pos+k) can be represented as a linear function of PE(pos)"."""
     d_model, table = 8, SinusoidalPositions(numpy_ops, 50, 8, "float64").table
     for pair in range(d_model // 2):
         angle = shift / 10000 ** (2 * pair / d_model)

@@ -15,7 +15,7 @@ from course.exercise import NOT_YET, WRONG, exercise, exercises
 
 
 def verdict_of(function, *args, seconds=60.0, **options):
-    """What a judge that calls `function` once says of it."""
+    """Return the verdict of a judge that calls `function` once."""
 
     @exercise(answer=function, seconds=seconds)
     def once(attempt):

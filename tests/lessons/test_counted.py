@@ -1,4 +1,4 @@
-"""What counts as a cost, and what costs nothing."""
+"""The operations that count as a cost, and those that cost nothing."""
 
 import numpy as np
 import pytest

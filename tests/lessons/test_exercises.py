@@ -12,6 +12,7 @@ import matplotlib
 import numpy as np
 import pytest
 from support.lessons.answers import right, solution, wrong
+from torch import Tensor
 
 from course.exercise import CORRECT, NOT_YET, WRONG, exercises, start
 from course.exercise import exercise as exercise_of
@@ -78,6 +79,56 @@ def test_wrong_answers_are_refused_each_with_its_own_hint(case):
         assert not SAID_TWICE.search(hint), mistake
         hints.add(hint)
     assert len(hints) == len(mistakes), "two different mistakes must not get the same hint"
+
+
+def in_float32(result, arguments):
+    parts = result if isinstance(result, tuple | list) else [result]
+    narrow = [np.float32(part) if isinstance(part, np.ndarray | np.float64) else part for part in parts]
+    if not any(isinstance(part, np.ndarray | np.float64) and part.dtype == np.float64 for part in parts):
+        raise NotImplementedError
+    return type(result)(narrow) if isinstance(result, tuple | list) else narrow[0]
+
+
+def the_first_alone(result, arguments):
+    if not isinstance(result, tuple | list) or not all(isinstance(x, float | np.ndarray | Tensor) for x in result):
+        raise NotImplementedError
+    return result[0]
+
+
+def in_place(result, arguments):
+    for x in arguments:
+        if isinstance(x, np.ndarray | Tensor) and "float" in str(x.dtype) and len(x):
+            x += 1
+            return result
+    raise NotImplementedError
+
+
+SINGLE = (
+    "09.schedule",
+    "10.spread",
+    "10.word_map",
+    "11.beam_search",
+    "12.looks_at",
+    "12.without_head",
+    "16.backward_block",
+)
+"""What may be float32, or is told from it by its digits."""
+
+
+@pytest.mark.parametrize(
+    ("mistake", "words"),
+    [(in_float32, "float32"), (the_first_alone, "must return"), (in_place, "it writes into its argument ")],
+)
+@each_exercise
+def test_mistakes_that_any_answer_may_have_are_refused(case, mistake, words):
+    """A mistake that an exercise leaves no room for is its stub."""
+
+    def mistaken(*args, **options):
+        return mistake(solution(*case)(*args, **options), (*args, *options.values()))
+
+    state, hint = exercise(case).verdict(functools.wraps(solution(*case))(mistaken))
+    if not (exercise(case).in_place or (mistake is in_float32 and str(case) in SINGLE)):
+        assert (state, words in hint) in {(WRONG, True), (NOT_YET, False)}, hint
 
 
 @each_lesson

@@ -1,4 +1,4 @@
-"""What the lessons about kernels have where PyTorch or Triton is missing, or where there is no GPU."""
+"""The lessons about kernels where PyTorch or Triton is missing, or where there is no GPU."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What hints say of numbers: true sentences, in which two numbers differ as printed."""
+"""Numbers in hints: true sentences, in which two numbers differ as printed."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What is kept of a learner's work: right answers, each of which stands on its own, and a lesson begun again."""
+"""A learner's work that is kept: right answers, each of which stands on its own, and a lesson begun again."""
 
 import json
 import os
@@ -185,7 +185,7 @@ def theirs(kept, tmp_path, monkeypatch) -> Path:
 
 
 def is_fresh(path: Path) -> bool:
-    """Whether a notebook is a valid one, as the course makes it."""
+    """Return True if a notebook is a valid one, as the course makes it."""
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
     without_outputs = not any(cell.get("outputs") for cell in notebook.cells)
@@ -387,7 +387,7 @@ def test_where_something_cannot_be_written_a_lesson_is_not_begun_again_by_half(
 
 
 def test_answers_that_may_not_be_seen_are_not_taken_for_none(theirs, kept, tmp_path, monkeypatch, capsys):
-    """Who runs the tests may be root, whom no permission stops."""
+    """The tests may be run by root, whom no permission stops."""
     before, lstat = everything(tmp_path), os.lstat
 
     def denied(path: Path, **options: Any) -> os.stat_result:
@@ -568,7 +568,7 @@ def test_what_is_no_answer_gets_one_sentence(kept, place, make, said, capfd):
     ],
 )
 def test_what_may_not_be_read_gets_one_sentence(kept, refused, said, monkeypatch, capfd):
-    """Who runs the tests may be root, whom no permission stops."""
+    """The tests may be run by root, whom no permission stops."""
     answers.keep("04", solution("04", "causal_mask"), lambda alone: True)
     listdir = os.listdir
 

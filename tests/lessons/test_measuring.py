@@ -1,4 +1,4 @@
-"""What lessons 14 and 17 measure with."""
+"""The instruments of lessons 14 and 17."""
 
 from types import SimpleNamespace
 

@@ -296,7 +296,7 @@ def test_the_path_down_asks_for_no_gradient_before_it_explains_them_and_for_no_e
 
 
 def _steps(path):
-    """What the README's list of a path takes of which lesson, step by step."""
+    """Return the parts of lessons in the README's list of a path, step by step."""
     text = map.README.read_text(encoding="utf-8").split(f"**{path}**")[1].split("\n\n**")[0].split("\nMinutes are")[0]
     steps = re.findall(r"^    \* \[(\d\d)\]\(.+?\)(?: again)?: (.+(?:\n      .+)*)", text, re.MULTILINE)
     return [(number, " ".join(step.split()).split(";")[0]) for number, step in steps]
@@ -335,7 +335,7 @@ def _asked(number, step):
 
 
 def _part(number, step):
-    """What a path takes of a lesson: all of it or the sections that it names, and the exercises that it names."""
+    """Return a path's part of a lesson: all of it or the sections that it names, and the exercises that it names."""
     pieces, named = list(_pieces(number)), re.findall(r'"(.+?)"', step)
     headings = list(dict.fromkeys(section for section, _ in pieces))
     assert set(named) <= set(headings), (number, step)

@@ -1,4 +1,4 @@
-"""What lesson 25 says of recorded results follows from the numbers, and says so where there are none."""
+"""Lesson 25's sentences on recorded results follow from the numbers, and say so where there are none."""
 
 import json
 from pathlib import Path

@@ -95,7 +95,7 @@ def test_a_checkpoint_is_of_a_kind(tmp_path, config):
 
 
 def test_a_transformer_s_file_says_nothing_of_kinds(tmp_path):
-    """What was written before there were other kinds loads as it did."""
+    """A file that was written before there were other kinds loads as it did."""
     trainer = toy_trainer(tmp_path, replace(SETTINGS, steps=1))
     trainer.train()
     checkpoint = load_checkpoint(checkpoint_path(tmp_path, 1))

@@ -27,7 +27,7 @@ def steps(model: EncoderDecoder, state: Decoding, prefixes: np.ndarray) -> np.nd
 
 
 def at_once(model: EncoderDecoder, source: np.ndarray, prefixes: np.ndarray) -> np.ndarray:
-    """The same by `forward`, beam by beam."""
+    """Return the logits by `forward`, beam by beam."""
     return np.stack([model.forward(source, prefixes[:, k])[0] for k in range(prefixes.shape[1])], axis=1)
 
 

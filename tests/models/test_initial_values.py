@@ -1,4 +1,4 @@
-"""Where a model's weights start."""
+"""The first weights of a model."""
 
 import math
 

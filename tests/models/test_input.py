@@ -1,4 +1,4 @@
-"""What a model takes, what it can't, and that it writes into none of it."""
+"""The inputs of a model: those it takes, those it can't, and that it writes into none."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What must not change: with the future, with padding, with order, with other calls."""
+"""Invariances of a model: to the future, to padding, to order, to other calls."""
 
 import numpy as np
 import pytest

@@ -19,7 +19,7 @@ from minitransformer.ops import numpy_ops
 
 
 class TorchModel(nn.Module):
-    """What PyTorch offers for the paper's model, put together as a user of PyTorch would."""
+    """PyTorch's parts of the paper's model, put together as a user of PyTorch would."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()

@@ -15,7 +15,6 @@ from minitransformer.models import TransformerConfig
 from minitransformer.training import TrainingSettings
 from paper import experiments
 from paper.command import STUDY, main
-from paper.experiments import table1
 from paper.task import GRAMMAR, Task
 from study.experiment import Context
 from study.trials.run import Interrupted
@@ -64,23 +63,6 @@ def one_tiny_experiment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, trained
     monkeypatch.setitem(experiments.EXPERIMENTS, "table1", TINY)  # type: ignore[arg-type]
     monkeypatch.chdir(tmp_path)
     shutil.copytree(trained, "runs/paper")
-
-
-def test_no_two_experiments_have_the_same_name() -> None:
-    assert len(experiments.EXPERIMENTS) == len(experiments.MODULES)
-
-
-def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as end:
-        main(["--help"])
-    assert end.value.code == 0
-    assert " -m paper" in capsys.readouterr().out.partition("example")[2]
-
-
-def test_the_default_budget_is_enough_for_its_parts() -> None:
-    parts = [each for each in experiments.EXPERIMENTS.values() if each is not TINY]
-    assert sum(each.MINUTES for each in [*parts, table1]) <= STUDY.minutes
-    assert all(each.ALONE >= each.MINUTES for each in parts)
 
 
 def test_a_budget_is_for_what_is_asked() -> None:

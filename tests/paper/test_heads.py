@@ -1,4 +1,4 @@
-"""Which words depend on which, and what is measured of heads."""
+"""Dependencies between words, and the measures of heads."""
 
 import re
 from itertools import islice
@@ -110,7 +110,7 @@ def test_what_is_observed() -> None:
 
 
 def _observations(chosen: list[list[float]], measured: list[list[float]]) -> list[Observation]:
-    """What the heads of one layer did, for each half of the sentences in turn."""
+    """Return the observations of the heads of one layer, for each half of the sentences in turn."""
     maps = AttentionMaps(["a"] * 9, ["b"] * 5, ["c"] * 5, *[np.zeros((1, 2, 1, 1))] * 3)
     rows = [row for pair in zip(chosen, measured, strict=True) for row in pair]
     return [Observation("x", "y", maps, np.array([row]), 0.25, 0, [0], apart) for apart, row in enumerate(rows)]

@@ -1,4 +1,4 @@
-"""What the paper prints, recomputed: its training costs, and the sizes of table 3's rows."""
+"""The paper's figures, recomputed: its training costs, and the sizes of table 3's rows."""
 
 import pytest
 

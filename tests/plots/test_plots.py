@@ -27,7 +27,7 @@ def weights_of(*shape: int) -> np.ndarray:
 
 
 def blue(image: np.ndarray) -> int:
-    """How many pixels are as dark blue as a weight of 1."""
+    """Count the pixels that are as dark blue as a weight of 1."""
     return int(((image[..., 0] < 0.1) & (image[..., 2] > 0.35) & (image[..., 2] < 0.5)).sum())
 
 

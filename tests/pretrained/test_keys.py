@@ -63,7 +63,7 @@ def test_keys_of_published_folders_are_known(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_keys_without_effect_have_none_there(kind: str) -> None:
-    """Those that could have one: numbers and switches that their class declares."""
+    """The keys that could have one: numbers and switches that their class declares."""
     there, keys = CLASSES[kind], ARCHITECTURES[kind].keys
     model = random_model(kind, 0) if kind == "vit" else tied_model(kind)
     given = inputs(kind, model, 1)

@@ -1,4 +1,4 @@
-"""What a folder says of the marks around a text, of its search and of its types is obeyed, and goes back with it."""
+"""A folder's options on the marks around a text, on its search and on its types are obeyed, and go back with it."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What is trained here runs in `transformers`: the paper's Transformer as a Marian, T5 without a factor of scores."""
+"""Models of this library run in `transformers`: the paper's Transformer as a Marian, T5 without a factor of scores."""
 
 from itertools import islice
 from pathlib import Path

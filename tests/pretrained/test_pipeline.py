@@ -40,7 +40,7 @@ def sequence(kind: str, *steps: dict[str, Any]) -> dict[str, Any]:
 
 
 def template(*single: dict[str, Any], **marks: Any) -> dict[str, Any]:
-    """What puts tokens around a text."""
+    """Return the part that puts tokens around a text."""
     return {"type": "TemplateProcessing", "single": list(single), "pair": [], "special_tokens": marks}
 
 

@@ -30,7 +30,7 @@ def written(tree) -> str:
 
 
 def spans_of(tree, start: int = 0) -> tuple[int, Counter]:
-    """Where a tree ends and its constituents, without the parts of speech, straight from its definition."""
+    """Return the end of a tree and its constituents, without the parts of speech, straight from its definition."""
     label, inside = tree
     if isinstance(inside, int):
         return start + inside, Counter()

@@ -1,4 +1,4 @@
-"""What is said of a difference."""
+"""The sentences on a difference."""
 
 import pytest
 

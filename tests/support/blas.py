@@ -1,4 +1,4 @@
-"""What a test asks of NumPy's BLAS."""
+"""The number of threads of NumPy's BLAS, for tests that ask for it."""
 
 from minitransformer.system.threads import _blas
 

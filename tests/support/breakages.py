@@ -120,7 +120,7 @@ a header that describes one tensor twice, of which the last description counts
 [models/encoder_decoder.py: pretrained/test_architectures]
 a source's mask inferred though targets begin with the padding token
     EncoderDecoder._source_mask: given is None and self.config.pad_id != self.config.bos_id → given is None
-[layers/output.py: models/test_family]
+[layers/output.py: models/test_tree]
 a bias of the logits without its gradient
     OutputLayer.logits_backward: None if self.bias is None else self.bias.grad → None
 [models/gpt.py: models/test_initial_values]

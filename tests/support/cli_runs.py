@@ -1,4 +1,4 @@
-"""What the tests of the command line share: a small training, and the text for it."""
+"""A small training, the text for it, and the ways to run a command that the tests of the command line share."""
 
 import os
 import subprocess

@@ -1,24 +1,42 @@
-"""What holds of every study's report in the repository: whole, in step with its results, from repeatable commands."""
+"""Tests of every study: its command, and its report in the repository, which is in step with results and commands."""
 
+import importlib
 import json
 import re
 from typing import Any
 
 import pytest
 
-from study.command import build_parser
+from study import command
 from study.experiment import Study
 from study.report import report_text
 
 
 class CommittedReport:
-    """The tests of a committed report: a test class of a study inherits them and names its study."""
+    """The tests of a study: a test class inherits them and names its study."""
 
     study: Study[Any]
 
     @property
     def text(self) -> str:
         return (self.study.out / self.study.report_name).read_text(encoding="utf-8")
+
+    def test_no_two_experiments_have_the_same_name(self) -> None:
+        modules = importlib.import_module(f"{self.study.name}.experiments").MODULES
+        assert len(self.study.experiments) == len(modules)
+
+    def test_the_default_budget_is_enough_for_its_parts(self) -> None:
+        parts = self.study.experiments.values()
+        assert sum(each.MINUTES for each in parts) <= self.study.minutes <= 120
+        assert all(each.ALONE >= each.MINUTES for each in parts)
+
+    def test_help_has_examples(self, capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(SystemExit) as end:
+            command.main(self.study, ["--help"])
+        assert end.value.code == 0
+        said = capsys.readouterr().out
+        assert f" -m {self.study.name} " in said.partition("example")[2]
+        assert ("--task" in said) == (len(self.study.tasks) > 1)
 
     def test_the_report_is_what_its_results_make(self) -> None:
         """`make … ARGS=--report` writes it again."""
@@ -28,7 +46,7 @@ class CommittedReport:
         for path in self.study.out.glob("results/*.json"):
             origin = json.loads(path.read_text(encoding="utf-8"))["origin"]
             assert origin["command"].startswith(self.study.program)
-            args = build_parser(self.study).parse(origin["command"].removeprefix(self.study.program).split())
+            args = command.build_parser(self.study).parse(origin["command"].removeprefix(self.study.program).split())
             chosen = [self.study.experiments[name] for name in args.experiments or self.study.experiments]
             minutes, scale = self.study.budget(chosen, args.minutes, args.task)
             assert (minutes, scale) == (origin["minutes"], pytest.approx(origin["scale"])), path.name

@@ -61,5 +61,5 @@ def backwards() -> dict[str, Call]:
 
 
 def declaration_of(op: str) -> Declaration:
-    """What the forward of a pair takes."""
+    """Return the declaration of the forward of a pair."""
     return vars(getattr(ops, f"{op}_forward"))["declaration"]

@@ -72,7 +72,7 @@ def course_of(count: int) -> Course:
 
 
 def run_engine(content: dict[str, Any] | None, calls: Sequence[Call]) -> list[Any]:
-    """What the calls return, with typed arrays as arrays and matrices as `(rows, cols)`. An error ends the test."""
+    """Return the calls' results, typed arrays as arrays and matrices as `(rows, cols)`. An error ends the test."""
     answers = timed_engine(content, calls)
     for call, answer in zip(calls, answers, strict=True):
         assert "error" not in answer, f"{call.name}: {answer['error']}"
@@ -110,7 +110,7 @@ def bytes_tokenizer(vocab_size: int) -> BPETokenizer:
 
 
 def built_with_npm() -> bool:
-    """Whether the packages that build the page are here."""
+    """Return True if the packages that build the page are here."""
     return NODE is not None and os.path.isdir(EXPLORER / "node_modules/esbuild")
 
 

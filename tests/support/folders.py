@@ -1,4 +1,4 @@
-"""What is in a folder, files with a byte changed, and a disk that is full."""
+"""The contents of a folder, files with a byte changed, and a disk that is full."""
 
 import random
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def assert_same_training(folder: Path, expected: Path) -> None:
-    """The same files and folders with the same bytes; of the log all but the times. Pictures are drawn from it."""
+    """Assert equal files and folders with equal bytes; of the log all but the times. Pictures are drawn from it."""
     assert sorted(path.relative_to(folder) for path in folder.rglob("*")) == sorted(
         path.relative_to(expected) for path in expected.rglob("*")
     )

@@ -120,7 +120,7 @@ def _span(code: str, breakage: Breakage) -> tuple[int, int]:
 
 
 def _write(file: Path, code: str) -> None:
-    """What was compiled goes too: Python knows it by whole seconds and the file's size, which both may be the same."""
+    """Write the code and remove what was compiled: Python knows it by whole seconds and the file's size."""
     file.write_text(code, encoding="utf-8")
     for compiled in file.parent.glob(f"__pycache__/{file.stem}.*"):
         compiled.unlink()

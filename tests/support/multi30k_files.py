@@ -1,4 +1,4 @@
-"""Where the Multi30k files are, for the tests that read real text; the project does not redistribute them."""
+"""The folder of the Multi30k files, for the tests that read real text; the project does not redistribute them."""
 
 import gzip
 import os

@@ -126,7 +126,7 @@ def may_attend(
     key_mask: np.ndarray | None = None,
     pattern: Pattern | None = None,
 ) -> np.ndarray:
-    """Who may attend to whom, one pair at a time: `(B or 1, 1, Tq, Tk)` bool, True = may attend.
+    """Return the mask of who may attend to whom, pair by pair: `(B or 1, 1, Tq, Tk)` bool, True = may attend.
 
     Query i stands at position `Tk − Tq + i`: the last query sees the last key.
     """
@@ -144,7 +144,7 @@ def may_attend(
 
 
 def in_some_part(query: int, key: int, window: Window, pattern: Pattern) -> bool:
-    """Whether a part of the pattern holds this pair of positions, or it has no parts."""
+    """Return True if a part of the pattern holds this pair of positions, or it has no parts."""
     parts = []
     if window is not None:
         left, right = window if isinstance(window, tuple) else (window, window)

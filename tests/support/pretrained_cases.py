@@ -87,7 +87,7 @@ def random_model(kind: str, seed: int) -> Any:
 
 
 def inputs(kind: str, model: Any, seed: int) -> dict[str, np.ndarray]:
-    """What `transformers` takes, with padding on the right; the padding's ids are other tokens."""
+    """Return the arguments that `transformers` takes, with padding on the right; the padding's ids are other tokens."""
     generator, config = np.random.default_rng(seed), model.config
     if kind == "vit":
         return {"pixel_values": generator.normal(size=(3, config.num_channels, config.image_size, config.image_size))}
@@ -111,7 +111,7 @@ def inputs(kind: str, model: Any, seed: int) -> dict[str, np.ndarray]:
 
 
 def ours(kind: str, model: Any, given: dict[str, np.ndarray]) -> tuple[np.ndarray, tuple]:
-    """The same through our model."""
+    """Return the same outputs, by our model."""
     if kind == "vit":
         return model.forward(given["pixel_values"])
     if kind in ("t5", "marian"):

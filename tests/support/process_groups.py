@@ -22,7 +22,7 @@ Result = Any
 def with_processes(
     size: int, function: Callable[..., Any], *arguments: Any, timeout: float = 60.0, joins: bool = True
 ) -> list[Result]:
-    """What `function(processes, *arguments)` comes to in each of `size` processes, by rank.
+    """Return the results of `function(processes, *arguments)` in each of `size` processes, by rank.
 
     joins: whether they have joined; otherwise the function gets its rank instead, and joins by itself.
     """

@@ -56,7 +56,7 @@ def in_a_fork(work: Callable[[], int | None]) -> int:
 
 
 def killed_at(moment: float, folder: Path, work: Callable[[], int | None]) -> bool:
-    """Whether a fork that does `work` was killed before its end, which must be a good one.
+    """Return True if a fork that does `work` was killed before its end, which must be a good one.
 
     It is killed after `moment` seconds, or for an int just before that operation on a file of `folder`.
     """

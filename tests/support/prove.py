@@ -194,7 +194,7 @@ def as_list(gradients: Any) -> list:
 
 
 def is_float(array: Any) -> bool:
-    """Whether an argument is a floating-point array."""
+    """Return True if an argument is a floating-point array."""
     return array is not None and array.dtype.kind == "f"
 
 

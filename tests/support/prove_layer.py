@@ -54,7 +54,7 @@ def prove_layer(
     count = len(inputs)
 
     def handed(arrays: tuple) -> tuple[tuple, dict[str, Context]]:
-        """What a layer is called with."""
+        """Return the arguments that a layer is called with."""
         named = dict(zip(inputs, arrays, strict=False))
         if context is None:
             return tuple(named.values()), {}

@@ -1,4 +1,4 @@
-"""What tests of the experiments share."""
+"""The fixtures that tests of the experiments share."""
 
 from collections.abc import Iterator
 

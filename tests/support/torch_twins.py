@@ -265,7 +265,7 @@ class TorchModel:
         return oracles.cross_entropy(logits, torch.tensor(target_out), label_smoothing, self.config.pad_id)
 
     def gradients(self) -> dict[str, np.ndarray]:
-        """What autograd left, zero where it left nothing."""
+        """Return the gradients that autograd left, zero where it left nothing."""
         return {name: np.zeros(w.shape) if w.grad is None else w.grad.numpy() for name, w in self.weights.items()}
 
 
@@ -320,6 +320,8 @@ def convolutional(
     model: Any, w: Weights, x: Tensor, y: Tensor, mask: np.ndarray, stream: DropoutStream | None
 ) -> Tensor:
     keys, hidden = x, y
+    for name, layer in model.named_layers():
+        assert not isinstance(layer, layers.GatedConvolution) or layer.causal == name.startswith("decoder")
     for index, layer in enumerate(model.encoder.layers):
         context = Context(mask, dropout=stream)
         keys = torch_layer(layer, inside(w, f"encoder.layers.{index}"), keys, context=context)

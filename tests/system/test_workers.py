@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(not Workers.supported(), reason="needs Linux, wh
 
 
 def is_there(process: int) -> bool:
-    """Whether a process computes or waits: one that has ended may still be known to the system."""
+    """Return True if a process computes or waits: one that has ended may still be known to the system."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except FileNotFoundError:

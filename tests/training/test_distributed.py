@@ -71,7 +71,7 @@ def resume(processes: Processes, folder: Path, steps: int, **options: Any) -> An
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What one process makes of it, by model."""
+    """Return the folder of one process's trainings, by model."""
     folder = tmp_path_factory.mktemp("alone")
     train_all(ALONE, folder)
     return folder

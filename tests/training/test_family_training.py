@@ -1,4 +1,4 @@
-"""What the family learns: a language model, a classifier of digits, and what masked training is worth later."""
+"""The family's learning: a language model, a classifier of digits, and the worth of masked training later."""
 
 from dataclasses import replace
 from itertools import islice
@@ -125,7 +125,7 @@ def test_a_loaded_bert_goes_on_with_masked_tokens(tmp_path: Path) -> None:
 
 
 def subject_is_plural(example: Example) -> bool:
-    """Whether the main clause, wherever it stands, has a subject in the plural."""
+    """Return True if the main clause, wherever it stands, has a subject in the plural."""
     subject = example.derivation.main.subject
     return subject is not None and subject.plural
 

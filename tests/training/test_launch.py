@@ -1,4 +1,4 @@
-"""What a launcher tells a process, and what it gets wrong."""
+"""The launcher's word to a process, and what it gets wrong."""
 
 import pytest
 from support.toy_training import toy_model

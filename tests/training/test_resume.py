@@ -180,7 +180,7 @@ def test_killed_after_the_last_checkpoint_and_before_tidying_up(tmp_path, uninte
 
 
 def one_id_changed(dataset):
-    """The same lengths, and nearly the same sentences."""
+    """Return a dataset of the same lengths, and nearly the same sentences."""
     pairs = list(dataset)
     source, target = pairs[70]
     pairs[70] = source, np.append(target[:-1], target[-1] % 9 + 3)

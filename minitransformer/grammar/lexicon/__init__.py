@@ -37,7 +37,7 @@ class Lexicon(NamedTuple):
     coordinators: tuple[Conjunction, ...] = (words.AND, words.BUT)
 
     def verbs(self) -> dict[str, list[Verb]]:
-        """The verbs by what they govern; a verb may be in several of the lists."""
+        """Return the verbs by their complements; a verb may be in several of the lists."""
         return {
             "alone": [entry.verb for entry in self.intransitive],
             "object": [entry.verb for entry in (*self.transitive, *self.dative)],
@@ -47,7 +47,7 @@ class Lexicon(NamedTuple):
         }
 
     def lemmas(self) -> set[tuple[str, str]]:
-        """Every word once, as (part of speech, English base form); number words and dates are not counted."""
+        """Return every word once, as (part of speech, English base form), without number words and dates."""
         return {
             *(("noun", noun.english[0]) for kind in self.nouns.values() for noun in kind),
             *(("adjective", adjective.english) for adjective in self.adjectives),

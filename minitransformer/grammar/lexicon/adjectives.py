@@ -72,7 +72,7 @@ ENDINGS = ("e", "en", "er", "es", "em")
 
 
 def french_plural_adjective(word: str) -> str:
-    """Plural of a French adjective: vert, verts; beau, beaux; gris, gris."""
+    """Return the plural of a French adjective: vert, verts; beau, beaux; gris, gris."""
     if word.endswith(("s", "x")):
         return word
     return word + ("x" if word.endswith("eau") else "s")

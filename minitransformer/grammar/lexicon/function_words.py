@@ -19,7 +19,7 @@ from .tables import rows
 
 
 def _grid(text: str) -> tuple[tuple[str, ...], ...]:
-    """Masculine / neuter / feminine / plural, each nominative, accusative, dative, genitive; "-" for no ending."""
+    """Parse masculine / neuter / feminine / plural, each nominative, accusative, dative, genitive; "-" is no ending."""
     return tuple(tuple(row.replace("-", "").split(" ")) for row in text.split(" / "))
 
 
@@ -36,7 +36,7 @@ Grid = tuple[tuple[tuple[str, str], ...], ...]
 
 
 def _declined(stem: str, endings: tuple[tuple[str, ...], ...], adjective: tuple[tuple[str, ...], ...]) -> Grid:
-    """German forms of a determiner: (word, ending of the adjective after it)."""
+    """Return the German forms of a determiner: (word, ending of the adjective after it)."""
     return tuple(
         tuple((stem + ending, after) for ending, after in zip(*pair, strict=True))
         for pair in zip(endings, adjective, strict=True)
@@ -84,7 +84,7 @@ PRONOUNS = (I, HE, SHE, WE, THEY)
 
 
 def _modal(english: str, negated: str, german: str, french: str, german_negated: str = "") -> Modal:
-    """English is "he/they" where the two differ; German and French give ich, er, wir, sie."""
+    """Make a modal verb: English is "he/they" if the two differ; German and French are ich, er, wir, sie."""
     third, _, other = english.partition("/")
     third_negated, _, other_negated = negated.partition("/")
     return Modal(

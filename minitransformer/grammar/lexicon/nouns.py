@@ -216,7 +216,7 @@ GENDERS = {"der": MASCULINE, "das": NEUTER, "die": FEMININE}
 
 
 def english_plural(word: str) -> str:
-    """The regular English plural: dog, dogs; box, boxes; city, cities."""
+    """Return the regular English plural: dog, dogs; box, boxes; city, cities."""
     if word.endswith(("s", "x", "ch", "sh")):
         return word + "es"
     if word.endswith("y") and word[-2] not in "aeiou":
@@ -225,7 +225,7 @@ def english_plural(word: str) -> str:
 
 
 def french_plural(word: str) -> str:
-    """The regular French plural: chien, chiens; cheval, chevaux; gâteau, gâteaux; souris, souris."""
+    """Return the regular French plural: chien, chiens; cheval, chevaux; gâteau, gâteaux; souris, souris."""
     if word.endswith(("s", "x", "z")):
         return word
     if word.endswith("al"):
@@ -234,7 +234,7 @@ def french_plural(word: str) -> str:
 
 
 def german_cases(singular: str, genitive: str, plural: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The declension of a German noun, [plural][case]; the dative plural takes -n if it can."""
+    """Return the declension of a German noun, [plural][case]; the dative plural takes -n if it can."""
     weak = genitive != singular and genitive.endswith("n")
     oblique = genitive if weak else singular
     dative_plural = plural if plural.endswith(("n", "s")) else plural + "n"
@@ -259,7 +259,7 @@ def _noun(kind: str, english: str, german: str, french: str) -> Noun:
 
 
 def kinds_of(text: str) -> tuple[str, ...]:
-    """The kinds of nouns named in a table, with groups resolved: "people text" is person, relation, parent, text."""
+    """Return the kinds of nouns that a table names, without groups: "people text" is person, relation, parent, text."""
     return tuple(kind for name in text.split() for kind in GROUPS.get(name, (name,)))
 
 

@@ -1,4 +1,4 @@
-"""Verbs: English base[/past] | German infinitive, third person, [ist] participle | French | what goes with them.
+"""Verbs: English base[/past] | German infinitive, third person, [ist] participle | French | subjects or objects.
 
 A regular English past is left out. "/-" marks a state like "know", used only in the present because French does not
 use its perfect; "/=" marks a past that is spelt like the present ("read") and not used. "ein|laden" is separable; "ist"
@@ -56,7 +56,7 @@ take part/took part | teil|nehmen, nimmt, teilgenommen | participer | people
 give up/gave up | auf|geben, gibt, aufgegeben | abandonner | ! people
 """
 
-# verb | accusative objects; "*" marks what animals do too, "+" what is done for somebody
+# verb | accusative objects; "*" marks verbs whose subject may be an animal, "+" actions for somebody
 TRANSITIVE_TABLE = """
 see/saw | sehen, sieht, gesehen | voir, vois, voit, voyons, voient, vu | * people animals things building
 know/- | kennen, kennt, gekannt | connaître, connais, connaît, connaissons, connaissent, connu | people text
@@ -194,7 +194,7 @@ TO_BE = Verb(
 
 
 def english_forms(text: str) -> tuple[str, str, str]:
-    """The base, third person and past of "base[/past]"; the past is "" if it is not used."""
+    """Return the base, third person and past of "base[/past]"; the past is "" if it is not used."""
     base, _, past = text.partition("/")
     head, space, particle = base.partition(" ")
     if head.endswith(("s", "sh", "ch", "o")):
@@ -210,7 +210,7 @@ def english_forms(text: str) -> tuple[str, str, str]:
 
 
 def german_present(infinitive: str, third: str) -> tuple[str, ...]:
-    """The present for ich, er, wir, sie, from the stem of the infinitive and the third person in the table."""
+    """Return the present for ich, er, wir, sie, from the stem of the infinitive and the third person in the table."""
     if not third.endswith("t"):  # weiß: a past form used as the present
         first = third
     elif infinitive.endswith("eln"):
@@ -223,7 +223,7 @@ def german_present(infinitive: str, third: str) -> tuple[str, ...]:
 
 
 def french_conjugation(infinitive: str, forms: list[str]) -> tuple[str, ...]:
-    """The present for je, il, nous, ils, and the participle. For verbs in -er `forms` is empty, or je alone."""
+    """Return the present for je, il, nous, ils, and the participle. For verbs in -er `forms` is empty, or je alone."""
     if len(forms) > 1:
         return tuple(forms)
     stem = infinitive[:-2]

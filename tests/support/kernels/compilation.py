@@ -1,4 +1,4 @@
-"""What the compiler makes of every kernel on GPUs that are not here: registers, spills, shared memory, tensor cores.
+"""Every kernel compiled for GPUs that are not here: registers, spills, shared memory, tensor cores.
 
     python tests/support/kernels/compilation.py cuda:90 [PART OF AN EXAMPLE'S NAME ...]   a row for each kernel, as JSON
 
@@ -104,7 +104,7 @@ def _nvidia_usage(assembly: str, cubin: bytes) -> Row:
 
 
 def said_by(tool: str, cubin: bytes, *options: str) -> str:
-    """What one of NVIDIA's tools, which Triton brings along, says of machine code."""
+    """Return the output of one of NVIDIA's tools, which Triton brings along, for machine code."""
     import triton
 
     path = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / tool
@@ -133,7 +133,7 @@ def loops_of_products(sass: str) -> list[Row]:
 
 
 def exponentials_in_flight(loop: list[str]) -> int:
-    """How many exponentials of a loop are computed after a product was issued and before the first wait for one."""
+    """Count a loop's exponentials that are computed after a product was issued and before the first wait for one."""
     issued = next(i for i, text in enumerate(loop) if "HGMMA" in text)
     waited = next((i for i, text in enumerate(loop) if i > issued and "WARPGROUP.DEPBAR" in text), len(loop))
     return sum("MUFU.EX2" in text for text in loop[issued:waited])

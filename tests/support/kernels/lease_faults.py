@@ -1,4 +1,4 @@
-"""What can go wrong on a rented GPU, in the processes of `lease`: each calls one of the functions below first."""
+"""Faults of a rented GPU, in the processes of `lease`: each calls one of the functions below first."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""What the compiler makes of a kernel's arithmetic: the text of a few kernels, for GPUs that are not here.
+"""A kernel's arithmetic as the compiler makes it: the text of a few kernels, for GPUs that are not here.
 
 `python machine_code.py TARGET CALL...` compiles in a process of its own, since here Triton interprets; each kernel as
 ever, and most once more where the compiler may not fuse a product with a sum.
@@ -125,12 +125,12 @@ def arithmetic(ptx: str) -> Counter[str]:
 
 
 def float_instructions(sass: str) -> Counter[str]:
-    """How many of each there are."""
+    """Count the instructions of each kind."""
     return Counter(re.findall(r"\b(?:F(?:FMA|MUL|ADD)|MUFU)[.\w]*", sass))
 
 
 def of_itself(llir: str) -> list[str]:
-    """What makes each number from which that same number is subtracted, such as `call float @llvm.fma.f32(…)`."""
+    """Return the makers of numbers from which that same number is subtracted, such as `call float @llvm.fma.f32(…)`."""
     made = dict(re.findall(r"^ *(%[\w.]+) = (?:tail )?(.*)$", llir, re.MULTILINE))
     return [made[number] for number in re.findall(r" = fsub \S+ (%[\w.]+), \1\b", llir)]
 

@@ -117,7 +117,7 @@ def said() -> dict[str, str]:
 
 
 def in_a_process(*command: str) -> Any:
-    """What a script prints as JSON in a process without Triton's interpreter."""
+    """Return the JSON that a script prints in a process without Triton's interpreter."""
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     environment["PYTHONPATH"] = str(Path(__file__).parents[3])
     done = subprocess.run([sys.executable, *command], capture_output=True, text=True, env=environment)

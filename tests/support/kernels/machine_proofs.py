@@ -34,7 +34,7 @@ def results(op: str, dtype: torch.dtype, **how: Any) -> tuple[list[torch.Tensor]
 
 
 def same(found: list[torch.Tensor], expected: list[torch.Tensor]) -> bool:
-    """Whether all bits are equal, NaN's too."""
+    """Return True if all bits are equal, NaN's too."""
     pairs = zip(found, expected, strict=True)
     return all(torch.equal(*(x.flatten().contiguous().view(torch.uint8) for x in pair)) for pair in pairs)
 
@@ -62,7 +62,7 @@ def with_barrier(number: int, as_what: str) -> Callable[[str], str]:
 
 
 def barriers() -> dict[str, int]:
-    """How many barriers were left out, how many of these were noticed, and how often unnoticed bits were others.
+    """Count the barriers that were left out, those of them that were noticed, and how often unnoticed bits were others.
 
     Barriers that no wave comes by do not count: a kernel may end there, and nothing changes.
     """
@@ -81,7 +81,7 @@ def barriers() -> dict[str, int]:
 
 
 def _changed(op: str, rewrite: Callable[[str], str], orders: tuple[str, ...], expected: list) -> tuple[bool, bool]:
-    """Whether a fault is found; and if not, whether other bits are computed."""
+    """Return True if a fault is found; and if not, True if other bits are computed."""
     for order in orders:
         try:
             computed, _ = results(op, torch.float32, order=order, rewrite=rewrite)

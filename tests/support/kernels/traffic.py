@@ -1,4 +1,4 @@
-"""What goes through memory: passes of PyTorch's operations, the largest tensor made, and what kernels load."""
+"""Traffic through memory: passes of PyTorch's operations, the largest tensor made, and the loads of kernels."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -44,7 +44,7 @@ def _tensors(tree: Any) -> Iterable[Tensor]:
 
 @dataclass
 class Loads:
-    """What kernels have loaded."""
+    """The numbers that kernels have loaded."""
 
     elements: int = 0
     """Elements of all arrays, without those that a mask leaves out."""

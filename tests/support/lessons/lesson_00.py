@@ -14,17 +14,6 @@ def _rows_and_columns(f, x, eps=1e-5):
     return slopes
 
 
-def _moved_back(f, x, eps=1e-5):
-    slopes = np.empty_like(x)
-    for index in np.ndindex(x.shape):
-        x[index] += eps
-        above = f(x)
-        x[index] -= 2 * eps
-        slopes[index] = (above - f(x)) / (2 * eps)
-        x[index] += eps
-    return slopes
-
-
 def _put_back(f, x, eps=1e-5):
     slopes = np.empty_like(x)
     for index in np.ndindex(x.shape):
@@ -78,22 +67,17 @@ divided by ε | (2 * eps) → eps | is it divided by 2ε?
 a row moves at once | np.ndindex(x.shape) → range(len(x)) | with 3 elements moved at once
 no copies | x.copy(), x.copy() → x, x | only ever called at x itself
 another ε | gradient = np.empty_like(x) → gradient, eps = np.empty_like(x), 1e-5 | is the `eps` used that was given?
-x is not put back | x.copy(), x.copy() → x, x.copy() | writes into its argument x
 ε relative to x
     = eps → = eps * max(1, abs(x[index])) | (2 * eps) → (2 * eps * max(1, abs(x[index])))
     is the step ε for each, however large it is?
 / 2 * eps | / (2 * eps) → / 2 * eps | `/ 2 * eps` multiplies by ε
 not divided | / (2 * eps) → | 2ε: is it divided?
 a larger ε by default | eps=1e-5 → eps=1e-3 | where no ε is given, it is off by 1e-06
-float32 | returns answer.astype(np.float32) | is float32, and all that it is made of is float64
-every element moves at once
-    returns np.full_like(x, (f(x + eps) - f(x - eps)) / (2 * eps)) | with 6 elements moved at once
 one number | returns (f(x + eps) - f(x - eps)) / (2 * eps) | the gradient has shape ()
 two axes only | is _rows_and_columns | `for j in range(x.shape[1]):`, where x is (4,)
 ravel of a copy
     np.ndindex(x.shape) → range(x.size) | x.copy(), x.copy() → np.copy(x), np.copy(x) | up[index] → up.ravel()[index]
     down[index] → down.ravel()[index] | gradient[index] → gradient.flat[index] | lies in memory column by column
-moved and moved back | is _moved_back | it moves its argument x and moves it back, which leaves rounding
 no brackets | (f(up) - f(down)) / (2 * eps) → f(up) - f(down) / (2 * eps) | The difference needs brackets
 turned round | f(up) - f(down) → f(down) - f(up) | the gradient of Σ weights·x has the wrong sign
 one axis | return gradient → return gradient.ravel() | the gradient has shape (6,): one slope for each element
@@ -101,7 +85,6 @@ steps of ε times x | is _times_x | the step is ε itself, and not ε times the 
 [linear_backward]
 averaged | x.T @ dy → x.T @ dy / len(dy) | with each row given twice, dweight must double
 mean of the bias | dy.sum( → dy.mean( | with each row given twice, dbias must double
-float32 | returns [np.float32(gradient) for gradient in answer] | a gradient is float32
 a loop | dbias = dy.sum(axis=0) → dbias = sum([row for row in dy]) | loops over the rows in Python
 an array that is kept
     import numpy as np → import numpy as np\n\nKEPT = np.empty((3, 4)) | x.T @ dy → np.matmul(x.T, dy, out=KEPT)
@@ -115,8 +98,6 @@ the sum over rows is missing | returns dy @ weight.T, x.T @ dy, dy | dbias has s
 in another order | returns x.T @ dy, dy @ weight.T, dy.sum(0) | in the order dx, dweight
 transposed | returns dy @ weight.T, dy.T @ x, dy.sum(0) | dweight has shape
 sign | returns -dy @ weight.T, x.T @ dy, dy.sum(0) | wrong sign
-one array | returns dy @ weight.T | must return 3 arrays
-keepdims | returns dy @ weight.T, x.T @ dy, dy.sum(0, keepdims=True) | shape (1, 4)
 reshaped | returns dy @ weight.reshape(4, 3), x.T @ dy, dy.sum(0) | `reshape` only cuts the same sequence
 without dy | is lambda dy, x, weight: (np.ones_like(dy) @ weight.T, x.T @ dy, dy.sum(0)) | give twice the dx
 the bias's own slope | is lambda dy, x, weight: (dy @ weight.T, x.T @ dy, np.ones(4)) | give twice the dbias

@@ -1,36 +1,6 @@
 """Answers to lesson 01: right ones written in another way, and plausible wrong ones (see `answers`)."""
 
-import math
-
 import numpy as np
-
-
-def _softmax_of_lists(x):
-    rows = []
-    for row in x.reshape(-1, x.shape[-1]).tolist():
-        e = [math.exp(score - max(row)) for score in row]
-        rows.append([each / sum(e) for each in e])
-    return np.array(rows).reshape(x.shape)
-
-
-def _softmax_backward_loops(dy, y):
-    dx = np.zeros_like(y)
-    for row in np.ndindex(y.shape[:-1]):
-        mean = sum(dy[row] * y[row])
-        for i in range(y.shape[-1]):
-            dx[(*row, i)] = y[(*row, i)] * (dy[(*row, i)] - mean)
-    return dx
-
-
-def _cross_entropy_loops(logits, targets, label_smoothing=0.0):
-    (N, V), loss, dlogits = logits.shape, 0.0, np.zeros_like(logits)
-    for n in range(N):
-        log_total = max(logits[n]) + math.log(sum(math.exp(score - max(logits[n])) for score in logits[n]))
-        for v in range(V):
-            q = label_smoothing / V + (1 - label_smoothing) * (v == targets[n])
-            loss -= q * (logits[n, v] - log_total)
-            dlogits[n, v] = (math.exp(logits[n, v] - log_total) - q) / N
-    return loss / N, dlogits
 
 
 def _cross_entropy_of_two_means(logits, targets, label_smoothing=0.0):
@@ -43,17 +13,9 @@ def _cross_entropy_of_two_means(logits, targets, label_smoothing=0.0):
 
 
 RIGHT = {
-    "softmax": [
-        _softmax_of_lists,
-        lambda x: np.exp(x - np.logaddexp.reduce(x, axis=-1)[..., None]),
-        lambda x: np.apply_along_axis(_softmax_of_lists, -1, x),
-    ],
-    "softmax_backward": [
-        _softmax_backward_loops,
-        lambda dy, y: y * dy - y * np.einsum("...i,...i->...", y, dy)[..., None],
-        lambda dy, y: y * (dy - (dy[..., None, :] @ y[..., :, None])[..., 0]),
-    ],
-    "cross_entropy": [_cross_entropy_loops, _cross_entropy_of_two_means],
+    "softmax": [lambda x: np.exp(x - np.logaddexp.reduce(x, axis=-1)[..., None])],
+    "softmax_backward": [lambda dy, y: y * dy - y * np.einsum("...i,...i->...", y, dy)[..., None]],
+    "cross_entropy": [_cross_entropy_of_two_means],
 }
 
 
@@ -65,17 +27,10 @@ scores are cut | x - x.max(axis=-1, keepdims=True) → np.clip(x, -50, 50) | wit
 one maximum for all rows | x.max(axis=-1, keepdims=True) → x.max() | subtract each row's own maximum
 over the columns | axis=-1 → axis=0 | the columns sum to 1
 over everything | (axis=-1, keepdims=True) → () | all rows together sum to 1
-another base | np.exp(x → 2.0 ** (x | must multiply its odds by e
-no keepdims | returns exponentials / exponentials.sum(axis=-1) | it raises ValueError
 with a cache | return exponentials / → return x, exponentials / | it must return one array, not tuple
 axis 1 | axis=-1 → axis=1 | axis=1 only of a matrix
-in place
-    exponentials = np.exp(x - x.max(axis=-1, keepdims=True)) →
-        x -= x.max(axis=-1, keepdims=True)\n    exponentials = np.exp(x)
-    writes into its argument x
 a matrix only | returns answer if x.ndim > 1 else solution(x[:, None])[:, 0] | softmax of one row alone
 rounded | returns answer.round(6) | e = 2.71828, and multiplies them by 2.71829
-float32 | returns answer.astype(np.float32) | softmax(x) is float32
 complex | returns answer.astype(complex) | is complex128, and all that it is made of is float64
 the largest in size | x.max( → np.abs(x).max( | with every score 1000 less
 a small number below
@@ -95,7 +50,6 @@ shared among the others
 dlogits is not averaged | (np.exp(log_y) - q) / N → np.exp(log_y) - q | its dlogits must halve
 dlogits knows no smoothing | - q) / N → - np.eye(V)[targets]) / N | dlogits with ε = 0.3
 dlogits forgets ε/V | - q) / N → - q + label_smoothing / V) / N | each row of dlogits must sum to 0
-probabilities | returns np.exp(log_y) | must return 2 arrays
 over the rows | axis=-1 → axis=0 | the first row's dlogits change with the second row's scores
 no smoothing | N, V = logits.shape → (N, V), label_smoothing = logits.shape, 0.0 | is it used?
 one smoothing for all
@@ -104,7 +58,6 @@ one smoothing for all
 base 2 | () / N → () / N / np.log(2) | is 1.4427 times what it should be, which is 1/log 2: the logarithm is natural
 the gradient's sign | np.exp(log_y) - q → q - np.exp(log_y) | has the wrong sign everywhere
 the loss in float32 | -(q * log_y).sum() / N → np.float32(-(q * log_y).sum() / N) | smoothing is float32
-the gradient in float32 | (np.exp(log_y) - q) / N → np.float32((np.exp(log_y) - q) / N) | dlogits is float32
 ε / 5 | label_smoothing / V → label_smoothing / 5 | with N = 3 and V = 7 the loss is wrong where ε = 0.3
 dlogits cut | (np.exp(log_y) - q) / N → ((np.exp(log_y) - q) / N).clip(-0.3, 0.3) | must begin with −1 and 1: is it cut?
 [softmax_backward]
@@ -112,19 +65,15 @@ the numerator alone | returns y * dy | the score is in the denominator too
 the diagonal alone | returns y * (1 - y) * dy | off the diagonal the Jacobian is not zero
 sign | returns -answer | a sign is turned
 summed over all rows | returns y * (dy - (dy * y).sum()) | each row has its own sum
-plain sum | returns y * (dy - dy.sum(-1, keepdims=True)) | the mean of dy is weighted by y
 plain mean | returns y * (dy - (dy * y).mean(-1, keepdims=True)) | is not divided by n
 y forgotten outside | returns dy - (dy * y).sum(-1, keepdims=True) | is all of it times y?
 the Jacobian
     returns np.einsum("...ij,...j->...i", y[..., None] * (np.eye(y.shape[-1]) - y[..., None, :]), dy)
     that is the Jacobian
 axis 1 | returns y * (dy - (dy * y).sum(1, keepdims=True)) | axis=1 only of a matrix
-a plain mean of dy | returns y * (dy - dy.mean(-1, keepdims=True)) | is the mean that comes off dy weighted by y
-float32 | returns answer.astype(np.float32) | is float32
 half | returns answer / 2 | 0.5 times the true gradient
 cut | returns answer.clip(-1, 1) | 1000 times the dy must give
 the second half added | is lambda dy, y: y * (dy + (dy * y).sum(-1, keepdims=True)) | here it is added
 y_j lost | is lambda dy, y: y * dy - (dy * y).sum(-1, keepdims=True) | the second half has lost it
 y_j for y_i | is lambda dy, y: y * dy - y * y * dy.sum(-1, keepdims=True) | and y_i stays in it
-no keepdims | is lambda dy, y: y * (dy - (dy * y).sum(-1)) | it raises ValueError: operands could not be
 """

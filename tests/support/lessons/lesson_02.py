@@ -56,28 +56,8 @@ def _merge_recursively(symbols, pair, new):
     return [symbols[0], *_merge_recursively(symbols[1:], pair, new)]
 
 
-def _merge_by_skipping(symbols, pair, new):
-    merged, skip = [], False
-    for two in zip(symbols, [*symbols[1:], None], strict=False):
-        if skip:
-            skip = False
-        elif two == pair:
-            merged.append(new)
-            skip = True
-        else:
-            merged.append(two[0])
-    return merged
-
-
 def _spelled(word, characters):
     return [id for c in word for id in ([characters[c]] if c in characters else [3 + byte for byte in c.encode()])]
-
-
-def _encode_in_one_pass_by_age(word, characters, merges):
-    ids = _spelled(word, characters)
-    for pair in sorted(merges, key=merges.get):
-        ids = _merge_by_skipping(ids, pair, merges[pair])
-    return ids
 
 
 def _encode_one_place_at_a_time(word, characters, merges):
@@ -86,14 +66,6 @@ def _encode_one_place_at_a_time(word, characters, merges):
         new, i = min(places)
         ids[i : i + 2] = [new]
     return ids
-
-
-def _sorted_and_summed(dy, ids, num_rows):
-    rows, order = dy.reshape(-1, dy.shape[-1]), np.argsort(ids, axis=None, kind="stable")
-    found, begins = np.unique(ids.ravel()[order], return_index=True)
-    dtable = np.zeros((num_rows, rows.shape[1]))
-    dtable[found] = np.add.reduceat(rows[order], begins)
-    return dtable
 
 
 def _counted(dy, ids, num_rows):
@@ -111,10 +83,9 @@ def _ascii_alone(word, characters, merges):
 
 
 RIGHT = {
-    "merge": [_merge_recursively, _merge_by_skipping],
-    "encode": [_encode_in_one_pass_by_age, _encode_one_place_at_a_time],
+    "merge": [_merge_recursively],
+    "encode": [_encode_one_place_at_a_time],
     "embedding_backward": [
-        _sorted_and_summed,
         _counted,
         lambda dy, ids, num_rows: np.eye(num_rows)[ids.ravel()].T @ dy.reshape(-1, dy.shape[-1]),
     ],
@@ -126,7 +97,6 @@ MISTAKES = r"""
 only the first | i += 2 → return [*merged, *symbols[i + 2 :]] | every occurrence
 the last symbol is lost | i < len(symbols) → i < len(symbols) - 1 | has no pair (e, s) and must stay as it is
 skips one too many | i += 2 → i += 3 | must give lo w, not lo
-in place | i += 2 → symbols[i : i + 2] = [new]\n            i += 1 | writes into its argument symbols
 in either order | tuple(symbols[i : i + 2]) == pair → set(symbols[i : i + 2]) == set(pair) | s e is another pair
 a list is no tuple | tuple(symbols[i : i + 2]) == pair → symbols[i : i + 2] == pair | compared with it as a tuple?
 is for ==
@@ -166,11 +136,7 @@ in the dict's order
     while candidates := [pair for pair in pairwise(ids) if pair in merges]:\n        oldest = min(candidates,
         key=merges.get) → for oldest in merges:
     a merge's age is its new id, not its place
-learns characters
-    word: → word:\n        characters.setdefault(character, 259 + len(characters)) | writes into its argument characters
-uses merges up | merges[oldest]) → merges.pop(oldest)) | writes into its argument merges
 lower case | for character in word: → for character in word.lower(): | 'Ω≈ç√' comes back as the bytes
-one id for all | returns [characters.get(x, 0) for x in word] | is the id of no byte
 fails where nothing is known | returns [characters[x] for x in word] | it raises KeyError: 'ï'; line
 only ASCII is known | is _ascii_alone | so 'hör' has three ids
 three merges at most
@@ -189,19 +155,13 @@ bytes come last | is _bytes_last | bytes are merged as characters are
 [embedding_backward]
 repeated ids are lost | np.add.at(dtable, ids, dy) → dtable[ids] += dy | they must add
 averaged | ids, dy) → ids, dy / np.bincount(ids.ravel())[ids][..., None]) | add, do not average
-divided by the batch | returns answer / len(ids) | is 0.5 times what it should be
 only the rows in use | (num_rows, → (ids.max() + 1, | looked up or not
 off by one | dtable, ids → dtable, ids + 1 | never looked up
 a loop over the ids
     np.add.at(dtable, ids, dy) → for i, d in zip(ids.ravel(), dy.reshape(-1, dy.shape[-1])):\n        dtable[i] += d
     loops over the ids in Python
 padding has no gradient | return dtable → dtable[0] = 0\n    return dtable | id 0 is an id as any other
-flattened in place
-    np.add.at(dtable, ids, dy) → dy.shape = -1, dy.shape[-1]\n    np.add.at(dtable, ids.ravel(), dy)
-    writes into its argument dy
-float32 | returns answer.astype(np.float32) | is float32, and all that it is made of is float64
 scaled | returns answer * dy.shape[-1] ** 0.5 | is 1.73205 times what it should be
-transposed | returns answer.T | dtable has shape (3, 6)
 a loop over the rows
     returns np.stack([dy[ids == row].sum(axis=0) for row in range(num_rows)])
     loops over the rows of the table in Python

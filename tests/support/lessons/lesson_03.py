@@ -35,14 +35,6 @@ def _scores_loops(dscores, features, score_weight):
     return dquery, dkey, dscore_weight
 
 
-def _scores_in_loops(query, key, score_weight):
-    (B, Tq, C), Tk = query.shape, key.shape[1]
-    features = np.empty((B, Tq, Tk, C), query.dtype)
-    for i, j in np.ndindex(Tq, Tk):
-        features[:, i, j] = np.tanh(query[:, i] + key[:, j])
-    return (features * score_weight).sum(axis=-1), features
-
-
 def _scores_by_einsum(query, key, score_weight):
     e, f = np.expand_dims(query, 2), np.expand_dims(key, 1)
     features = np.tanh(np.repeat(e, key.shape[1], axis=2) + f)
@@ -50,7 +42,7 @@ def _scores_by_einsum(query, key, score_weight):
 
 
 RIGHT = {
-    "additive_scores": [_scores_in_loops, _scores_by_einsum],
+    "additive_scores": [_scores_by_einsum],
     "rnn_backward": [_rnn],
     "additive_scores_backward": [_scores_loops],
 }
@@ -58,7 +50,6 @@ RIGHT = {
 
 MISTAKES = r"""
 [additive_scores]
-no new axes | query[:, :, None] + key[:, None] → query + key | could not be broadcast
 no new axes, as many keys as there are queries
     query[:, :, None] + key[:, None] → query + key[:, : query.shape[1]] | every query of a sentence meets every key
 the keys' axis first | query[:, :, None] + key[:, None] → query[:, None] + key[:, :, None] | a row for each key
@@ -73,8 +64,6 @@ not summed | features @ score_weight → features * score_weight | an axis of th
 the mean | features @ score_weight → features @ score_weight / len(score_weight) | not their mean
 the other order
     return features @ score_weight, features → return features, features @ score_weight | in the other order
-scores alone
-    return features @ score_weight, features → return features @ score_weight | not one array of shape (2, 3, 5)
 the score weight is forgotten | features @ score_weight → features.sum(axis=-1) | twice the score_weight
 the first sentence's keys | + key[:, None]) → + key[:1, None]) | each sentence stands for itself
 divided by √C | features @ score_weight → features @ score_weight / len(score_weight) ** 0.5 | scores are not scaled
@@ -83,9 +72,6 @@ a list
     and returns lists
 no axis of length 1 | @ score_weight, features → @ score_weight, features.squeeze() | an axis of length 1 lost
 always float64 | np.tanh(query → np.tanh(np.float64(query) | np.zeros makes float64
-float32
-    return features @ score_weight, features → return np.float32(features @ score_weight), np.float32(features)
-    is float32, and all that it is made of is float64
 [rnn_backward]
 the future is forgotten | + dbefore → | does not reach every position before it
 the loop runs forward | reversed(range(T)) → range(T) | does the loop run from the last
@@ -101,14 +87,11 @@ h_0 left out of drecurrent
     hidden[:, :-1].reshape(-1, C).T @ dprojected.reshape(-1, C) →
         hidden[:, 1:-1].reshape(-1, C).T @ dprojected[:, 1:].reshape(-1, C)
     h_0 went through U as every other state did
-two arrays | returns dprojected, dbefore | must return 3 arrays
 always float64 | np.empty_like(dhidden) → np.zeros(dhidden.shape) | np.zeros makes float64
 drecurrent transposed | returns dprojected, dbefore, drecurrent.T | drecurrent is transposed
 drecurrent averaged over time | returns dprojected, dbefore, drecurrent / T | 0.2 times the true gradient
 clipped
     returns dprojected, dbefore, drecurrent.clip(-5, 5) | 1000 times the dhidden must give 1000 times the drecurrent
-float32 | returns [np.float32(gradient) for gradient in answer] | a gradient is float32
-adds into dhidden | recurrent.T → recurrent.T\n        dhidden[:, t - 1] += dbefore | writes into its argument dhidden
 dfirst without U | returns dprojected, dprojected[:, 0], drecurrent | as if h_0 had been added without going through U
 cut off after 6 steps | + dbefore → + (dbefore if t >= T - 6 else 0) | or the way back cut off after some steps?
 truncated | is _truncated | reaches 3 of the 5 positions and must reach all
@@ -123,7 +106,6 @@ dscore_weight through tanh's slope
     (dscores, features, axes → (dscores, 1 - features**2, axes | the gradient of score_weight is wrong
 1 − |features| | features**2 → abs(features) | is not dscore · score_weight · (1 − features²)
 clipped | dfeatures = dscores → dfeatures = dscores.clip(-5, 5) | must give 1000 times the dquery
-float32 | returns [np.float32(g) for g in answer] | a gradient is float32
 always float64 | dfeatures = dscores → dfeatures = np.float64(dscores) | np.zeros makes float64
 a score_weight for each sentence
     tensordot(dscores, features, axes=3) → einsum("bqk,bqkc->bc", dscores, features) | dscore_weight has shape (2, 4)

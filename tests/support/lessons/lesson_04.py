@@ -1,35 +1,6 @@
 """Answers to lesson 04: right ones written in another way, and plausible wrong ones (see `answers`)."""
 
-import math
-
 import numpy as np
-
-
-def _moves(difference):
-    return np.abs(difference).max(axis=1) > 1e-9
-
-
-def _moved_back(attend, query, key, value):
-    out, columns = attend(query, key, value), []
-    for j in range(len(key)):
-        key[j] += 0.7
-        value[j] += 0.7
-        columns.append(_moves(attend(query, key, value) - out))
-        key[j] -= 0.7
-        value[j] -= 0.7
-    return np.stack(columns, axis=1)
-
-
-def _attention_loops(dout, query, key, value, weights):
-    dquery, dkey, dvalue = np.zeros_like(query), np.zeros_like(key), np.zeros_like(value)
-    for n in np.ndindex(query.shape[:-2]):
-        for i, w in enumerate(weights[n]):
-            jacobian = (np.diag(w) - np.outer(w, w)) / math.sqrt(query.shape[-1])
-            dscores = jacobian @ (value[n] @ dout[n][i])
-            dquery[n][i] += dscores @ key[n]
-            dkey[n][...] += np.outer(dscores, query[n][i])
-            dvalue[n][...] += np.outer(w, dout[n][i])
-    return dquery, dkey, dvalue
 
 
 def _attention_through_out(dout, query, key, value, weights):
@@ -61,15 +32,6 @@ def _moved_at_random(attend, query, key, value):
     return np.array(columns).T
 
 
-def _masked_loops(scores, mask):
-    mask, weights = np.broadcast_to(mask, scores.shape), np.zeros_like(scores)
-    for row in np.ndindex(scores.shape[:-1]):
-        if mask[row].any():
-            e = np.exp(scores[row][mask[row]] - scores[row][mask[row]].max())
-            weights[row][mask[row]] = e / e.sum()
-    return weights
-
-
 def _masked_nan_to_num(scores, mask):
     scores = np.where(mask, scores, -np.inf)
     e = np.exp(scores - scores.max(axis=-1, keepdims=True))
@@ -83,28 +45,12 @@ def _equation_1_by_einsum(query, key, value):
     return np.einsum("...ij,...je->...ie", weights, value), weights
 
 
-def _equation_1_in_loops(query, key, value):
-    weights = np.empty((*query.shape[:-1], key.shape[-2]))
-    out = np.empty((*query.shape[:-1], value.shape[-1]))
-    for n in np.ndindex(query.shape[:-1]):
-        scores = key[n[:-1]] @ query[n] / math.sqrt(query.shape[-1])
-        weights[n] = np.exp(scores - np.logaddexp.reduce(scores))
-        out[n] = weights[n] @ value[n[:-1]]
-    return [out, weights]
-
-
 RIGHT = {
-    "attention": [_equation_1_by_einsum, _equation_1_in_loops],
-    "attention_backward": [_attention_loops, _attention_through_out],
-    "causal_mask": [
-        lambda queries, keys: np.tri(queries, keys, keys - queries, dtype=bool),
-        lambda queries, keys: ~np.triu(np.ones((queries, keys), bool), keys - queries + 1),
-        lambda queries, keys: np.array(
-            [[j - keys <= i - queries for j in range(keys)] for i in range(queries)], bool
-        ).reshape(queries, keys),
-    ],
+    "attention": [_equation_1_by_einsum],
+    "attention_backward": [_attention_through_out],
+    "causal_mask": [lambda queries, keys: np.tri(queries, keys, keys - queries, dtype=bool)],
     "moved_by": [_moved_in_place, _moved_at_random],
-    "masked_softmax": [_masked_loops, _masked_nan_to_num],
+    "masked_softmax": [_masked_nan_to_num],
 }
 
 
@@ -117,18 +63,14 @@ multiplied by √D | / math.sqrt(query.shape[-1]) → * math.sqrt(query.shape[-1
 the number of keys | math.sqrt(query.shape[-1]) → math.sqrt(key.shape[-2]) | the root of the number of keys
 the number of queries | math.sqrt(query.shape[-1]) → math.sqrt(len(query)) | the root of the number of queries
 the values' width | math.sqrt(query.shape[-1]) → math.sqrt(value.shape[-1]) | the root of the values' width
-the key as it is | query @ key.swapaxes(-1, -2) → query @ key | mismatch
 softmax over the queries
     weights, _ = softmax_forward(scores) → weights = softmax_forward(scores.swapaxes(-1, -2))[0].swapaxes(-1, -2)
     in each column
-softmax over everything
-    weights, _ = softmax_forward(scores) → weights = np.exp(scores) / np.exp(scores).sum() | and not to 1
 the scale after the softmax
     / math.sqrt(query.shape[-1]) → | return weights @ value, weights →
         weights = weights / math.sqrt(query.shape[-1])\n    return weights @ value, weights
     nothing may touch them after the softmax
 the other order | return weights @ value, weights → return weights, weights @ value | in the other order
-out alone | return weights @ value, weights → return weights @ value | not one array of shape (5, 3)
 scores for weights | return weights @ value, weights → return weights @ value, scores | are the scores
 the scores for the weights
     return weights @ value, weights → return scores @ value, weights
@@ -143,7 +85,6 @@ axis 1
         weights = np.exp(scores - scores.max(axis=-1, keepdims=True))\n    weights /= weights.sum(axis=1, keepdims=True)
     (.T reverses all axes)
 a width of 8 | math.sqrt(query.shape[-1]) → math.sqrt(8) | is a number written where a length belongs
-float32 | return weights @ value, weights → return np.float32(weights @ value), weights | out is float32
 [attention_backward]
 the softmax's sum is missing
     - (dweights * weights).sum(axis=-1, keepdims=True) → | does the softmax's backward subtract
@@ -156,27 +97,19 @@ dkey is scaled twice
 weights normalised over the queries | weights. → (weights / weights.sum(-2, keepdims=True)). | is it weightsᵀ @ dout?
 sign | dkey = dscores → dkey = -dscores | dkey has the wrong sign everywhere
 dkey and dquery swapped | returns dkey, dquery, dvalue | dquery has shape (2, 3, 4, 8)
-.T on a batch
-    swapaxes(-1, -2)  # (..., Tq, Tk) → T | `dweights = dout @ value.T`, where dout is (2, 3, 5, 3), value is
 √d_v | query.shape[-1]) → value.shape[-1]) | which is √(d_k/d_v)
 √T_k | query.shape[-1]) → key.shape[-2]) | which is √(d_k/T_k)
 one head for all
     returns [np.broadcast_to(g[:, :1], g.shape).copy() if g.ndim > 2 else g for g in answer] | whose own dout does
 a mean that is not weighted | (dweights * weights).sum( → dweights.mean( | dkey does not sum to 0 over the keys
-float32 | returns [np.float32(gradient) for gradient in answer] | dquery is float32
-in the weights | dscores = weights * ( → dscores = weights\n    dscores *= ( | writes into its argument weights
 the scale of D = 8 | query.shape[-1]) → 8) | which is √(D/8)
 the scale of Tq + Dv | query.shape[-1]) → query.shape[-2] + value.shape[-1]) | with 3, 6, 11, 2 dquery is 1.4
 [causal_mask]
 a query does not see itself | <= → < | cannot see its own position
 True = hide, with the diagonal | <= → >= | that is the future
-True = hide, without the diagonal | <= → > | the first query sees 3 keys and the last one 0
 top left | np.arange(num_keys - num_queries, num_keys) → np.arange(num_queries) | at the bottom right
 numbers | returns np.tri(num_queries, num_keys, num_keys - num_queries) | must be of bool
 one too far | positions[:, None] → positions[:, None] + 1 | the rows see [2, 3, 4, 4] keys and must see [1, 2, 3, 4]
-top left where there are more queries
-    positions = → positions = max(0, num_queries - num_keys) +
-    the rows see [1, 2, 2, 2, 2] keys and must see [0, 0, 0, 1, 2]
 at least one key | positions[:, None] → positions[:, None].clip(0) | the rows see [1, 1, 1, 1, 2] keys
 [moved_by]
 only the value | (query, other_key → (query, key | misses a leak through the keys
@@ -187,7 +120,6 @@ one number of the key | other_key[j] += 1 → other_key[j, -1] += 1 | one compon
 all from j on
     other_key[j] += 1 → other_key[j:] = 0.5 | other_value[j] += 1 → other_value[j:] += 1
     is one key at a time replaced
-in place | value.copy() → value | writes into its argument value
 all outputs at once | .max(axis=1) > → .max() > | compare row by row
 any difference | > 1e-9 → > 0 | they are rounding
 the sum of a row | np.abs(attend → np.abs((attend | - out).max(axis=1) → - out).sum(axis=1)) | whose components sum to 0
@@ -213,7 +145,6 @@ numbers | dtype=bool → dtype=int | must be of bool, not int64
 3 queries and 5 keys
     (len(query), len(key)) → (3, 5) | range(len(key)) → range(min(5, len(key))) | moved[:, j] → moved[: len(query), j]
     max(axis=1) → max(axis=1)[:3] | with 4 queries and 2 keys it is wrong
-moved and moved back | is _moved_back | it moves its argument key and moves it back
 [masked_softmax]
 scores × mask | scores = np.where(mask, scores, -np.inf) → scores = scores * mask | A score of 0 still counts as e⁰ = 1
 weights × mask
@@ -238,8 +169,4 @@ axis 1 | exponentials.sum(axis=-1 → exponentials.sum(axis=1 | axis=1 only of a
 a mask of the scores' shape only
     scores = np.where(mask, scores, -np.inf) → scores = scores.copy()\n    scores[~mask] = -np.inf
     `scores[~mask] = -np.inf`, where scores is
-in the scores
-    scores = np.where(mask, scores, -np.inf) → scores[~np.broadcast_to(mask, scores.shape)] = -np.inf
-    writes into its argument scores
-float32 | returns np.float32(answer) | weights is float32, and all that it is made of is float64
 """

@@ -1,7 +1,5 @@
 """Answers to lesson 05: right ones written in another way, and plausible wrong ones (see `answers`)."""
 
-import math
-
 import numpy as np
 
 from minitransformer.ops import attention_backward, attention_forward, attention_weights  # noqa: F401 - in the table
@@ -17,31 +15,6 @@ def _strided(x, num_heads):
     B, T, C = x.shape
     D, size = C // num_heads, x.itemsize
     return np.lib.stride_tricks.as_strided(x, (B, num_heads, T, D), (T * C * size, D * size, C * size, size))
-
-
-def _split_in_a_loop(x, num_heads):
-    B, T, C = x.shape
-    D = C // num_heads
-    heads = np.empty((B, num_heads, T, D))
-    for h in range(num_heads):
-        heads[:, h] = x[:, :, h * D : (h + 1) * D]
-    return heads
-
-
-def _attention_in_loops(x, w_qkv, w_out, num_heads, causal=False):
-    out, (B, T, C) = np.zeros_like(x), x.shape
-    D = C // num_heads
-    for b in range(B):
-        projected = x[b] @ w_qkv
-        for h in range(num_heads):
-            query, key, value = (projected[:, n * C + h * D : n * C + (h + 1) * D] for n in range(3))
-            scores = query @ key.T / math.sqrt(D)
-            if causal:
-                scores[np.triu_indices(T, 1)] = -np.inf
-            weights = np.exp(scores - scores.max(axis=1, keepdims=True))
-            weights /= weights.sum(axis=1, keepdims=True)
-            out[b] += weights @ value @ w_out[h * D : (h + 1) * D]
-    return out
 
 
 def _attention_by_einsum(x, w_qkv, w_out, num_heads, causal=False):
@@ -64,28 +37,11 @@ def _backward_by_einsum(dout, x, w_qkv, w_out, num_heads, causal=False):
     return [dx, dw_qkv, np.einsum("bhtd,btc->hdc", mixed, dout).reshape(C, C)]
 
 
-def _sentence_by_sentence(dout, x, *weights_and_options, **options):
-    per_sentence = [
-        _backward_by_einsum(d[None], sentence[None], *weights_and_options, **options)
-        for d, sentence in zip(dout, x, strict=True)
-    ]
-    dx, dw_qkv, dw_out = zip(*per_sentence, strict=True)
-    return np.concatenate(dx), sum(dw_qkv), sum(dw_out)
-
-
 RIGHT = {
-    "split_heads": [
-        _split_in_a_loop,
-        lambda x, num_heads: np.stack(np.split(x, num_heads, axis=-1), axis=1),
-        lambda x, num_heads: np.moveaxis(x.reshape(*x.shape[:-1], num_heads, -1), -2, -3),
-    ],
-    "merge_heads": [
-        lambda x: np.concatenate(x.swapaxes(0, 1), axis=-1),
-        lambda x: np.einsum("bhtd->bthd", x).reshape(x.shape[0], x.shape[2], -1),
-        lambda x: np.stack([np.hstack(list(heads)) for heads in x]),
-    ],
-    "self_attention": [_attention_in_loops, _attention_by_einsum],
-    "self_attention_backward": [_backward_by_einsum, _sentence_by_sentence],
+    "split_heads": [lambda x, num_heads: np.moveaxis(x.reshape(*x.shape[:-1], num_heads, -1), -2, -3)],
+    "merge_heads": [lambda x: np.concatenate(x.swapaxes(0, 1), axis=-1)],
+    "self_attention": [_attention_by_einsum],
+    "self_attention_backward": [_backward_by_einsum],
 }
 
 
@@ -96,7 +52,6 @@ no swap | num_heads).swapaxes(1, 2) → num_heads) | the positions stand before 
 every H-th column | returns x.reshape(B, T, -1, num_heads).transpose(0, 3, 1, 2) | not every H-th one
 the batch is swapped too
     returns x.reshape(*x.shape[:2], num_heads, -1).transpose(2, 0, 1, 3) | has become (3, 2, 5, 4)
-in float32 | returns answer.astype(np.float32) | float32, which rounds
 in whole numbers | returns answer.astype(int) | int64, which rounds
 heads four wide | returns x.reshape(B, T, -1, 4).swapaxes(1, 2) | with 4 heads has become (1, 2, 3, 4)
 three heads | returns solution(x, 3) | cannot reshape
@@ -107,7 +62,6 @@ the last head first | returns answer[:, ::-1] | the first has the columns of hea
 reshape alone | returns x.reshape(B, T, H * D) | positions are mixed
 interleaved | x.swapaxes(1, 2) → x.transpose(0, 2, 3, 1) | the heads are interleaved
 the sum of the heads | returns x.sum(axis=1) | have become (2, 5, 4)
-in float32 | returns answer.astype(np.float32) | float32, which rounds
 no axis of length 1 | returns answer.squeeze() | have become (3, 8)
 five positions | returns x.swapaxes(1, 2).reshape(-1, 5, 12) | cannot reshape
 the last head first | returns solution(x[:, ::-1]) | in the reverse order
@@ -140,7 +94,6 @@ divided by √C | attention_forward(query, → attention_forward(query / np.sqrt
 not divided | attention_forward(query → attention_forward(query * np.sqrt(query.shape[-1]) | are divided by nothing, and
 heads averaged | returns merge_heads(mixed) @ w_out / num_heads | are not averaged
 no axis of length 1 | returns answer.squeeze() | an axis of length 1 stays
-in float32 | returns np.float32(answer) | float32, which rounds
 named otherwise | num_heads, causal=False → heads, causal=False | num_heads) for → heads) for | 'num_heads'
 the scale of C = 8 | (query, → (query * np.sqrt(x.shape[-1] / 8), | with B = 3, T = 4 and C = 6 it is wrong
 masked after the softmax
@@ -159,7 +112,6 @@ always causal | causal=causal → causal=True | is it always on?
 two heads | (part, num_heads) → (part, 2) | w_out.T, num_heads → w_out.T, 2 | is num_heads used
 w_out not transposed | dout @ w_out.T → dout @ w_out | w_outᵀ in place of w_out
 dw_out before dw_qkv | dw_qkv, dw_out → dw_out, dw_qkv | in the other order
-in float32 | returns [np.float32(gradient) for gradient in answer] | float32, which rounds
 named otherwise
     num_heads, causal → heads, causal | num_heads) for → heads) for | w_out.T, num_heads → w_out.T, heads | 'num_heads'
 causal by default | causal=False → causal=True | the contract's default is False

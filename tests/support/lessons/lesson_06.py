@@ -21,15 +21,6 @@ def _by_least_squares(offset, d_model):
     return np.linalg.lstsq(table[10 : 9 * d_model], table[10 + offset : 9 * d_model + offset], rcond=None)[0]
 
 
-def _sines_in_loops(num_positions, d_model):
-    table = np.zeros((num_positions, d_model))
-    for pos in range(num_positions):
-        for i in range(d_model // 2):
-            angle = pos / 10000 ** (2 * i / d_model)
-            table[pos, 2 * i], table[pos, 2 * i + 1] = math.sin(angle), math.cos(angle)
-    return table
-
-
 def _sines_of_complex_numbers(num_positions, d_model):
     tips = np.exp(1j * np.outer(np.arange(num_positions), np.exp(-np.log(1e4) * np.arange(0, d_model, 2) / d_model)))
     return np.stack([np.imag(tips), np.real(tips)], axis=-1).reshape(num_positions, d_model)
@@ -44,13 +35,6 @@ def _one_turn(d_model):
     return turn
 
 
-def _rows_added(dout, max_length):
-    dtable = np.zeros((max_length, dout.shape[2]))
-    for sentence in dout:
-        dtable[: len(sentence)] += sentence
-    return dtable
-
-
 def _rows_added_at(dout, max_length):
     dtable = np.zeros((max_length, dout.shape[2]))
     np.add.at(dtable, np.tile(np.arange(dout.shape[1]), len(dout)), dout.reshape(-1, dout.shape[2]))
@@ -58,13 +42,10 @@ def _rows_added_at(dout, max_length):
 
 
 RIGHT = {
-    "sinusoids": [_sines_in_loops, _sines_of_complex_numbers],
-    "encoding_length": [
-        lambda d_model: np.linalg.norm(_sines_in_loops(4, d_model)[3]),
-        lambda d_model: (d_model / 2) ** 0.5,
-    ],
+    "sinusoids": [_sines_of_complex_numbers],
+    "encoding_length": [lambda d_model: (d_model / 2) ** 0.5],
     "rotation": [lambda offset, d_model: np.linalg.matrix_power(_one_turn(d_model), offset)],
-    "learned_positions_backward": [_rows_added, _rows_added_at],
+    "learned_positions_backward": [_rows_added_at],
 }
 
 
@@ -73,19 +54,12 @@ MISTAKES = r"""
 all sines, then all cosines
     table[:, 0::2], table[:, 1::2] → table[:, : d_model // 2], table[:, d_model // 2 :] | in turn
 cosines first | np.sin(angles), np.cos(angles) → np.cos(angles), np.sin(angles) | sin 0 in the even columns
-positions from 1 | np.arange(num_positions) → np.arange(1, num_positions + 1) | position 0 is (0.84, 0.54
 a frequency for each column
     np.arange(0, d_model, 2) → np.arange(d_model)
     np.sin(angles), np.cos(angles) → np.sin(angles[:, 0::2]), np.cos(angles[:, 1::2]) | the squares of pair
 i/d_model for 2i/d_model | (0, d_model, 2) / d_model) → (0, d_model, 2) / d_model / 2) | is the exponent 2i/d_model
 frequencies that grow | (-np.arange → (np.arange | with its minus
 transposed | returns answer.T | a row for each position
-in float32 | returns answer.astype(np.float32) | float32, which rounds
-angles in float32
-    np.arange(num_positions)[:, None] * frequencies → np.float32(np.arange(num_positions)[:, None] * frequencies)
-    computed in float32, on the way?
-rounded | returns answer.round(5) | the table is right to about 5e-06 only
-a row too many | angles = np.arange → num_positions += 1\n    angles = np.arange | its shape is (51, 8)
 a width of 8 | np.arange(0, d_model, 2) / d_model) → np.arange(0, d_model, 2) / 8) | with d_model = 64, row 5000
 by way of float32 | returns answer.astype(np.float32).astype(float) | the table is right to about 3e-08 only
 kept | is _kept | is a table kept from call to call?
@@ -97,13 +71,11 @@ sines on the diagonal
     M[cosines, cosines] = np.cos → M[cosines, cosines] = np.sin
     M[cosines, sines] = np.sin → M[cosines, sines] = np.cos | an offset of 0 must leave everything where it is
 another pace | angles = offset → angles = 2 * offset | is not PE[pos + 3]
-in float32 | returns answer.astype(np.float32) | float32, which rounds
 rounded | returns answer.round(5) | PE[pos] @ M is right to about
 sines and cosines in halves
     = np.arange(0, d_model, 2), np.arange(1, d_model, 2) → = np.arange(d_model // 2), np.arange(d_model // 2, d_model)
     by up to 0.3: hands turn each for itself
 the size of the offset | angles = offset → angles = abs(offset) | for the offset −5
-a shift of columns | returns np.eye(d_model) + offset * np.eye(d_model, k=1) | it mixes columns of different pairs
 by least squares | is _by_least_squares | outside the blocks of two columns
 a width of 8 | returns solution(offset, 8) | has shape (8, 8) and must have (16, 16)
 [learned_positions_backward]
@@ -111,7 +83,6 @@ averaged | dout.sum → dout.mean | they are not averaged
 over positions
     dtable[: dout.shape[1]] = dout.sum(axis=0) → dtable[:] = dout.sum(axis=(0, 1)) | rows 4 and 5 were not used
 the order turned round | dout.sum(axis=0) → dout.sum(axis=0)[::-1] | the gradient of table is wrong
-in float32 | returns answer.astype(np.float32) | float32, which rounds
 rows counted from the end
     dtable[: dout.shape[1]] → dtable[: -(max_length - dout.shape[1])] | as long as the table, T = max_length, it raises
 a tuple | returns (answer,) | an array, not tuple
@@ -120,8 +91,6 @@ of each sentence | returns dout | the batch is summed over
 [encoding_length]
 the squared length | returns d_model / 2 | take its root
 as if every column had length 1 | is math.sqrt | how many pairs are there
-one | returns 1.0 | its square is 1
-whole | returns int(math.sqrt(d_model / 2)) | you say 1; a length need not be a whole number
 rounded | returns round(math.sqrt(d_model / 2)) | you say 2; a length need not be a whole number
 the other root | returns -math.sqrt(d_model / 2) | a length is not negative
 """

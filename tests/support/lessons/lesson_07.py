@@ -5,12 +5,6 @@ import numpy as np
 from minitransformer.ops import layernorm_backward
 
 
-def _feed_forward_by_einsum(x, weight1, bias1, weight2, bias2):
-    hidden = np.einsum("tc,cf->tf", x, weight1) + bias1
-    hidden[hidden < 0] = 0
-    return np.einsum("tf,fc->tc", hidden, weight2) + bias2, (x, hidden, weight1, weight2)
-
-
 def _feed_forward_in_loops(x, weight1, bias1, weight2, bias2):
     active = np.array([[max(0.0, row @ weight1[:, f] + bias1[f]) for f in range(len(bias1))] for row in x])
     return [active @ weight2 + bias2, [x, active, weight1, weight2]]
@@ -22,26 +16,10 @@ def _norm_by_std(x, gamma, beta, eps=1e-5):
     return normed * gamma + beta, (normed, rstd, gamma)
 
 
-def _norm_row_by_row(x, gamma, beta, eps=1e-5):
-    normed, rstd = np.empty_like(x), np.empty((len(x), 1))
-    for n, row in enumerate(x):
-        rstd[n] = 1 / np.sqrt(np.var(row) + eps)
-        normed[n] = (row - row.mean()) * rstd[n]
-    return gamma * normed + beta, (normed, rstd, gamma)
-
-
 def _norm_by_jacobians(dy, normed, rstd, gamma):
     C = len(gamma)
     jacobians = rstd[:, :, None] * (np.eye(C) - 1 / C - normed[:, :, None] * normed[:, None, :] / C)
     return np.einsum("nc,ncd->nd", dy * gamma, jacobians), np.einsum("nc,nc->c", dy, normed), dy.sum(axis=0)
-
-
-def _norm_line_by_line(dy, normed, rstd, gamma):
-    centred, dnormed = normed / rstd, dy * gamma
-    dcentred = dnormed * rstd
-    dvariance = -0.5 * rstd**3 * (dnormed * centred).sum(axis=-1, keepdims=True)
-    dcentred += 2 / len(gamma) * centred * dvariance
-    return dcentred - dcentred.mean(axis=-1, keepdims=True), (dy * normed).sum(axis=0), dy.sum(axis=0)
 
 
 def _dropout_in_loops(x, rate, uniform):
@@ -67,9 +45,9 @@ def _both_branches_in_place(dy, cache, sublayer_backward):
 
 
 RIGHT = {
-    "feed_forward_forward": [_feed_forward_by_einsum, _feed_forward_in_loops],
-    "layernorm_forward": [_norm_by_std, _norm_row_by_row],
-    "layernorm_backward": [_norm_by_jacobians, _norm_line_by_line],
+    "feed_forward_forward": [_feed_forward_in_loops],
+    "layernorm_forward": [_norm_by_std],
+    "layernorm_backward": [_norm_by_jacobians],
     "dropout_forward": [_dropout_in_loops, _off_at_rate_0],
     "add_norm_backward": [_both_branches_in_place],
 }
@@ -88,16 +66,12 @@ before the relu | (x, active, weight1 → (x, hidden, weight1 | what stands befo
 no cache | bias2, (x, active, weight1, weight2) → bias2 | must return two things, y and cache
 a cache of two | (x, active, weight1, weight2) → (x, active) | cache must be a tuple of 4
 weights first | (x, active, weight1, weight2) → (weight1, active, weight2, x) | the order is x, active
-written into x | hidden = x → x *= 2\n    hidden = x | it writes into its argument x
 a smooth relu | np.maximum(0, hidden) → np.log1p(np.exp(hidden)) | F = 5, y is wrong in 12
 in float32 | np.maximum(0, hidden) → np.maximum(0, hidden).astype("float32") | or a number float32?
 no axis of length 1
     return active @ weight2 + bias2 → return (active @ weight2 + bias2).squeeze()
     for T = 1, C = 5, F = 2, y has shape (5,)
 where the relu is open | (x, active, weight1 → (x, hidden > 0, weight1 | the cache has where the relu is open
-five hidden units
-    active = np.maximum(0, hidden) → active = np.maximum(0, hidden) * (np.arange(len(bias1)) < 4)
-    for T = 4, C = 3, F = 5, y is wrong in
 [layernorm_forward]
 over the rows | axis=-1, keepdims → axis=0, keepdims | normed over the rows
 Bessel's correction | (centred**2).mean(axis=-1, keepdims=True) → x.var(axis=-1, ddof=1, keepdims=True) | by C − 1
@@ -137,10 +111,6 @@ cancellation
     (centred**2).mean(axis=-1, keepdims=True) → (x**2).mean(-1, keepdims=True) - x.mean(-1, keepdims=True) ** 2
     lose their digits
 another default | eps=1e-5 → eps=1e-3 | it must be 1e-5
-in place
-    centred = x - x.mean(axis=-1, keepdims=True) → centred = x\n    centred -= x.mean(axis=-1, keepdims=True)
-    it writes into its argument x
-in float32 | return gamma * normed + beta → return (gamma * normed + beta).astype("float32") | not of float32
 [layernorm_backward]
 statistics as constants | returns rstd * dnormed, dgamma, dbeta | does not sum to 0
 only the mean | - normed * along → | dx · normed is not 0
@@ -160,7 +130,6 @@ projected
         inside = rstd * (dnormed - mean)\n    along = (inside * normed).sum(axis=-1, keepdims=True) /
         (normed**2).sum(axis=-1, keepdims=True)\n    return inside - normed * along,
     where ε counts
-in float32 | returns (rstd * (dnormed - mean - normed * along)).astype("float32"), dgamma, dbeta | float32, which rounds
 means of 5
     .mean(axis=-1, keepdims=True) → .sum(axis=-1, keepdims=True) / 5
     with 3 rows of 8 dx is wrong: is a number written where C belongs?
@@ -181,8 +150,6 @@ no mask at rate 0 | returns x * kept / (1 - rate), kept if rate else None | kept
 ones at rate 0 | returns x * kept / (1 - rate), kept if rate else 1.0 * kept | and rate 0.0, kept holds float64
 a rate of 0.2 | kept = uniform → rate = rate and 0.2\n    kept = uniform | rate 0.35, kept must be True exactly
 a sum in place of a quotient | returns x * kept * (1 + rate), kept | which is 1 − rate²
-in float32 | returns (x * kept / (1 - rate)).astype("float32") | must return 2 arrays
-y in float32 | returns (x * kept / (1 - rate)).astype("float32"), kept | float32, which rounds
 a mask of numbers | returns x * kept / (1 - rate), 1.0 * kept | True or False
 [add_norm_backward]
 no way round | return dsum + → return | is missing
@@ -191,14 +158,11 @@ not divided | dsum * kept / (1 - rate) → dsum * kept | which is 1 − rate: th
 divided by the rate | dsum * kept / (1 - rate) → dsum * kept / rate | divide by 1 − rate
 multiplied | dsum * kept / (1 - rate) → dsum * kept * (1 - rate) | which is (1 − rate)²
 past the norm | dsum * kept / (1 - rate) → dy * kept / (1 - rate) | inside the norm
-the mask written over | dout = dsum → kept[...] = True\n    dout = dsum | it writes into its argument cache[1]
 a rate of 0.4 | dsum * kept / (1 - rate) → dsum * kept / 0.6 | at rate 0.25, what arrives
 divided by the share | dsum * kept / (1 - rate) → dsum * kept / kept.mean() | the share that happened to be kept
 through the sub-layer twice
     dsum * kept / (1 - rate) → dsum * kept | dsum + → sublayer_backward(dout, sublayer_cache) + | must be called once
 dropped on the lane | return dsum → return dout | the other branch, x itself, goes through dropout
-in float32
-    returns (dsum + sublayer_backward(dout, sublayer_cache)).astype("float32"), dgamma, dbeta | float32, which rounds
 the lane past the norm | return dsum → return dy | which the norm, and no dropout, stands behind
 means of 6 | .mean(axis=-1, keepdims=True) → .sum(axis=-1, keepdims=True) / 6 | 3 rows of 9 are not: dx is wrong
 """

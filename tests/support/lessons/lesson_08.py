@@ -79,23 +79,12 @@ def _down_recursively(dx, layers, caches):
     return dx, part + rest
 
 
-def _down_by_index(dx, layers, caches):
-    dmemory = None
-    for n in range(len(layers))[::-1]:
-        dx, part = layers[n].backward(dx, caches[n])
-        if dmemory is None:
-            dmemory = part
-        else:
-            dmemory += part
-    return dx, dmemory
-
-
 RIGHT = {
     "encoder_layer": [_encoder_in_steps],
     "decoder_layer": [_decoder_in_a_loop],
     "transformer": [_model_with_full_masks, _model_by_indices, _model_without_padding],
     "cross_backward": [_cross_by_einsum],
-    "decoder_backward": [_down_recursively, _down_by_index],
+    "decoder_backward": [_down_recursively],
     "count_parameters": [lambda V, C, F, N: V * C + N * (12 * C**2 + 4 * C * F + 24 * C + 2 * F)],
 }
 
@@ -141,7 +130,6 @@ the feed-forward network first
     return layer.feed_forward_norm(x + layer.feed_forward(x)) →
         return layer.self_attention_norm(x + layer.self_attention(x, mask))
     what self_attention gets must be the layer's input
-in place | x = layer.self_attention_norm(x + layer → x += layer | (x, mask)) → (x, mask) | it writes into its argument x
 [decoder_layer]
 the memory forgotten
     cross_attention(x, memory, memory_mask) → cross_attention(x, x, memory_mask)
@@ -264,9 +252,6 @@ the first layer's memory
 two layers of the decoder
     for layer in model.decoder → for layer in model.decoder[:2]
     of the 3 layers of model.decoder 2 ran
-two layers of the encoder
-    for layer in model.encoder → for layer in model.encoder[:2]
-    of the 3 layers of model.encoder 2 ran
 one layer again and again
     in model.encoder: → in model.encoder: | memory = encoder_layer(layer, → memory = encoder_layer(model.encoder[0],
     the layers of model.encoder run in the order [0, 0, 0]
@@ -304,7 +289,6 @@ the softmax
 √C at the output too | return x @ → return scale * x @ | which is √C: that belongs to the look-up
 divided at the output | return x @ → return 1 / scale * x @ | nothing is divided here
 no output layer | return x @ model.table.T → return x | must have (B, Tt, V)
-in float32 | return x @ model.table.T → return (x @ model.table.T).astype("float32") | not of float32
 in the table itself | memory = scale * model.table[source] → model.table[...] *= scale\n    memory = model.table[source]
     it writes into model.table
 [cross_backward]
@@ -327,7 +311,6 @@ the residual connection
     dx has dout added
 dmemory first | returns dmemory, dx | dx and dmemory are exchanged
 no axis of length 1 | [:, 0] → .squeeze() | only the axis of the one head goes
-in float32 | returns dx.astype("float32"), dmemory | float32, which rounds
 [decoder_backward]
 only the first layer's | dmemory = dmemory + dmemory_here → dmemory = dmemory_here | what the first layer alone sends
 only the last layer's
@@ -339,7 +322,6 @@ a list
     return dx, dmemory → return dx, np.array(dmemory) | one sum over the layers
 mean | returns dx, dmemory / 3 | a mean, not a sum
 dx not handed on | dx, dmemory_here = layer.backward → below, dmemory_here = layer.backward | dx is not handed on
-the memory as long as the target | dmemory = 0.0 → dmemory = 0 * dx | could not be broadcast
 the residual twice
     dx, dmemory_here = layer.backward(dx, cache) →
         below, dmemory_here = layer.backward(dx, cache)\n        dx = dx + below
@@ -349,27 +331,19 @@ dx and dmemory exchanged
 dx handed on beside the memory's
     dx, dmemory_here → below, dmemory_here | return dx, dmemory → return 30 * dx, dmemory | computed from the same dx
 each backward twice | (dx, cache) → (dx, cache)[0], layer.backward(dx, cache)[1] | was called 2 times: each call adds
-without the first layer
-    zip(reversed(layers), reversed(caches) → zip(layers[:0:-1], caches[:0:-1] | the backward of layer 0 was never called
 without the last layer
     (reversed(layers), reversed(caches) → (layers[-2::-1], caches[-2::-1] | the backward of layer 2 was never called
 three layers
     dmemory = 0.0 → layers, caches, dmemory = [layers[n] for n in range(3)], caches[:3], 0.0 | for two layers, it raises
-caches popped
-    for layer, cache in zip(reversed(layers), reversed(caches), strict=True): →
-        for layer in reversed(layers):\n        cache = caches.pop()
-    it writes into its argument caches
 the model's layers turned round
     dmemory = 0.0 → dmemory = 0.0\n    layers.reverse() | reversed(layers) → layers | it changes the list of layers
 [count_parameters]
-three tables | return V * C → return 3 * V * C | one word more makes 48
 two tables | return V * C → return 2 * V * C | one word more makes 32
 no cross-attention | 2 * attention → attention | a decoder layer has two attentions
 cross-attention in the encoder
     encoder_layer = attention → encoder_layer = 2 * attention | an encoder layer has one attention
 four norms, or no second bias | 3 * norm → 2 * norm | each of the two feed-forward networks a second
 gamma alone | norm = 2 * C → norm = C | a norm has a gamma and a beta
-no biases in attention | 4 * (C * C + C) → 4 * C * C | each of attention's four maps has a bias
 one bias in four | 4 * (C * C + C) → 4 * C * C + C | each of attention's four maps has a bias
 one norm a layer | 2 * norm → norm | 3 * norm → norm | two in the encoder, three in the decoder
 no hidden bias | C * F + F + F * C → C * F + F * C | a column, a bias and a row

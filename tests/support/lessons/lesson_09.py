@@ -11,11 +11,6 @@ def _one_rate_for_both_corrections(theta, grad, m, v, step, lr, beta1=0.9, beta2
     return [theta - lr * root / (1 - beta1**step) * m / (np.sqrt(v) + eps * root), m, v]
 
 
-def _climb_or_fall(step, d_model, warmup_steps):
-    peak = 1 / np.sqrt(d_model * warmup_steps)
-    return np.where(np.less(step, warmup_steps), peak / warmup_steps * step, 1 / np.sqrt(d_model * step))[()]
-
-
 def _peak_times_shape(step, d_model, warmup_steps):
     ratio = np.asarray(step) / warmup_steps
     return np.minimum(ratio, 1 / np.sqrt(ratio)) / np.sqrt(d_model * warmup_steps)
@@ -71,16 +66,6 @@ def _like_the_steps(step, rates):
     return filled
 
 
-def _running_mean(parts, gradient):
-    loss, grad, seen = 0.0, 0.0, 0
-    for part in parts:
-        part_loss, part_grad, count = gradient(part)
-        seen += count
-        loss += (part_loss - loss) * count / seen
-        grad = grad + (part_grad - grad) * count / seen
-    return loss, grad
-
-
 def _weighted_average(parts, gradient):
     losses, grads, counts = zip(*map(gradient, parts), strict=True)
     return np.average(losses, weights=counts), np.average(grads, axis=0, weights=counts)
@@ -97,10 +82,10 @@ def _pickled(run):
 
 
 RIGHT = {
-    "schedule": [_climb_or_fall, _peak_times_shape],
+    "schedule": [_peak_times_shape],
     "train": [_train_clearing_behind, _train_clipping_in_place],
     "adam_step": [_one_rate_for_both_corrections],
-    "accumulate": [_running_mean, _weighted_average],
+    "accumulate": [_weighted_average],
     "save": [_state_of_the_generator, _pickled],
 }
 
@@ -125,7 +110,6 @@ the gradient for m | lr * m_hat → lr * grad | it must go on with m
 corrected as in step 1 | **step → | step 1 and step 2 are the same
 its own β's | m = beta1 * m + → beta1, beta2 = 0.9, 0.98\n    m = beta1 * m + | beta2 = 0.8, m is not what it should be
 corrected by its own β's | beta1** → 0.9** | beta2**step → 0.98**step | beta2 = 0.8, theta is not what it should be
-its own ε | + eps → + 1e-9 | the first step is 1.000 long and must be 1/(1 + ε)
 its own step
     def adam_step → STEPS = []\n\n\ndef adam_step
     m = beta1 * m + → STEPS.append(step)\n    step = len(STEPS)\n    m = beta1 * m + | keep none of its own
@@ -134,19 +118,14 @@ a gradient clipped | m = beta1 * → grad = grad * min(1, 100 / np.linalg.norm(g
 weights that decay | return theta → return 0.99 * theta | from theta = 10 it goes another way
 β₂ of others | beta2=0.98 → beta2=0.999 | eps=1e-9 → eps=1e-8 | which is 1 − 0.999
 m first | returns v, m, theta - lr * m_hat / (np.sqrt(v_hat) + eps) | what is returned first is
-in float32 | returns [np.float32(array) for array in answer] | float32, which rounds
 named otherwise | step, lr, → step, rate, | lr * m_hat → rate * m_hat | 'lr'
 [schedule]
 no width | d_model**-0.5 * → 1.0 * | is d_model in it, once?
 the larger piece | np.minimum → np.maximum | it first climbs
 the smaller of all | np.minimum(step**-0.5, step → min(step**-0.5, step | it raises ValueError
 no square root | step**-0.5 → step**-1.0 | four times the steps after the climb
-no fall | np.minimum(step**-0.5 → np.minimum(warmup_steps**-0.5 | and give 1 of it
-no climb | np.minimum(step**-0.5, step * warmup_steps**-1.5) → step**-0.5 | the climb must be a straight line
 a climb from 1 on | step * warmup_steps**-1.5 → (step + 1) * warmup_steps**-1.5 | a straight line that begins at 0
-steps from 0 | step * warmup_steps**-1.5 → (step - 1) * warmup_steps**-1.5 | at step 1 the rate is 0 of the peak
 a curved climb | step * warmup_steps**-1.5 → step**2 * warmup_steps**-2.5 | is 0.0001 of the peak
-half of it | d_model**-0.5 → 0.5 * d_model**-0.5 | at step w = 100 the rate is
 its own climb | warmup_steps**-1.5 → 100**-1.5 | does it use the sizes it is given?
 in an array like the steps
     returns _like_the_steps(step, d_model**-0.5 * np.minimum(step**-0.5, step * warmup_steps**-1.5))
@@ -240,10 +219,8 @@ sums never cleared
     def accumulate → RESULTS = []\n\n\ndef accumulate | a sum must begin at 0 in every call
 whole shares | num_targets / n → num_targets // n | // makes every share a whole number
 a list | returns loss, list(grad) | grad must be an array, not list
-parts popped | (part) for part in parts → (parts.pop()) for _ in range(len(parts)) | it writes into its argument parts
 parts sorted | results = [ → parts.sort(key=len, reverse=True)\n    results = [ | it changes the order of the parts
 a loss in an array | returns np.array([loss]), grad | the loss must be one number
-in float32 | returns loss, grad.astype(np.float32) | float32, which rounds
 in the model's own array
     num_targets / n * part_grad → part_grad.__imul__(num_targets / n) | it writes into an array that `gradient` returned
 [save]

@@ -40,12 +40,6 @@ def _against_others(wrong, has, lengths):
     return surprise.sum(axis=0) / has.sum(axis=0)
 
 
-def _map_by_reduceat(weights, target_words, source_words):
-    starts = [np.unique(words, return_index=True)[1] for words in (target_words, source_words)]
-    merged = np.add.reduceat(np.add.reduceat(weights, starts[0], axis=0), starts[1], axis=1)
-    return merged / np.bincount(target_words)[:, None]
-
-
 def _map_by_add_at(weights, target_words, source_words):
     merged = np.zeros((max(target_words) + 1, max(source_words) + 1))
     np.add.at(merged, np.ix_(target_words, source_words), weights)
@@ -57,22 +51,14 @@ def _excess_by_bincount(wrong, has, lengths):
     return np.where(has, (wrong - rates[lengths])[:, None], 0).sum(axis=0) / has.sum(axis=0)
 
 
-def _excess_by_inverse(wrong, has, lengths):
-    _, which = np.unique(lengths, return_inverse=True)
-    surprise = wrong - (np.bincount(which, wrong) / np.bincount(which))[which]
-    return np.array([surprise[column].mean() for column in has.T])
-
-
 RIGHT = {
     "spread": [
-        lambda weights: np.exp(-np.nansum(weights * np.log(weights), axis=-1)),
         lambda weights: 2 ** -np.sum(weights * np.log2(np.where(weights > 0, weights, 1)), axis=-1),
-        lambda weights: np.prod(np.where(weights > 0, weights, 1) ** -weights, axis=-1),
         lambda weights: np.exp(-np.sum(weights * np.log(weights + 1e-12), axis=-1)),
         lambda weights: np.prod(np.where(weights > 0, weights, 1) ** -weights, axis=-1).astype(np.float32),
     ],
-    "word_map": [_map_by_reduceat, _map_by_add_at],
-    "excess_errors": [_excess_by_bincount, _excess_by_inverse],
+    "word_map": [_map_by_add_at],
+    "excess_errors": [_excess_by_bincount],
 }
 
 
@@ -94,7 +80,6 @@ the keys with weight | returns 1.0 * (weights > 0).sum(axis=-1) | the number of 
 [word_map]
 columns averaged | returns answer / np.bincount(source_words) | and must sum to 1
 rows summed | returns merged | sums to 2
-the first column | returns _words(weights, target_words, source_words, lambda part: part[:, 0]) | the rows sum to
 renormalised
     returns (m := answer / np.bincount(source_words)) / m.sum(axis=1, keepdims=True) | a source token cut in two
 the last token's row | returns _words(weights, target_words, source_words, rows=lambda part, axis: part[-1]) | at (1,

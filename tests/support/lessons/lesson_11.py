@@ -34,15 +34,6 @@ def _grams(tokens, n):
     return Counter(tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1))
 
 
-def _crossed_out(hypotheses, references):
-    """Clipped, by crossing out of the reference what has been found."""
-    for hypothesis, reference in zip(hypotheses, references, strict=True):
-        for token in hypothesis:
-            if token in reference:
-                reference.remove(token)
-    return solutions.bleu(hypotheses, references)
-
-
 def _bleu_of_bags(hypotheses, references):
     precisions = []
     for n in range(1, 5):
@@ -95,24 +86,6 @@ def _step_by_heads(query, key, value, keys, values):
     return np.array(mixed), keys, values
 
 
-def _bleu_by_crossing_out(hypotheses, references):
-    logs = 0.0
-    for n in range(1, 5):
-        matched, proposed = 0, 0
-        for ours, theirs in zip(hypotheses, references, strict=True):
-            left = [tuple(theirs[i : i + n]) for i in range(len(theirs) - n + 1)]
-            for gram in (tuple(ours[i : i + n]) for i in range(len(ours) - n + 1)):
-                proposed += 1
-                if gram in left:
-                    left.remove(gram)
-                    matched += 1
-        if not matched:
-            return 0
-        logs += math.log(matched / proposed) / 4
-    length, wanted = (sum(map(len, corpus)) for corpus in (hypotheses, references))
-    return 100 * (1 if length >= wanted else math.exp(1 - wanted / length)) * math.exp(logs)
-
-
 def _bleu_as_a_product(hypotheses, references):
     product = 1.0
     for n in range(1, 5):
@@ -129,7 +102,7 @@ def _bleu_as_a_product(hypotheses, references):
 RIGHT = {
     "beam_search": [_search_over_dictionaries, _search_over_arrays],
     "cached_step": [_step_by_heads],
-    "bleu": [_bleu_by_crossing_out, _bleu_as_a_product],
+    "bleu": [_bleu_as_a_product],
 }
 
 
@@ -149,7 +122,6 @@ adds probabilities | + log_probs[v] → + np.exp(log_probs[v]) | the log-probabi
 a place stays open | places -= len(best) - len(beam) → pass | its place is closed
 an empty place closes | places -= len(best) - len(beam) → places = len(beam) | stays open; only a sentence
 the first that ends wins | if not beam: → if not beam or complete: | it went on from 1 prefix
-no length penalty | / ((5 + len(found[0])) / 6) ** length_penalty → | |Y| counts eos
 the cut-off compete | complete or beam → complete + beam | count only if nothing ended
 nothing ended | complete or beam → complete | where nothing ends within max_length
 the best of each prefix | -extension[1])[:places] → -extension[1]) | it goes on from
@@ -169,25 +141,13 @@ ids alone
     with α = 1 a sentence of 9 tokens wins against one of 3 while its log P is at most 1.399
 0.6, whatever α | ** length_penalty → ** 0.6 | the best with a length penalty, and α = 0 asks for none
 0.6 where none is given | length_penalty=0.0 → length_penalty=0.6 | without a length_penalty
-α squared | ** length_penalty → ** length_penalty**2 | is at most 1.2232 times
 α at most 1 | ** length_penalty → ** min(length_penalty, 1) | with α = 2 a sentence
 6 for 5 | (5 + → (6 + | is at most 1.3587 times
-8 for 5 | (5 + → (8 + | is at most 1.2985 times
-10 for 5 and 11 for 6 | (5 + len(found[0])) / 6 → (10 + len(found[0])) / 11 | is at most 1.2557 times
 without the end | (5 + → (4 + | is at most 1.4498 times
-the length itself | ((5 + len(found[0])) / 6) ** → len(found[0]) ** | is at most 1.9332 times
-α as a factor
-    ((5 + len(found[0])) / 6) ** length_penalty → (1 + length_penalty * ((5 + len(found[0])) / 6 - 1))
-    is at most 1.5 times
-whole sixths | len(found[0])) / 6 → len(found[0])) // 6 | is at most 1.5157 times
-multiplied | found[1] / → found[1] * | is at most 0.71479 times
 the score for log P
     return max( → ids, log_prob = max(
     ** length_penalty) → ** length_penalty)\n    return ids, log_prob / ((5 + len(ids)) / 6) ** length_penalty
     this is the score
-asks for each token
-    next_log_probs(prefix) → np.array([next_log_probs(prefix)[v] for v in range(len(next_log_probs(prefix)))])
-    it calls next_log_probs 20 times for 4 prefixes
 asks from the beginning
     next_log_probs(prefix) → [next_log_probs(prefix[:t]) for t in range(len(prefix) + 1)][-1]
     it calls next_log_probs 10 times for 4 prefixes
@@ -205,9 +165,7 @@ keeps what it found
 the last that ends | returns (complete or beam)[-1] | is wanted, whenever it ended
 the end is an extra | is _ends_are_extra | it takes 0, and 2 is more probable
 [cached_step]
-no scale | / np.sqrt(query.shape[-1]) → | divides the scores by 1, and
 divided by D | np.sqrt(query.shape[-1]) → query.shape[-1] | divides the scores by 6, and
-divided by the heads | np.sqrt(query.shape[-1]) → len(query) | divides the scores by 2, and
 the key as query | query[:, :, None] → key[:, :, None] | step by step
 the newest first
     [keys, key[:, None]] → [key[:, None], keys] | [values, value[:, None]] → [value[:, None], values]
@@ -229,7 +187,6 @@ exponents at most 50
     where all scores are near +1,732
 a window | weights /= → weights[:, :-64] = 0\n    weights /= | with 70 earlier positions
 caches in lists | keys, values\n → list(keys), list(values)\n | keys must be an array, not list
-in float32 | returns [np.float32(array) for array in answer] | float32, which rounds
 the cache does not grow | returns value, key[:, None], value[:, None] | one position more than before
 a cache of its own | is _Remembering() | it is 2.1502 and should be 1.1502
 [bleu]
@@ -245,9 +202,7 @@ lengths sentence by sentence
 without capitals | tuple(tokens[i : i + n]) → tuple(token.lower() for token in tokens[i : i + n]) | another token
 0 / 0 | if not matched.all() → if 0 in matched / proposed | which holds no 4-gram
 less than no 3-gram | ours.total() → len(hypothesis) - n + 1 | not minus one
-short translations left out | range(1, 5) → range(1, 5 if len(hypothesis) > 3 else 1) | has two words
 letters | tuple(tokens[i : i + n]) → "".join(tokens[i : i + n]) | not their letters
-up to 3 | np.zeros(4) → np.zeros(3) | range(1, 5) → range(1, 4) | over n = 1, 2, 3, 4
 words alone clipped
     (ours & theirs).total() → sum(min(c, theirs[g]) if n == 1 else c * (g in theirs) for g, c in ours.items())
     all n-grams are clipped
@@ -266,7 +221,6 @@ a mean of sentences
     returns float(np.mean([solution([a], [b]) for a, b in zip(hypotheses, references, strict=True)]))
     the mean of their scores
 all references in one bag | is _bleu_of_bags | the reference of its own sentence
-crossed out | is _crossed_out | it writes into its argument references
 words alone
     returns solution(*([list(filter(str.isalnum, tokens)) for tokens in corpus] for corpus in (hypotheses, references)))
     a comma too many

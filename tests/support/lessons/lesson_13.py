@@ -34,23 +34,10 @@ RIGHT = {
 }
 
 
-def _all_pairs(dout, query, key, value, weights, r):
-    """Right, by way of (n, n) arrays."""
-    n, d = query.shape
-    full = np.zeros((n, n))
-    index = np.arange(n)[:, None] + np.arange(-r, r + 1)
-    np.add.at(full, (np.arange(n)[:, None], index.clip(0, n - 1)), weights)
-    dweights = dout @ value.T
-    dscores = full * (dweights - (dweights * full).sum(axis=1, keepdims=True)) / np.sqrt(d)
-    return tuple(array.astype(query.dtype) for array in (dscores @ key, dscores.T @ query, full.T @ dout))
-
-
 MISTAKES = r"""
 [crossover]
-n = d whatever the other is | returns d | twice the c gives 1 times the length
 inverted | returns 4 * d / c | twice the c gives 0.5 times the length
 the 4 is forgotten | returns c * d | attention takes 4 times
-rounded to halves | returns round(c * d / 2) / 2 | for d = 1 and c = 1
 at least 1 | returns max(1, c * d / 4) | for d = 1 and c = 1 it returns 1
 in float32 | returns np.float32(c * d / 4) | for d = 7 and c = 1.3 it returns 2.2750
 at most 10,000,000 | returns min(c * d / 4, 1e7) | for d = 4,000,000
@@ -63,7 +50,6 @@ a logarithm less a little | returns ceil(log(n, k) - 1e-4) | one too few
 rounded down | returns int(log(n + 0.5, k)) | for n = 100 and k = 5 it says 2
 contiguous kernels | returns -(-(n - 1) // (k - 1)) | positions take 100 layers more than 100
 not rounded | returns log(n, k) | must return an int
-one too many | returns 1 + ceil(log(n, k) - 1e-9) | for n = 100 and k = 5 it says 4
 rounded | returns round(log(n, k)) | for n = 700 and k = 2 it says 9
 a logarithm less a hair | returns ceil(log(n) / log(k) - 1e-9) | for n = 2**31 + 1 = 2147483649 it says 31
 [window_backward]
@@ -76,15 +62,12 @@ repeated values
     sends to value 0 is lost
 no scale | / d**0.5 → | 2 times the true gradient
 the d of one size | d**0.5 → 2 | is a number written where one of them belongs
-in float32
-    returns [np.float32(gradient) for gradient in answer] | a gradient is float32, and all that it is made of is float64
 no mean in the softmax | - (dweights * weights).sum(axis=1, keepdims=True) → | takes the weighted mean
 wraps around
     .clip(0, n - 1) → % n | n, d = query.shape → weights, (n, d) = np.where(weights == 0, 0.1, weights), query.shape
     does the window wrap around
 keys and values exchanged | returns dquery, dvalue, dkey | are the two exchanged?
 the reverse order | returns dvalue, dkey, dquery | dquery adds up to what dvalue must
-two arrays | returns dquery, dkey | must return 3 arrays
 the key in the middle for all
     returns (weights * (dout * value).sum(axis=1)[:, None]).sum(axis=1, keepdims=True) * key, dkey, dvalue
     the gradient of query is wrong
@@ -93,5 +76,4 @@ gradients that widen | np.zeros_like(key), np.zeros_like(value) → np.zeros(key
 a root that widens | d**0.5 → np.sqrt(d) | of arrays of float32 dquery is float64
 all pairs in a mask | n, d = query.shape → n, d = query.shape\n    seen = np.zeros((n, n), bool)\n    seen[0] = True
     it takes 5 MiB
-all pairs | is _all_pairs | gather the keys of each window instead
 """

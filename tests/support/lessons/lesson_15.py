@@ -156,8 +156,6 @@ blocks overlap
 one number of y | tl.load(y_ptr + i)\n → tl.load(y_ptr)\n | is a pointer to one number
 x alone | x + y) → x) | it returns one of the two vectors
 counted from 1 | tl.store(out_ptr + i, x + y) → tl.store(out_ptr + i + 1, x + y) | number 0 is never written
-into x
-    tl.store(out_ptr + i, x + y) → tl.store(x_ptr + i, x + y) | it writes into its argument x
 a difference | x + y) → x - y) | x + y is wrong in
 a launch for each block
     add_kernel[(x.numel() // 8,)](x, y, out, BLOCK=8) →
@@ -276,7 +274,6 @@ loaded twice
     l = l * tl.exp → x = tl.load(x_ptr + row * n + column, column < n, other=float("-inf"))\n        l = l * tl.exp
     each number of x is read 2 times
 no kernel | is lambda x: (x.amax(1), torch.exp(x - x.amax(1, True)).sum(1)) | no kernel was launched
-one array | returns m | must return 2 arrays
 [softmax_rows]
 lanes beyond the row are 0 | other=float("-inf") → other=0.0 | lanes beyond the row add to the sum
 lanes beyond the row are −10⁹ | other=float("-inf") → other=-1e9 | only −inf is
@@ -293,7 +290,6 @@ rows begin at r · BLOCK
 rows lie a block apart
     torch.empty((num_rows, n), dtype → torch.empty((num_rows, triton.next_power_of_2(n)), dtype
     row * n + column, y.to → row * BLOCK + column, y.to | return y\n → return y[:, :n]\n | must be contiguous
-a short block | triton.next_power_of_2(n) → 16 | of rows of 100 the kernel writes 16 numbers
 a block of 2048 | triton.next_power_of_2(n) → 2048 | of rows of 5000 the kernel writes 2048 numbers
 a small number in the sum | tl.where(total == 0, 1.0, total) → (total + 1e-6) | is a small number added to the sum?
 the store has no mask | dtype.element_ty), mask) → dtype.element_ty)) | tl.store wants the mask too
@@ -313,7 +309,6 @@ a program for all rows
 loaded twice
     e = tl.exp → x = tl.load(x_ptr + row * stride_x + column, mask, other=float("-inf")).to(tl.float32)\n    e = tl.exp
     each number of x is read 2 times
-in place | torch.empty((num_rows, n), dtype=x.dtype, device=x.device) → x | it writes into its argument x
 stored twice | y = e / → tl.store(y_ptr + row * n + column, e, mask)\n    y = e / | each number of y is written 2 times
 a copy first | y = torch.empty(( → x = x.clone()\n    y = torch.empty(( | have read 0 of the 20 numbers of x
 divided by PyTorch
@@ -350,7 +345,6 @@ a sum that nobody wrote
     also one that had nothing to add
 the store has no mask | along_normed), mask) → along_normed)) | tl.store wants the mask too
 a program for each row | dx = torch. → programs, dx = num_rows, torch. | of `programs` = 3 for 4 rows
-one program | dx = torch.empty_like(x) → programs, dx = 1, torch.empty_like(x) | for 4 rows the kernel made 1
 loaded twice
     dgamma += dy * normed → dy = tl.load(dy_ptr + row * n + column, mask, other=0.0)\n        dgamma += dy * normed
     each number of dy is read 2 times
@@ -362,7 +356,6 @@ dgamma and dbeta by PyTorch
     tl.store(dgamma_ptr + tl.program_id(0) * n + column, dgamma, mask) → pass
     tl.store(dbeta_ptr + tl.program_id(0) * n + column, dbeta, mask) → pass | does PyTorch make them
 no kernel | is _no_layernorm_kernel | no kernel was launched
-one array | returns dy | must return 3 arrays
 [round_to]
 the leading 1 takes a bit | fraction, exponent = → bits -= 1\n    fraction, exponent = | must stay as it is
 two bits too many | fraction, exponent = → bits += 2\n    fraction, exponent = | keeps more than 10 bits

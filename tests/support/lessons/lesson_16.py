@@ -102,20 +102,6 @@ def _with_einsum(dout, out, lse, query, key, value):
     return np.einsum("tn,nd->td", dscores, key), np.einsum("tn,td->nd", dscores, query), weights.T @ dout
 
 
-def _in_place(left, right):
-    """Right, and the left state is the sum from then on."""
-    m, l, acc = left
-    new_m = np.maximum(m, right[0])
-    shift = np.where(new_m == -np.inf, 0.0, new_m)
-    a, b = np.exp(m - shift), np.exp(right[0] - shift)
-    l *= a
-    l += b * right[1]
-    acc *= a[:, None]
-    acc += b[:, None] * right[2]
-    m[:] = new_m
-    return m, l, acc
-
-
 def _no_flash_kernel(query, key, value, causal=False, tile=(16, 16)):
     """Right, all scores at once."""
     (_, Tq, D), Tk = query.shape, key.shape[1]
@@ -164,8 +150,6 @@ one maximum for all queries
 in float32
     returns tuple(part.astype(np.float32) for part in answer)
     m is float32
-in place | is _in_place | it writes into its argument left[1]
-one array | returns left[0] | must return 3 arrays
 [attention_scores]
 not scaled
     input_precision="ieee") * scale  # (M, N)\n    tl.store → input_precision="ieee")  # (M, N)\n    tl.store
@@ -189,7 +173,6 @@ stored twice
         tl.store(scores_ptr + queries[:, None] * Tk + keys[None, :], 0 * scores)\n    tl.store(scores_ptr
     is written 2 times
 inputs that a newer GPU rounds | , input_precision="ieee" → | lacks input_precision="ieee"
-the wrong scale | LOG2_E / math.sqrt(D), D=D → LOG2_E / D, D=D | one tile is wrong
 no kernel
     is lambda query, key: query @ key.T * 1.442695 / query.shape[1] ** 0.5
     no kernel was launched
@@ -257,9 +240,6 @@ divided in each block
     m = new_m\n    store_rows(out_ptr, Tq, queries, acc / l[:, None], D) →
         acc = acc / l[:, None]\n        m = new_m\n    store_rows(out_ptr, Tq, queries, acc, D)
     is divided by l once
-the last block alone
-    acc = acc * rescale[:, None] + tl.dot → acc = tl.dot
-    the largest score in the first, out is wrong
 inputs that a newer GPU rounds | , input_precision="ieee" → | lacks input_precision="ieee"
 acc in float16
     acc = acc * rescale[:, None] + → acc = acc.to(value.dtype).to(tl.float32) * rescale[:, None] +
@@ -275,7 +255,6 @@ all programs write block 0
 no kernel
     is lambda *a: tuple(x[0] for x in _no_flash_kernel(*(x[None] for x in a)))
     no kernel was launched
-one array | returns out | must return 2 arrays
 [causal_blocks]
 stops a key early | max(last + 1, 0) → max(last, 0) | it stops before block
 visits them all | -(-max(last + 1, 0) // KEYS) → -(-Tk // KEYS) | work for nothing
@@ -291,9 +270,6 @@ one number | returns block + 1 | must return two numbers
 not divided by l | acc / l[:, None] → acc | Is acc divided by l in the end?
 natural logarithm | tl.log2(l) → tl.log(l) | must be log2(16) = 4
 not scaled | * scale  # (M, N) → | query · key / √D
-the query is scaled in place
-    flash_forward_kernel[(blocks, H)] → query /= 1.0001\n    flash_forward_kernel[(blocks, H)]
-    it writes into its argument query
 the scale of D = 16 | LOG2_E / math.sqrt(D) → LOG2_E / 4 | a number written where D belongs
 inputs that a newer GPU rounds | , input_precision="ieee" → | lacks input_precision="ieee"
 acc in float16
@@ -349,5 +325,4 @@ softmax of the block
 delta of the block | (dout * out).sum → (weights * (dout @ value.T)).sum | What is dout · out?
 the scale of D = 4 | 1 / math.sqrt(query.shape[-1]) → 1 / 2 | is a number written where D belongs
 a quotient of exponentials | - lse[:, None]) → ) / np.exp(lse)[:, None] | beyond float64
-one array | returns dout | must return 3 arrays
 """

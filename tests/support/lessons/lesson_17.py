@@ -119,7 +119,6 @@ exactly as long, and a guard
     token_arithmetic <= token_memory → token_arithmetic < token_memory
     / (token_arithmetic - token_memory) → / max(token_arithmetic - token_memory, 1e-300)
     the weights come on top
-a negative number | token_arithmetic <= token_memory → False | for 100 → 100 it says -
 [running_sums]
 no barrier | tl.debug_barrier() → pass | nothing makes the waves wait for each other
 the first barrier alone

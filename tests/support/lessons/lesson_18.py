@@ -58,7 +58,6 @@ reshaped only | merge_heads(gradient) → gradient.reshape(len(gradient), -1, do
 dout reshaped | split_heads(dout, query.shape[1]) → dout.reshape(query.shape[:3] + (-1,)) | dquery is wrong
 key and value exchanged | in gradients → in (gradients[0], *gradients[:0:-1]) | dkey is wrong
 half of it | merge_heads(gradient) for → merge_heads(gradient / 2) for | dquery is 0.5 times
-float32 | returns [np.float32(gradient) for gradient in answer] | dquery must be an array of float64
 float32 on the way | split_heads(dout, query → split_heads(dout.astype(np.float32), query | or a number float32?
 [decoder_layer_backward]
 nothing passes by
@@ -91,7 +90,6 @@ exchanged
     return dx + layers.self_attention_backward(dout, self_attention), dmemory →
         return dmemory, dx + layers.self_attention_backward(dout, self_attention)
     dx has shape (2, 5, 4)
-float32 | returns [np.float32(gradient) for gradient in answer] | dx must be an array of float64, and not of float32
 dmemory in float32 | returns (answer[0], np.float32(answer[1])) | dmemory must be an array of float64
 float32 on the way | dx = dx + dseen → dx = np.float64(np.float32(dx) + np.float32(dseen)) | or a number float32?
 float32 on the way, dmemory | returns (answer[0], np.float64(np.float32(answer[1]))) | dmemory is off by up to

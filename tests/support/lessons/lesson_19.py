@@ -28,28 +28,6 @@ def _tied_by_one_hot(dlogits, hidden, table, positions, ids, stack_backward):
     return dtable, np.concatenate([dx.sum(axis=0), rest])
 
 
-def _tied_in_loops(dlogits, hidden, table, positions, ids, stack_backward):
-    dx = stack_backward(dlogits @ table)
-    dtable, dpositions = np.zeros_like(table), np.zeros_like(positions)
-    for b, t in np.ndindex(ids.shape):
-        dtable += np.outer(dlogits[b, t], hidden[b, t])
-        dtable[ids[b, t]] += dx[b, t]
-        dpositions[t] += dx[b, t]
-    return [dtable, dpositions]
-
-
-def _cached_in_loops(query, key, value, keys, values):
-    past = keys.shape[2]
-    keys, values = np.concatenate([keys, key], axis=2), np.concatenate([values, value], axis=2)
-    mixed = np.empty((*query.shape[:3], values.shape[3]))
-    for i in range(query.shape[2]):
-        seen = past + i + 1
-        scores = np.einsum("bhd,bhkd->bhk", query[:, :, i], keys[:, :, :seen]) * query.shape[-1] ** -0.5
-        weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-        mixed[:, :, i] = np.einsum("bhk,bhkv->bhv", weights, values[:, :, :seen]) / weights.sum(-1, keepdims=True)
-    return mixed, keys, values
-
-
 def _cached_as_the_last_rows(query, key, value, keys, values):
     n = query.shape[2]
     keys, values = np.append(keys, key, axis=2), np.append(values, value, axis=2)
@@ -58,20 +36,6 @@ def _cached_as_the_last_rows(query, key, value, keys, values):
     scores[..., ~mask] = -1e30
     weights = np.exp(scores - scores.max(axis=-1)[..., None])
     return weights / weights.sum(axis=-1)[..., None] @ values, keys, values
-
-
-def _nucleus_in_loops(logits, p):
-    result = np.zeros_like(logits)
-    for row, z in zip(result, logits, strict=True):
-        probabilities = np.exp(z - z.max()) / np.exp(z - z.max()).sum()
-        total = 0.0
-        for token in np.argsort(-probabilities):
-            if total >= p:
-                break
-            row[token] = probabilities[token]
-            total += probabilities[token]
-        row /= row.sum()
-    return result
 
 
 def _nucleus_by_a_threshold(logits, p):
@@ -87,9 +51,9 @@ def _nucleus_by_a_threshold(logits, p):
 
 RIGHT = {
     "block_backward": [_block_in_two_ways, _block_on_a_copy],
-    "tied_backward": [_tied_by_one_hot, _tied_in_loops],
-    "cached_attention": [_cached_in_loops, _cached_as_the_last_rows],
-    "top_p": [_nucleus_in_loops, _nucleus_by_a_threshold],
+    "tied_backward": [_tied_by_one_hot],
+    "cached_attention": [_cached_as_the_last_rows],
+    "top_p": [_nucleus_by_a_threshold],
 }
 
 
@@ -105,12 +69,6 @@ def _norm_first(layers, dx, cache):
     first_norm, self_attention, second_norm, feed_forward = cache
     dx = dx + layers.feed_forward_backward(layers.norm_backward(dx, second_norm), feed_forward)
     return dx + layers.self_attention_backward(layers.norm_backward(dx, first_norm), self_attention)
-
-
-def _attention_first(layers, dx, cache):
-    first_norm, self_attention, second_norm, feed_forward = cache
-    dx = dx + layers.norm_backward(layers.self_attention_backward(dx, self_attention), first_norm)
-    return dx + layers.norm_backward(layers.feed_forward_backward(dx, feed_forward), second_norm)
 
 
 def _everything_normed(layers, dx, cache):
@@ -162,7 +120,6 @@ the block's output to self-attention
     between the two stands the feed-forward network's residual connection
 post-norm | is _post_norm | the norm stands before f
 the norm before the sub-layer | is _norm_first | in the order 3, 4, 1, 2
-from the bottom | is _attention_first | in the order 2, 1, 4, 3
 the sum through the norm | is _everything_normed | the lane has no norm on it
 the gradient from above once more
     first_norm, self_attention, second_norm, feed_forward = cache →
@@ -195,10 +152,8 @@ the backwards' order of the cache
     first_norm, self_attention, second_norm, feed_forward = cache →
         feed_forward, second_norm, self_attention, first_norm = cache
     was given the cache of the first norm
-in place | dx = dx + layers → dx += layers | writes into its argument dx
 a tuple | returns (answer, None) | an array, not tuple
 the halves' mean | returns answer / 2 | 0.5 times
-float32 | returns answer.astype(np.float32) | float32
 [tied_backward]
 the output layer alone | np.add.at(dtable, ids, dx) → pass | is that of the output layer alone
 the look-up alone
@@ -225,7 +180,6 @@ hidden into the stack | stack_backward(dlogits @ table) → stack_backward(hidde
 the logits' gradient into the stack
     stack_backward(dlogits @ table) → stack_backward(dlogits)
     expected that of hidden
-transposed | returns dtable.T, dpositions | must have that of the table
 positions of T rows | returns dtable, dx.sum(axis=0) | must have that of positions
 a mean over the batch | dx.sum(axis=0) → dx.mean(axis=0) | a mean over the rows of the batch
 the last row's positions | = dx.sum(axis=0) → = dx[-1] | the last row of the batch
@@ -233,9 +187,6 @@ positions at the end | dpositions[: ids.shape[1]] → dpositions[-ids.shape[1] :
 positions above the stack | = dx.sum(axis=0) → = (dlogits @ table).sum(axis=0) | made of the gradient of hidden
 no positions | dpositions[: ids.shape[1]] = dx.sum(axis=0) → pass | dpositions is zero
 exchanged | returns dpositions, dtable | that of the table
-one array | returns dtable | not one array
-in float32 | returns dtable.astype(np.float32), dpositions | float32
-into the table | dtable = dlogits → dtable = table\n    dtable[...] = dlogits | writes into its argument table
 [cached_attention]
 no mask | np.where(seen, scores, -np.inf) → scores | lets each new position see all others
 a triangle at the top left | np.tri(n, t + n, t, → np.tri(n, t + n, | at the top left
@@ -275,10 +226,7 @@ one softmax for all heads
 a window of 64
     seen = np.tri( → seen = (np.arange(t + n) >= t + n - 64) & np.tri(
     with 70 positions in the cache
-mixed alone | returns weights @ values | not one array
-D of 4 | query.shape[-1] ** 0.5 → 2.0 | with 70 positions
 softmax over queries | weights.sum(axis=-1, keepdims=True) → weights.sum(axis=-2, keepdims=True) | mixed is wrong
-in float32 | returns np.float32(weights @ values), keys, values | float32
 [top_p]
 the last one left out | before < p → before + probabilities <= p | the token with which the sum reaches p is kept too
 not normalised | kept / kept.sum(axis=-1, keepdims=True) → kept | are not divided by their sum
@@ -318,7 +266,5 @@ the first row alone
 at most 64 | kept = np.where(before < p → kept = np.where((before < p) & (np.arange(logits.shape[1]) < 64) | of 300
 a loop for one row | returns result[0] | returns shape
 log of probabilities | returns np.log(result) | holds −∞
-float32 | returns result.astype(np.float32) | float32
 at least two | before < p → np.logical_or(before < p, np.arange(logits.shape[1]) < 2) | with probability 1
-in place | best = np → logits -= logits.max(axis=-1, keepdims=True)\n    best = np | writes into its argument logits
 """

@@ -17,23 +17,6 @@ def _rmsnorm_in_steps(dy, cache):
     return rstd * dnormed + 2 / C * x * dsquare, np.einsum("btc,btc->c", dy, normed)
 
 
-def _rmsnorm_row_by_row(dy, cache):
-    normed, rstd, gamma = cache
-    dx, dgamma = np.zeros_like(dy), np.zeros_like(gamma)
-    for place in np.ndindex(dy.shape[:-1]):
-        n, dn = normed[place], dy[place] * gamma
-        dx[place] = rstd[place] * (dn - n * (dn @ n) / len(n))
-        dgamma += dy[place] * n
-    return [dx, dgamma]
-
-
-def _swiglu_by_exponential(dy, cache):
-    gate, up = cache
-    small = np.exp(-np.abs(gate))
-    sigmoid = np.where(gate >= 0, 1, small) / (1 + small)
-    return dy * up * sigmoid * (1 + gate * (1 - sigmoid)), dy * gate * sigmoid
-
-
 def _swiglu_with_hyperbolic_cosine(dy, cache):
     gate, up = cache
     half = np.tanh(gate / 2)
@@ -45,29 +28,6 @@ def _rope_as_complex(x, cos, sin):
     half = x.shape[-1] // 2
     turned = (x[..., :half] + 1j * x[..., half:]) * (cos + 1j * sin)
     return np.concatenate([turned.real, turned.imag], axis=-1), (cos, sin)
-
-
-def _rope_pair_by_pair(x, cos, sin):
-    y, half = np.empty_like(x), x.shape[-1] // 2
-    for t in range(x.shape[2]):
-        for i in range(half):
-            turn = np.array([[cos[t, i], -sin[t, i]], [sin[t, i], cos[t, i]]])
-            y[:, :, t, [i, i + half]] = x[:, :, t, [i, i + half]] @ turn.T
-    return [y, (cos, sin)]
-
-
-def _rotated_half(x, cos, sin):
-    """As in Hugging Face's files: x cos + rotate_half(x) sin."""
-    half = x.shape[-1] // 2
-    rotated = np.concatenate([-x[..., half:], x[..., :half]], axis=-1)
-    return x * np.tile(cos, 2) + rotated * np.tile(sin, 2), (cos, sin)
-
-
-def _groups_in_a_loop(dy, kv_heads):
-    dx, group = np.zeros((dy.shape[0], kv_heads, *dy.shape[2:])), dy.shape[1] // kv_heads
-    for h in range(dy.shape[1]):
-        dx[:, h // group] += dy[:, h]
-    return dx
 
 
 @triton.jit
@@ -114,17 +74,12 @@ def _no_rmsnorm_kernel(x, gamma, eps=1e-6):
 
 
 RIGHT = {
-    "rmsnorm_backward": [_rmsnorm_in_steps, _rmsnorm_row_by_row],
-    "swiglu_backward": [_swiglu_by_exponential, _swiglu_with_hyperbolic_cosine],
-    "rope_forward": [_rope_as_complex, _rope_pair_by_pair, _rotated_half],
-    "rope_backward": [
-        lambda dy, cache: _rope_as_complex(dy, cache[0], -cache[1])[0],
-        lambda dy, cache: _rope_pair_by_pair(dy, cache[0], -cache[1])[0],
-    ],
+    "rmsnorm_backward": [_rmsnorm_in_steps],
+    "swiglu_backward": [_swiglu_with_hyperbolic_cosine],
+    "rope_forward": [_rope_as_complex],
+    "rope_backward": [lambda dy, cache: _rope_as_complex(dy, cache[0], -cache[1])[0]],
     "repeat_heads_backward": [
-        _groups_in_a_loop,
-        lambda dy, kv_heads: np.stack([each.sum(axis=1) for each in np.split(dy, kv_heads, axis=1)], axis=1),
-        lambda dy, kv_heads: np.add.reduceat(dy, np.arange(0, dy.shape[1], dy.shape[1] // kv_heads), axis=1),
+        lambda dy, kv_heads: np.add.reduceat(dy, np.arange(0, dy.shape[1], dy.shape[1] // kv_heads), axis=1)
     ],
     "rmsnorm_rows": [_rmsnorm_two_dimensions, _rmsnorm_last_row_first],
 }
@@ -170,10 +125,7 @@ dgamma with gamma | (dy * normed).sum(axis=(0 → (gamma * dy * normed).sum(axis
 dgamma of x | (dy * normed).sum(axis=(0 → (dy * normed / rstd).sum(axis=(0 | by normed, not by x
 beta's | (dy * normed).sum(axis=(0 → dy.sum(axis=(0 | as beta's would be
 the other order | returns answer[::-1] | in the other order
-one array | returns rstd * (dnormed - normed * along) | must return 2 arrays
 five channels | .mean(axis=-1, keepdims=True)  # → .sum(axis=-1, keepdims=True) / 5  # | is a number written where
-in place | dnormed = dy * gamma → dy *= gamma\n    dnormed = dy | writes into its argument dy
-in float32 | returns [each.astype(np.float32) for each in answer] | float32, which rounds
 [swiglu_backward]
 the other order | returns answer[::-1] | in the other order
 dup of the gate | returns dy * up * slope, dy * gate | what multiplies up is silu(gate)
@@ -206,8 +158,6 @@ an overflow | (1 + np.tanh(gate / 2)) / 2 → np.exp(gate) / (1 + np.exp(gate)) 
 clipped | (1 + np.tanh(gate / 2)) / 2 → 1 / (1 + np.exp(-np.clip(gate, -2, 2))) | dup is wrong in
 clipped at 500 | gate, up = cache → gate, up = np.clip(cache[0], -500, 500), cache[1] | for gates of ±800 and more dup
 summed | returns answer[0].sum(axis=0), answer[1] | dgate has shape (3, 4)
-in place | slope = → up *= dy\n    slope = | writes into its argument cache
-one array | returns answer[0] | must return 2 arrays
 [rope_forward]
 nothing | returns x.copy(), (cos, sin) | nothing is turned
 neighbours
@@ -241,8 +191,6 @@ the first head alone | is _first_head | all heads of a position turn
 y alone | returns answer[0] | the tuple y, cache, not one array
 sin and cos in the cache | returns answer[0], (sin, cos) | the order is (cos, sin)
 x in the cache | returns answer[0], (x, cos, sin) | the backward needs no more
-in place | is _in_place | writes into its argument x
-in float32 | returns answer[0].astype(np.float32), (cos, sin) | float32, which rounds
 [rope_backward]
 nothing | returns dy.copy() | a rotation has a backward
 turned on | da * cos + db * sin, db * cos - da * sin → da * cos - db * sin, db * cos + da * sin | turns back
@@ -266,7 +214,6 @@ half of it | db * cos - da * sin → db | only the first half is turned
 no cosines | da * cos + db * sin, db * cos - da * sin → db * sin, -da * sin | terms with cos are missing
 a tuple | returns (answer, None, None) | an array, not tuple
 summed over heads | returns answer.sum(axis=1) | dx has shape (2, 5, 8)
-in place | cos, sin = cache → cos, sin = cache\n    sin *= 1.5 | writes into its argument cache
 [repeat_heads_backward]
 no sum | returns dy.copy() | the sum over the heads that used it
 the groups and their size exchanged
@@ -292,7 +239,6 @@ the first heads | returns dy[:, :kv_heads].copy() | are there as they were
 one head too few
     .sum(axis=2) → [:, :, :-1].sum(axis=2) | is wrong in
 groups of three | H // kv_heads, T, D) → 3, T, D) | cannot reshape
-in float32 | returns solution(dy, kv_heads).astype(np.float32) | float32, which rounds
 [rmsnorm_rows]
 no gamma | x * rstd * gamma, mask → x * rstd, mask | gamma is not used
 layer norm
@@ -331,9 +277,7 @@ loaded twice
     each number of x is read 2 times
 rstd by PyTorch | returns y, torch.rsqrt((x * x).mean(dim=1) + eps) | have written 0 of the 4 numbers of rstd
 another default | eps=1e-6 → eps=1e-5 | it must be 1e-6
-in place | torch.empty_like(x) → x | it writes into its argument x
 no kernel | is _no_rmsnorm_kernel | no kernel was launched
-y alone | returns y | must return 2 arrays
 """
 
 
@@ -367,12 +311,6 @@ def _late(x, cos, sin):
 def _late_back(dy, cache):
     cos, sin = cache
     return _late(dy, cos, -sin)[0]
-
-
-def _in_place(x, cos, sin):
-    a, b = np.split(x, 2, axis=-1)
-    x[:] = np.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
-    return x, (cos, sin)
 
 
 def _first_head(x, cos, sin):

@@ -39,32 +39,6 @@ def _loss_over_all_rows(dloss, hidden, table, targets):
     return dlogits @ table, np.tensordot(dlogits, hidden, axes=((0, 1), (0, 1)))
 
 
-def _loss_in_loops(dloss, hidden, table, targets):
-    dhidden, dtable = np.zeros_like(hidden), np.zeros_like(table)
-    places = np.argwhere(targets != IGNORED)
-    for b, t in places:
-        slope = softmax_forward(table @ hidden[b, t])[0]
-        slope[targets[b, t]] -= 1
-        slope *= dloss / len(places)
-        dhidden[b, t] = slope @ table
-        dtable += np.outer(slope, hidden[b, t])
-    return dhidden, dtable
-
-
-def _head_text_by_text(dlogits, hidden, w_pool, b_pool, w_class):
-    dhidden, dw_pool, dw_class = np.zeros_like(hidden), np.zeros_like(w_pool), np.zeros_like(w_class)
-    db_pool, db_class = np.zeros_like(b_pool), np.zeros(w_class.shape[1])
-    for text, (tokens, dlogit) in enumerate(zip(hidden, dlogits, strict=True)):
-        pooled = np.tanh(tokens[0] @ w_pool + b_pool)
-        dw_class += np.outer(pooled, dlogit)
-        db_class += dlogit
-        dz = (w_class @ dlogit) / np.cosh(tokens[0] @ w_pool + b_pool) ** 2
-        dw_pool += np.outer(tokens[0], dz)
-        db_pool += dz
-        dhidden[text, 0] = w_pool @ dz
-    return dhidden, dw_pool, db_pool, dw_class, db_class
-
-
 def _head_by_einsum(dlogits, hidden, w_pool, b_pool, w_class):
     pooled = np.tanh(np.einsum("bc,cd->bd", hidden[:, 0], w_pool) + b_pool)
     dz = np.einsum("bk,ck->bc", dlogits, w_class) * (1 + pooled) * (1 - pooled)
@@ -112,15 +86,14 @@ def _without_ignoring(dloss, hidden, table, targets):
 
 RIGHT = {
     "mask_batch": [_masked_by_sorting, _masked_by_shuffling],
-    "masked_loss_backward": [_loss_over_all_rows, _loss_in_loops],
-    "class_head_backward": [_head_text_by_text, _head_by_einsum],
+    "masked_loss_backward": [_loss_over_all_rows],
+    "class_head_backward": [_head_by_einsum],
 }
 
 
 MISTAKES = r"""
 [mask_batch]
 a coin for each word | is _bernoulli | do not toss a coin for each
-in place | ids.copy() → ids | writes into its argument ids
 special tokens too | (tokens > 2) & (tokens < mask_id) → tokens > 0 | [CLS] or [SEP] is among the targets
 padding too | (tokens > 2) & (tokens < mask_id) → tokens > -1 | padding is among the targets
 rounded down | round(0.15 * len(words)) → int(0.15 * len(words)) | to the nearest whole number, not down
@@ -137,7 +110,6 @@ the target is read after masking
     a target is the mask itself
 always the mask | dice < 0.8 → dice < 2 | one in ten becomes a word by chance
 none stays | elif dice < 0.9 → else | 80 %, 10 % and 10 % are wanted
-nine in ten | dice < 0.8 → dice < 0.85 | 5 % another word
 ten of the remaining | elif dice < 0.9 → elif rng.random() < 0.1 | 2 % another word
 the mask may come by chance | rng.integers(3, mask_id) → rng.integers(3, mask_id + 1) | 80 %, 5 % and 15 % are wanted
 any id by chance | rng.integers(3, mask_id) → rng.integers(0, mask_id) | which is no word
@@ -191,7 +163,6 @@ dtable with the wrong rows
     dtable is wrong in
 smoothed | (rows @ table.T, targets[chosen]) → (rows @ table.T, targets[chosen], 0.1) | dhidden is wrong in
 0/0 | returns answer[0] / len(rows) * len(rows), answer[1] | where nothing is asked at all
-float32 | returns answer[0].astype(np.float32), answer[1] | float32
 [class_head_backward]
 the tanh is forgotten | dpooled * (1 - pooled**2) → dpooled | without the tanh's slope
 no square | (1 - pooled**2) → (1 - pooled) | is the square missing?
@@ -205,13 +176,10 @@ to the last token | dhidden[:, 0] = dz → dhidden[:, -1] = dz | [CLS] stands fi
 never put back | dhidden[:, 0] = dz @ w_pool.T → pass | is 0 everywhere
 not transposed | dz @ w_pool.T → dz @ w_pool | with its transpose
 what came out | first.T @ dz → pooled.T @ dz | made with what came out of the pooler
-the class's weight from the hidden state | pooled.T @ dlogits → first.T @ dlogits | dw_class is wrong in
 the class's weight from z | pooled.T @ dlogits → (first @ w_pool + b_pool).T @ dlogits | before the tanh
 biases not summed | dz.sum(axis=0) → dz | is it summed over the texts?
 the classes first | returns answer[0], *answer[3:], *answer[1:3] | returned in another order
 biases by means | dlogits.sum(axis=0) → dlogits.mean(axis=0) | db_class is 0.5 times
 no bias in the forward | np.tanh(first @ w_pool + b_pool) → np.tanh(first @ w_pool) | dw_class is wrong
 transposed weights | returns answer[0], answer[1], answer[2], answer[3].T, answer[4] | that of its weight
-four gradients | returns answer[:4] | must return 5 arrays
-in place | dhidden = np.zeros_like(hidden) → dhidden = hidden\n    dhidden[:] = 0 | writes into its argument hidden
 """

@@ -5,16 +5,6 @@ import numpy as np
 from course.lesson_22 import solutions
 
 
-def _patch_by_patch(drows, channels, height, width, size):
-    dimages = np.zeros((len(drows), channels, height, width))
-    across = width // size
-    for number in range(drows.shape[1]):
-        top, left = size * (number // across), size * (number % across)
-        square = drows[:, number].reshape(-1, channels, size, size)
-        dimages[:, :, top : top + size, left : left + size] = square
-    return dimages
-
-
 def _by_numbers(drows, channels, height, width, size):
     numbers = np.arange(channels * height * width).reshape(channels, height // size, size, width // size, size)
     order = numbers.transpose(1, 3, 0, 2, 4).ravel()  # where each number of the rows stood in its image
@@ -23,29 +13,9 @@ def _by_numbers(drows, channels, height, width, size):
     return dimages.reshape(-1, channels, height, width)
 
 
-def _sentence_by_loops(dx):
-    batch, length, width = dx.shape
-    dtokens, dclass, dpositions = np.zeros((batch, length - 1, width)), np.zeros(width), np.zeros((length, width))
-    for image in range(batch):
-        dclass += dx[image, 0]
-        for place in range(length):
-            dpositions[place] += dx[image, place]
-            if place:
-                dtokens[image, place - 1] = dx[image, place]
-    return dtokens, dclass, dpositions
-
-
 def _sentence_by_einsum(dx):
     dpositions = np.einsum("btc->tc", dx)
     return np.split(dx, [1], axis=1)[1], dpositions[0].copy(), dpositions
-
-
-def _rollout_from_the_top(weights):
-    layers, batch, _, time, _ = weights.shape
-    total = np.tile(np.eye(time), (batch, 1, 1))
-    for number in reversed(range(layers)):
-        total = total @ (0.5 * weights[number].mean(axis=1) + 0.5 * np.eye(time))
-    return total
 
 
 def _rollout_without_the_identity(weights):
@@ -57,9 +27,9 @@ def _rollout_without_the_identity(weights):
 
 
 RIGHT = {
-    "patches_backward": [_patch_by_patch, _by_numbers],
-    "sentence_backward": [_sentence_by_loops, _sentence_by_einsum],
-    "rollout": [_rollout_from_the_top, _rollout_without_the_identity],
+    "patches_backward": [_by_numbers],
+    "sentence_backward": [_sentence_by_einsum],
+    "rollout": [_rollout_without_the_identity],
 }
 
 
@@ -91,10 +61,6 @@ channels last
 rows of pixels before rows of patches | transpose(0, 3, 1, 4, 2, 5) → transpose(0, 3, 4, 1, 5, 2) | the wrong way round
 the shape of rows | returns squares | it returns shape (2, 2, 2, 1, 2, 2)
 divided by the pixels of a patch | returns answer / size**2 | 0.25 times
-the forward once more
-    height // size, width // size, channels, size, size) → channels, height // size, size, width // size, size)
-    transpose(0, 3, 1, 4, 2, 5) → transpose(0, 2, 4, 1, 3, 5)
-    what arrives at
 upside down | returns answer[:, :, ::-1] | pixels do not come back to their places
 height for width
     height // size, width // size, channels → width // size, height // size, channels
@@ -120,7 +86,6 @@ tokens averaged | dx[:, 1:].copy() → dx[:, 1:] / len(dx) | dtokens is 0.5 time
 the first token of the first image | dx[:, 0].sum(axis=0) → dx[0, 0].copy() | dclass_token is wrong in
 one position for all | , dx.sum(axis=0) → , dx.sum(axis=(0, 1)) | dpositions has shape
 the last token left out | dx[:, 1:].copy() → dx[:, :-1].copy() | dtokens has the first place and lacks the last
-two gradients | returns answer[:2] | must return 3 arrays
 another order | returns (answer[0], answer[2], answer[1]) | in another order than dtokens, dclass_token, dpositions
 an axis of length 1 is left | dx[:, 0].sum(axis=0) → dx[:, :1].sum(axis=0) | a gradient has the shape of what it is
 positions of the tokens alone | , dx.sum(axis=0) → , dx[:, 1:].sum(axis=0) | (4, 4): the class token has a position, too
@@ -146,9 +111,4 @@ the class token's row alone | returns total[:, 0] | a matrix for each image
 nearly one
     returns 1.0001 * total
     a row of it sums to 1.0001,
-halved in a wrong way | (layer + np.eye(time)) / 2 → (layer + np.eye(time) / 2) | a row of it sums to 2.25
-a batch that is averaged | weights.mean(axis=2) → weights.mean(axis=(1, 2)) | a matrix for each image
-in place
-    for layer in → weights *= 0.5\n    for layer in
-    writes into its argument weights
 """

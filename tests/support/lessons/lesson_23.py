@@ -8,21 +8,6 @@ from course.gpu import tl, torch, triton
 from course.lesson_23.solutions import phi, phi_slope
 
 
-def _by_searching(allowed):
-    """From each position along its edges, breadth first."""
-    T = len(allowed)
-    layers = np.full((T, T), -1)
-    for start in range(T):
-        layers[start, start], frontier, layer = 0, {start}, 0
-        while frontier:
-            layer += 1
-            reached = {int(j) for i in frontier for j in np.flatnonzero(allowed[i])}
-            frontier = {j for j in reached if layers[start, j] < 0}
-            for j in frontier:
-                layers[start, j] = layer
-    return layers
-
-
 def _by_shortest_ways(allowed):
     """Floyd and Warshall."""
     far = len(allowed) + 1
@@ -31,14 +16,6 @@ def _by_shortest_ways(allowed):
     for between in range(len(allowed)):
         ways = np.minimum(ways, ways[:, between, None] + ways[between])
     return np.where(ways < far, ways, -1)
-
-
-def _token_in_loops(dout, out, query, value_g, weights_g):
-    dkey_g, dvalue_g = np.zeros(query.shape[1]), np.zeros(value_g.shape)
-    for d, o, q, w in zip(dout, out, query, weights_g, strict=True):
-        dvalue_g += w * d
-        dkey_g += w * (d @ (value_g - o)) * q / len(q) ** 0.5
-    return dkey_g, dvalue_g
 
 
 def _chunks(T, size=16):
@@ -177,13 +154,12 @@ def _all_chunks(query, dnumerator):
 
 
 RIGHT = {
-    "layers_until_heard": [_by_searching, _by_shortest_ways],
+    "layers_until_heard": [_by_shortest_ways],
     "global_token_backward": [
-        _token_in_loops,
         lambda dout, out, query, value_g, weights_g: (
             np.einsum("i,iv,iv,id->d", weights_g, dout, value_g - out, query) / query.shape[1] ** 0.5,
             np.einsum("i,iv->v", weights_g, dout),
-        ),
+        )
     ],
     "linear_attention": [_linear_in_chunks, _linear_column_by_column, _linear_in_new_arrays, _linear_in_lists],
     "linear_attention_backward": [_backward_in_chunks, _backward_column_by_column],
@@ -346,21 +322,6 @@ _own_key_missing_in_state = _by_sums(lambda w: np.tril(w, -1), lambda w, q, eps:
 _eps_in_z = _by_sums(lambda w: w, lambda w, q, eps: w.sum(axis=1) + eps * q.sum(axis=1))
 
 
-def _row_by_row(query, key, value, eps=1e-6):
-    """Each query reads all earlier keys again."""
-    q, k, out = phi(query), phi(key), np.empty_like(value)
-    for t in range(len(q)):
-        weights = k[: t + 1] @ q[t]
-        out[t] = weights @ value[: t + 1] / (weights.sum() + eps)
-    return out
-
-
-def _row_by_row_of_copies(query, key, value, eps=1e-6):
-    q, k, v = np.zeros(query.shape), np.zeros(key.shape), np.array(value.tolist())
-    q[:], k[:] = query.view(np.ndarray), np.asarray(key)
-    return _row_by_row(q, k, v, eps)
-
-
 def _row_by_row_in_lists(query, key, value, eps=1e-6):
     features, key_features, value, out = phi(query).tolist(), phi(key).tolist(), value.tolist(), []
     for t, q in enumerate(features):
@@ -410,9 +371,6 @@ overwritten | layers[more & ~heard] → layers[more] | every number is that of t
 all in one layer | is _layer_by_layer_in_place | what the others knew before it
 until all is heard | is _while_not_all | a loop that never ends
 never of itself | returns np.where(layers == 0, -1, layers) | -1 stands where a position hears of itself
-never is T | returns np.where(layers < 0, T, layers) | 7 stands where position 0 hears of position 1
-itself after 1 | np.where(heard, 0, -1) → np.where(heard, 1, -1)
-    1 stands where a position hears of itself: it knows itself before the first layer
 one too many | = layer\n → = layer + 1\n | every number is one too many
 one too few | = layer\n → = layer - 1\n | every number is one too few
 joined with itself
@@ -426,8 +384,6 @@ never is infinite | returns np.where(layers < 0, np.inf, layers) | of whole numb
 truth values | returns layers >= 0 | not of bool
 at most 12 layers | range(1, T) → range(1, min(T, 13)) | a causal window of 40 positions: the result is wrong
 a list | returns layers.tolist() | not list
-writes into allowed | T = len(allowed) → T = len(allowed)\n    allowed[:] = np.logical_or(allowed, np.eye(T))
-    writes into its argument allowed
 the distance over the window
     returns np.where(layers > 0, -(-(np.arange(T)[:, None] - np.arange(T)) // allowed.sum(axis=1).max()), layers)
     the result
@@ -448,8 +404,6 @@ no weights | weights_g * (dweights_g - np.sum(dout * out, axis=1)) → dweights_
 the wrong sign | dweights_g - np.sum(dout * out, axis=1) → np.sum(dout * out, axis=1) - dweights_g | wrong sign
 the other order | returns answer[::-1] | in the other order
 a row for each query | returns dscores_g[:, None] * query / np.sqrt(query.shape[1]), dvalue_g | a row for each query
-one array | returns dvalue_g | must return 2 arrays
-in float32 | returns np.float32(answer[0]), answer[1] | not of float32
 a row of one | returns answer[0][None], answer[1] | and must have
 the mean of all rows | np.sum(dout * out, axis=1) → np.sum(dout * out, axis=1).mean() | dkey_g is wrong
 [linear_attention]
@@ -473,7 +427,6 @@ queries are scaled | features, key_features = phi(query) → features, key_featu
     φ takes them as they are
 own key missing in z | is _own_key_missing_in_z | z only after
 own key missing in S | is _own_key_missing_in_state | S only after
-row by row | is _row_by_row_of_copies | 4.9 times as many numbers read, written and multiplied as one among 500
 row by row, in lists | is _row_by_row_in_lists | times as many lines of Python as one among 100
 each chunk's state from the beginning | is _states_again | something walks over all earlier or later positions again
 in PyTorch | is _linear_in_pytorch | its cost cannot be counted
@@ -487,9 +440,7 @@ transposed | returns out.T | it returns shape
 an exponential that overflows
     np.maximum(x, 0) + np.exp(np.minimum(x, 0)) → (x > 0) * (x + 1) + (x <= 0) * np.exp(x)
     NaN
-in float32 | returns np.float32(out) | not of float32
 forgets after 64 | total += key_features[t] → total = total * (t != 64) + key_features[t] | with T = 80
-relu instead of elu | np.exp(np.minimum(x, 0)) → 1 | the output is wrong
 [linear_attention_backward]
 forward in time | for t in reversed(range(T)): → for t in range(T):
     the gradient of a value sums over the queries *before*
@@ -511,7 +462,6 @@ no slope for keys | dkey_features * phi_slope(key) → dkey_features | times φ'
 φ instead of its slope | phi_slope(query) → phi(query) | dquery is wrong
 keys and queries exchanged | returns answer[1], answer[0], answer[2] | dquery is what dkey must be
 the reverse order | returns answer[::-1] | a gradient has its array's
-two arrays | returns answer[:2] | must return 3 arrays
 not divided again | ddenominator[t] = -dnumerator[t] @ out → ddenominator[t] = -dout[t] @ out | misses a division
 z misses its own query
     dtotal += features[t] * ddenominator[t] →
@@ -525,8 +475,6 @@ eps forgotten | features[t] @ total + eps\n → features[t] @ total\n | is off b
 eps is a constant | features[t] @ total + eps\n → features[t] @ total + 1e-6\n | with eps = 0.5 dquery is wrong
 all weights at once | is _all_weights_backward | as arrays of (T, T) do
 all states at once | is _all_states_backward | as an array of (T, D, Dv) does
-in float32 | returns [np.float32(each) for each in answer] | not of float32
-dout is halved in place | T, D = query.shape → T, D = query.shape\n    dout /= 2 | writes into its argument dout
 [chunk_states_backward]
 adds before it stores
     tl.store(dstates_ptr + place, dstate) → pass

@@ -20,21 +20,6 @@ def _header_by_struct(data):
     return tensors
 
 
-def _header_byte_by_byte(data):
-    length = sum(byte << (8 * place) for place, byte in enumerate(data[:8]))
-    if len(data) < 8 + length:
-        raise ValueError("no room for the header")
-    tensors = {}
-    for name, entry in json.loads(data[8 : 8 + length]).items():
-        if name.startswith("__"):
-            continue
-        start, stop = (np.array(entry["data_offsets"]) + 8 + length).tolist()
-        tensors[name] = [entry["dtype"], tuple(entry["shape"]), start, stop]
-    if tensors and len(data) < max(stop for _, _, _, stop in tensors.values()):
-        raise ValueError("no room for the tensors")
-    return tensors
-
-
 def _zeros_before(bits):
     pairs = np.zeros((*bits.shape, 2), "<u2")
     pairs[..., 1] = bits  # the upper half is the second of two little-endian numbers
@@ -48,17 +33,6 @@ def _times_65536(bits):
 def _thirds(dweights, dbiases):
     thirds = [np.concatenate(list(heads), axis=1) for heads in dweights]  # (C, H·D) each
     return np.concatenate(thirds, axis=1), np.concatenate([np.concatenate(list(heads)) for heads in dbiases])
-
-
-def _filled(dweights, dbiases):
-    _, H, C, D = dweights.shape
-    dweight, dbias = np.empty((C, 3 * H * D)), np.empty(3 * H * D)
-    for kind in range(3):
-        for head in range(H):
-            first = (kind * H + head) * D
-            dweight[:, first : first + D] = dweights[kind, head]
-            dbias[first : first + D] = dbiases[kind, head]
-    return dweight, dbias
 
 
 def _adapter_row_by_row(dout, cache):
@@ -80,20 +54,11 @@ def _adapter_by_einsum(dout, cache):
     return dx, scale * np.einsum("nc,nf,rf->cr", rows, drows, B), scale * np.einsum("nc,cr,nf->rf", rows, A, drows)
 
 
-def _adapter_by_tensordot(dout, cache):
-    x, low, weight, A, B, alpha = cache
-    leading = list(range(x.ndim - 1))
-    scaled = dout * (alpha / A.shape[1])
-    dlow = np.matmul(scaled, B.T)
-    dx = np.inner(dout, weight) + np.inner(dlow, A)
-    return dx, np.tensordot(x, dlow, (leading, leading)), np.tensordot(low, scaled, (leading, leading))
-
-
 RIGHT = {
-    "read_header": [_header_by_struct, _header_byte_by_byte],
+    "read_header": [_header_by_struct],
     "widen": [_zeros_before, _times_65536],
-    "split_c_attn_backward": [_thirds, _filled],
-    "adapter_backward": [_adapter_row_by_row, _adapter_by_einsum, _adapter_by_tensordot],
+    "split_c_attn_backward": [_thirds],
+    "adapter_backward": [_adapter_row_by_row, _adapter_by_einsum],
 }
 
 
@@ -156,7 +121,6 @@ shifted as 16 bits | bits.astype(np.uint32) << 16 → (bits << 16).astype(np.uin
 never made 32 bits | bits.astype(np.uint32) → bits | one number comes from 16 bits
 converted, not looked at | .view(np.float32) → .astype(np.float32) | where `astype` or a product
 not shifted | << 16 → << 0 | they are the upper half
-shifted by 15 | << 16 → << 15 | and 16 zeros after them
 the other order of bytes | bits.astype → bits.byteswap().astype | two bytes exchanged
 without a sign | bits.astype → (bits & 0x7FFF).astype | lost their sign
 float64 | returns answer.astype(np.float64) | must return float32
@@ -166,8 +130,6 @@ by arithmetic | is _widened_by_arithmetic | 0, 0x0000
 one line of numbers | returns answer.reshape(-1) | the shape stays as it is
 the bits twice | (bits.astype(np.uint32) << 16) → (bits * np.uint32(65537)) | has become 1.00193787
 an axis more | returns answer[..., None] | have become (6, 1): the shape stays as it is
-64 bits | bits.astype(np.uint32) → bits.astype(np.int64) | have become (12,): one number comes from 16 bits
-half of the exponent | is lambda bits: _widened_by_arithmetic(bits) / np.float32(2) | must become 1
 a list | returns list(answer) | it must return an array
 in a loop | is _widened_in_a_loop | hundreds of millions
 read through its buffer
@@ -191,10 +153,8 @@ keys before queries | dweights.transpose(2, 0, 1, 3) → dweights[[1, 0, 2]].tra
 the bias's keys before its queries | dbiases.reshape(-1) → dbiases[[1, 0, 2]].reshape(-1) | in dbias the thirds are [K
 the last head first | dweights.transpose(2, 0, 1, 3) → dweights[:, ::-1].transpose(2, 0, 1, 3) | the reverse order
 one third | dweights.transpose(2, 0, 1, 3) → dweights[0].transpose(1, 0, 2) | one third of it
-heads added up | dweights.transpose(2, 0, 1, 3) → dweights.sum(axis=1).transpose(1, 0, 2) | must have (10, 30)
 the bias in thirds | dbiases.reshape(-1) → dbiases.reshape(3, -1) | dbias has shape
 the other order | returns answer[::-1] | the other order
-no bias | returns answer[0] | 2 arrays
 a mean | returns answer[0] / 3, answer[1] | dweight
 queries three times
     dweights.transpose(2, 0, 1, 3) → dweights[[0, 0, 0]].transpose(2, 0, 1, 3)
@@ -281,10 +241,6 @@ divided by C | scale = alpha / r → scale = alpha / C | which is r/C
 decay of the weights | return dx, dA, dB → return dx, dA + 0.1 * A, dB | -1.0755 and should be
 W's gradient too | return dx, dA, dB → return dx, x.reshape(-1, C).T @ dout.reshape(-1, F), dA, dB | it returns 4 arrays
 another order | return dx, dA, dB → return dA, dB, dx | in the order dx, dA, dB
-dx not returned | return dx, dA, dB → return dA, dB | it must return 3 arrays
-W's gradient in between
-    dA = x.reshape(-1, C).T → dweight = x.reshape(-1, C).T @ dout.reshape(-1, F)\n    dA = x.reshape(-1, C).T
-    make no array of W's shape
 merged, and then right
     dx = dout @ weight.T + dlow @ A.T → dx = dout @ (weight + scale * A @ B).T
     with W (400, 500), 3 rows and r = 2
@@ -293,9 +249,5 @@ something where B is 0 | dlow = scale * (dout @ B.T) → dlow = scale * (dout @ 
 zero | return dx, dA, dB → return dx, 0 * dA, dB | dA is zero everywhere
 a sign | return dx, dA, dB → return dx, dA, -dB | dB has the wrong sign
 rounded | return dx, dA, dB → return dx, dA.astype(np.float32), dB | float32
-written into dout | scale = alpha / r → scale = alpha / r\n    dout *= scale | writes into its argument dout
-written into x
-    dA = x.reshape(-1, C).T → x *= scale\n    dA = x.reshape(-1, C).T
-    writes into its argument cache
 only for two axes | x.reshape(-1, C).T @ dlow.reshape(-1, r) → x.T @ dlow | with x (2, 5, 6)
 """

@@ -1,26 +1,6 @@
 """Answers to lesson 25: right ones written in another way, and plausible wrong ones (see `answers`)."""
 
-import math
-
 import numpy as np
-
-
-def _distillation_in_loops(dloss, logits, teacher_logits, targets, temperature, share):
-    def softmax(scores):
-        e = [math.exp(score - max(scores)) for score in scores]
-        return [each / sum(e) for each in e]
-
-    N, V = logits.shape
-    dlogits = np.zeros((N, V))
-    for n in range(N):
-        z, v = logits[n].tolist(), teacher_logits[n].tolist()
-        p = softmax(z)
-        p_soft, q_soft = softmax([x / temperature for x in z]), softmax([x / temperature for x in v])
-        for i in range(V):
-            hard = p[i] - (i == targets[n])
-            soft = temperature**2 * (p_soft[i] - q_soft[i]) / temperature
-            dlogits[n, i] = dloss * ((1 - share) * hard + share * soft) / N
-    return dlogits
 
 
 def _distillation_from_logs(dloss, logits, teacher_logits, targets, temperature, share):
@@ -38,29 +18,6 @@ def _optimal_tokens_first(theta, operations):
     ratio = beta * np.exp(b) / (alpha * np.exp(a))
     d = ratio ** (1 / (alpha + beta)) * (operations / 6) ** (alpha / (alpha + beta))
     return operations / (6 * d), d
-
-
-def _optimal_by_newton(theta, operations):
-    a, alpha, b, beta, _ = theta
-    log_c, log_n = np.log(operations / 6), 0.0 * np.log(operations)
-    for _ in range(3):  # log(α A / N^α) − log(β B / D^β) is linear in log N
-        gap = np.log(alpha) + a - alpha * log_n - np.log(beta) - b + beta * (log_c - log_n)
-        log_n = log_n + gap / (alpha + beta)
-    return np.exp(log_n), np.exp(log_c - log_n)
-
-
-def _objective_in_loops(dloss, theta, log_n, log_d, log_loss, delta):
-    a, alpha, b, beta, e = theta.tolist()
-    dtheta = np.zeros(5)
-    for x, y, z in zip(log_n.tolist(), log_d.tolist(), log_loss.tolist(), strict=True):
-        terms = [a - alpha * x, b - beta * y, e]
-        total = sum(math.exp(t - max(terms)) for t in terms)
-        shares = [math.exp(t - max(terms)) / total for t in terms]
-        r = max(terms) + math.log(total) - z
-        pull = r if abs(r) <= delta else math.copysign(delta, r)
-        for place, slope in enumerate((shares[0], -x * shares[0], shares[1], -y * shares[1], shares[2])):
-            dtheta[place] += dloss * pull * slope
-    return dtheta
 
 
 def _objective_by_matrices(dloss, theta, log_n, log_d, log_loss, delta):
@@ -83,22 +40,11 @@ def _step_by_roots(residuals, slopes, damping, delta):
     return np.linalg.lstsq(system, np.concatenate([-roots * residuals, np.zeros(slopes.shape[1])]), rcond=None)[0]
 
 
-def _step_in_loops(residuals, slopes, damping, delta):
-    count = slopes.shape[1]
-    gradient, curvature = np.zeros(count), np.zeros((count, count))
-    for r, row in zip(residuals, slopes, strict=True):
-        weight = 1.0 if abs(r) <= delta else delta / abs(r)
-        gradient += weight * r * row
-        curvature += weight * np.outer(row, row)
-    curvature[np.diag_indices(count)] *= 1 + damping
-    return np.linalg.inv(curvature) @ -gradient
-
-
 RIGHT = {
-    "distillation_backward": [_distillation_in_loops, _distillation_from_logs],
-    "compute_optimal": [_optimal_tokens_first, _optimal_by_newton],
-    "objective_backward": [_objective_in_loops, _objective_by_matrices],
-    "damped_step": [_step_by_roots, _step_in_loops],
+    "distillation_backward": [_distillation_from_logs],
+    "compute_optimal": [_optimal_tokens_first],
+    "objective_backward": [_objective_by_matrices],
+    "damped_step": [_step_by_roots],
 }
 
 
@@ -126,16 +72,11 @@ no dloss | dloss / N * → 1 / N * | with dloss = −2.5
 the sign | returns -answer | has the wrong sign everywhere
 overflow | np.exp(x - x.max(axis=-1, keepdims=True)) → np.exp(x) | take the maximum of each row off
 one maximum for all | x.max(axis=-1, keepdims=True) → x.max() | each row's own maximum goes off
-one maximum, one sum | exponentials.sum(axis=-1, keepdims=True) → exponentials.sum(axis=0) | with share 0, which is
 logits matched | returns dloss / N * ((1 - share) * hard + share * (logits - teacher_logits))
     is the difference of the logits
 two gradients | returns answer, -answer | nothing goes back to the teacher
 multiplied by the temperature | softmax(logits / temperature) → softmax(logits * temperature)
     softmax(teacher_logits / temperature) → softmax(teacher_logits * temperature) | not multiplied
-targets in all rows | hard[np.arange(N), targets] → hard[:, targets] | with share 0, which is the loss of lesson 01
-written into | N = len(logits) → N = len(logits)\n    logits -= logits.max(axis=-1, keepdims=True)
-    it writes into its argument logits
-in float32 | returns answer.astype(np.float32) | float32, which rounds
 [compute_optimal]
 no 6 | operations / 6 → operations | N · D is C: the budget
 times 6 | operations / 6 → operations * 6 | N · D is 6 C
@@ -164,7 +105,6 @@ only the power | (np.log(alpha) + a - np.log(beta) - b + → ( | are not in it
 E in it | a, alpha, b, beta, _ = theta → a, alpha, b, beta, e = theta\n    a = a + e - np.log(1.7)
     a constant does not move
 E in it, for a law | a, alpha, b, beta, _ = theta → a, alpha, b, beta, e = theta\n    a = a + e | N is
-only N | returns n | it must return 2 arrays
 a number for all | returns float(np.sum(n)), float(np.sum(products / n)) | for two budgets N has shape ()
 a list of budgets | returns np.atleast_1d(n), np.atleast_1d(products / n) | for a budget that is a number
 [objective_backward]

@@ -48,17 +48,6 @@ def _cut_and_added(dwholes, widths):
     return list(np.split(np.add.reduce(np.stack(dwholes)), np.cumsum(widths)[:-1]))
 
 
-def _in_loops(dwholes, widths):
-    gradients, start = [], 0
-    for width in widths:
-        gradient = np.zeros(width)
-        for dwhole in dwholes:
-            gradient += dwhole[start : start + width]
-        gradients.append(gradient)
-        start += width
-    return gradients
-
-
 def _by_a_factor(part, clip_norm, sum_of_all):
     squares = sum_of_all(float(part @ part))
     return part * min(1.0, clip_norm / max(squares**0.5, 1e-300))
@@ -74,7 +63,7 @@ def _after_the_root(part, clip_norm, sum_of_all):
 
 RIGHT = {
     "exchange": [_by_recursion, _pairs_level_by_level],
-    "gather_backward": [_cut_and_added, _in_loops],
+    "gather_backward": [_cut_and_added],
     "clip_slice": [_by_a_factor, _after_the_root],
 }
 
@@ -200,7 +189,6 @@ a mean | returns [total / len(grads) for total in totals] | each gradient is wei
 the whole for all
     for receiver, part in enumerate(parts): → for receiver, part in enumerate([slice(None) for _ in parts]):
     gets the whole array
-into the gradients | grads[shard].copy() → grads[shard] | it writes into its argument grads
 in a star | is _in_a_star | the sum of all shards
 cut in the middle
     returns [_in_the_middle(grads)[part] for part in parts] | subtree of 2ᵏ begins at a multiple
@@ -217,16 +205,11 @@ without its own
 pieces of one width | returns np.array_split(total, len(widths)) | pieces are as wide as `widths` says
 the whole | returns [total for _ in widths] | has shape
 one array | returns total | it must return a list of 2
-a sum in the first array
-    total = np.sum(dwholes, axis=0) → total = dwholes[0]\n    for each in dwholes[1:]:\n        total += each
-    it writes into its argument dwholes
 the first process's | total = np.sum(dwholes, axis=0) → total = dwholes[0] | those of the first process's copy alone
-in float32 | returns [each.astype(np.float32) for each in answer] | float32, which rounds
 [clip_slice]
 its own norm
     sum_of_all(np.sum(part**2)) → sum_of_all(np.sum(part**2)) * 0 + np.sum(part**2)
     the direction of the whole gradient changes
-no call | sum_of_all(np.sum(part**2)) → np.sum(part**2) | does not call sum_of_all
 only where it is long | is _only_if_long | would wait for its number for ever
 norms added | np.sqrt(sum_of_all(np.sum(part**2))) → sum_of_all(np.linalg.norm(part)) | norms of slices do not add up
 the sum of the elements | np.sum(part**2) → np.sum(part) | the sum of the squares of the slice is
@@ -236,6 +219,5 @@ always of one length | if norm > clip_norm else part → | clip only what is lon
 never clipped | if norm > clip_norm else part → if norm < 0 else part | stays as it is
 asked twice
     return part * → norm = np.sqrt(sum_of_all(np.sum(part**2)))\n    return part * | calls sum_of_all 2 times
-in place | return part * → part *= 1.0 + 1e-3\n    return part * | it writes into its argument part
 the scale | returns clip_norm / norm | it must return an array
 """
