@@ -105,7 +105,7 @@ a logit lens one layer early | logit_lens: reversed(states[:-1]) → reversed([s
 keys and values counted for every head of queries
     _stack: (attention.num_heads, attention.kv_heads) → (attention.num_heads,) * 2
 a gated network counted as one of two matrices | _stack: (2 + network.gated) → 2
-[models/config.py: models/test_costs]
+[models/config.py: models/test_tree]
 a parameter that all layers share counted in each of them
     ModelConfig.parameter_sizes: ".layers.1." → ".layers.0."
 [costs.py: models/test_costs]
