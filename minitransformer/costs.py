@@ -1,12 +1,10 @@
 """The costs of a configuration: parameters, floating-point operations and memory, computed without the model."""
 
-import math
 from collections import Counter
 from dataclasses import dataclass
 
-from .layers import Stack, StackConfig, TokenEmbedding
+from .layers import StackConfig
 from .models import BERTConfig, GPTConfig, ModelConfig, StacksConfig, TransformerConfig, ViTConfig
-from .ops import numpy_ops
 from .training.parallel.shards import TreeSum
 
 FLOAT_BYTES = 4
@@ -31,23 +29,20 @@ class Flops:
 
 
 def parameter_groups(config: TransformerConfig) -> dict[str, int]:
-    """The number of parameters of each part, in the order of the model."""
-    groups = Counter({"embeddings (source, target, output: one table)": config.vocab_size * config.d_model})
-    tokens = TokenEmbedding(numpy_ops, config.vocab_size, config.d_model)
-    for name, tree in (("encoder", config.encoder), ("decoder", config.decoder)):
-        for path, parameter in Stack(numpy_ops, tree, tokens, "float32").named_parameters():
-            if parameter is not tokens.table:
-                groups[f"{name}: {_part(path)}"] += math.prod(parameter.shape)
+    """Return the number of parameters of each part, in the order of the model."""
+    groups = Counter[str]()
+    for name, size in config.parameter_sizes().items():
+        groups[_part(name)] += size
     return dict(groups)
 
 
 def num_parameters(config: ModelConfig) -> int:
-    """The number of parameters: the sum of `parameter_groups`, in closed form."""
+    """Return the number of parameters, tied ones once, without making the model."""
     return config.num_parameters
 
 
 def flops_per_token(config: StacksConfig | GPTConfig | BERTConfig | ViTConfig, length: int) -> Flops:
-    """The forward's floating-point operations per token, with `length` tokens in source and in target.
+    """Return the forward's floating-point operations per token, with `length` tokens in source and in target.
 
     Only matrix products count; the rest is a few percent. `(m, k) @ (k, n)` takes 2·m·k·n operations. So a weight costs
     2 for each token, and a query over n keys costs 2·n·(d_k + d_v) in each of H heads, for `query keyᵀ` and for the
@@ -81,7 +76,7 @@ def flops_per_token(config: StacksConfig | GPTConfig | BERTConfig | ViTConfig, l
 
 
 def _stack(config: StackConfig, length: int) -> tuple[int, int]:
-    """The operations of all blocks for one of their own tokens, and for one of the memory."""
+    """Return the operations of all blocks for one of their own tokens, and for one of the memory."""
     block, attention, network = config.block, config.block.attention, config.block.feed_forward
     both = attention.d_k + attention.d_v
     queries, keys = (2 * block.d_model * heads * both for heads in (attention.num_heads, attention.kv_heads))  # Q, K
@@ -95,7 +90,7 @@ def _stack(config: StackConfig, length: int) -> tuple[int, int]:
 
 
 def training_bytes(config: TransformerConfig, num_parameters: int, tokens: int, length: int, threads: int) -> int:
-    """Memory of a training step: weights, a gradient for each thread, Adam's two moments, and the activations.
+    """Return the memory of a training step: weights, a gradient for each thread, Adam's two moments, activations.
 
     A batch has `tokens` source and `tokens` target tokens, in sentences of `length` tokens.
     """
@@ -104,7 +99,7 @@ def training_bytes(config: TransformerConfig, num_parameters: int, tokens: int, 
 
 
 def least_training_bytes(config: ModelConfig, threads: int, dtype: str = "float32") -> int:
-    """The part of this memory that even the smallest batch needs, and that of the layers' objects in each thread.
+    """Return the part of this memory that any batch needs, and that of the layers' objects in each thread.
 
     threads: how many gradients are kept, which for shards are those of `most_gradients`.
     """
@@ -113,7 +108,7 @@ def least_training_bytes(config: ModelConfig, threads: int, dtype: str = "float3
 
 
 def most_gradients(shards: range, threads: int) -> int:
-    """The most gradients that a step keeps at a time: one for each thread, and the sums of shards in the tree."""
+    """Return the most gradients that a step keeps at a time: one for each thread, and the tree's sums of shards."""
     tree, most = TreeSum[None](lambda left, right: None), 0
     for start in range(shards.start, shards.stop, threads):
         together = range(start, min(start + threads, shards.stop))
@@ -124,7 +119,7 @@ def most_gradients(shards: range, threads: int) -> int:
 
 
 def activations(config: TransformerConfig, length: int) -> int:
-    """Numbers kept for the backward of one source and one target token, with n = `length` tokens in each sentence.
+    """Return how many numbers the backward needs of a source and a target token, with n = `length` tokens a sentence.
 
         each attention            2·H·(d_k + d_v) + H·n    queries, keys, values, their results; a row of weights
         each feed-forward         F                        its hidden layer
@@ -140,7 +135,7 @@ def activations(config: TransformerConfig, length: int) -> int:
 
 
 def inference_bytes(config: StacksConfig | GPTConfig, num_parameters: int, length: int, beam: int) -> int:
-    """Memory to write `length` tokens: weights, each beam's keys and values, and the memory's if there is one.
+    """Return the memory to write `length` tokens: weights, keys and values of each beam, and of an encoder's output.
 
     Linear attention keeps a state of one size instead. What a window lets go is left out.
     """
@@ -152,10 +147,11 @@ def inference_bytes(config: StacksConfig | GPTConfig, num_parameters: int, lengt
     return FLOAT_BYTES * (num_parameters + (block.cross + beam) * cached)
 
 
-def _part(path: str) -> str:
-    """The part of a stack that a parameter such as `layers.0.feed_forward.expand.weight` belongs to."""
-    names = path.split(".")
+def _part(name: str) -> str:
+    """Return the part that a parameter such as `encoder.layers.0.feed_forward.expand.weight` belongs to."""
+    side, *names = name.split(".")
+    if side == "tokens":
+        return "embeddings (source, target, output: one table)"
     part = names[2] if names[0] == "layers" else names[0]
-    if part.endswith("norm"):
-        return "layer normalisation"
-    return "learned positions" if part == "embedding" else part.replace("_", "-")
+    part = "layer normalisation" if part.endswith("norm") else part.replace("_", "-")
+    return f"{side}: {'learned positions' if part == 'embedding' else part}"

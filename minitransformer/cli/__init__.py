@@ -35,7 +35,7 @@ examples:
 
 
 def build_parser() -> Parser:
-    """The parser of every command."""
+    """Return the parser of every command."""
     parser = Parser(
         prog=invocation(),
         description='The Transformer of "Attention Is All You Need" in NumPy: train it, use it, look inside.',

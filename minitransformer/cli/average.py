@@ -51,7 +51,7 @@ def check_paths(output: Path, paths: list[Path]) -> None:
 
 
 def last_checkpoints(folders: list[Path], count: int) -> list[Path]:
-    """The last `count` checkpoints in the one folder given. Raises ValueError if there are fewer."""
+    """Return the last `count` checkpoints in the one folder given. Raises ValueError if there are fewer."""
     if len(folders) != 1 or not folders[0].is_dir():
         raise ValueError(f"--last takes one folder, got {' '.join(map(str, folders))}")
     paths = list_checkpoints(folders[0])

@@ -27,7 +27,7 @@ class Backend:
         return self.description
 
     def memory(self) -> int | None:
-        """The bytes of memory of the device that computes, or None if unknown."""
+        """Return the bytes of memory of the device that computes, or None if unknown."""
         if not self.device.startswith("cuda"):
             return memory_limit()
         from kernels import availability
@@ -49,7 +49,7 @@ def add_backend_options(parser: argparse._ActionsContainer) -> None:
 
 
 def chosen_backend(args: argparse.Namespace) -> Backend:
-    """The backend that the options name. Raises ValueError, saying what works instead, if it is not available."""
+    """Return the backend that the options name. Raises ValueError, saying what works instead, if it is missing."""
     dtype = args.dtype or "float32"
     if dtype not in DTYPES[args.backend]:
         raise ValueError(f"the {args.backend} backend computes in {' or '.join(DTYPES[args.backend])}, not in {dtype}")

@@ -25,7 +25,7 @@ from ..decoding.tokenizer import check_vocabulary, encode_whole
 from ..models import BERT, ViT
 from .backend import add_backend_options, chosen_backend
 from .common import Parser, add_option, check_utf8, heavy_work, one_line, path_name, whole_number
-from .opened import open_model
+from .model_argument import open_model
 
 HELP = "classify images with a ViT, or texts with a BERT"
 
@@ -82,7 +82,7 @@ def files(paths: list[str], model: ViT) -> tuple[list[str], np.ndarray]:
 
 
 def read_image(path: Path, model: ViT) -> np.ndarray:
-    """An image file as `(channels, size, size)`. Raises ValueError for one that is no image or of another shape."""
+    """Return an image file as `(channels, size, size)`. Raises ValueError for no image and for another shape."""
     from matplotlib.image import imread
     from PIL import Image
 
@@ -104,7 +104,7 @@ def read_image(path: Path, model: ViT) -> np.ndarray:
 
 
 def encoded(config: Any, tokenizer: Any, text: str) -> list[int]:
-    """The ids of a text with the marks around it."""
+    """Return the ids of a text with the marks around it."""
     if isinstance(tokenizer, BPETokenizer):
         return [BOS_ID, *tokenizer.encode(text), EOS_ID]
     return encode_whole(config, tokenizer, text)

@@ -69,7 +69,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def invocation() -> str:
-    """How the user called the program: as a module, or by its entry point."""
+    """Return the program as the user called it: as a module, or by its entry point."""
     return "python -m minitransformer" if sys.argv[0].endswith(("__main__.py", "-m")) else "minitransformer"
 
 
@@ -97,7 +97,7 @@ def add_field_options(
 
 
 def given(args: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
-    """Those of the options in `names` that the user gave, with their values."""
+    """Return the options in `names` that the user gave, with their values."""
     return {name: value for name in names if (value := getattr(args, name, None)) is not None}
 
 
@@ -106,11 +106,6 @@ def add_option(
 ) -> argparse.Action:
     """Add an option or argument with one value, or with a list of them if `nargs` is given."""
     return group.add_argument(name, metavar=metavar, type=read, help=help, **more)
-
-
-def add_checkpoint_argument(parser: argparse.ArgumentParser, **more: Any) -> None:
-    """Add the argument for the checkpoint."""
-    add_option(parser, "checkpoint", "CHECKPOINT", path_name, "a file that `train` or `demo` saved", **more)
 
 
 def add_timeout_option(parser: argparse._ActionsContainer) -> None:
@@ -130,13 +125,13 @@ def add_translation_options(parser: argparse.ArgumentParser) -> None:
 
 
 def check_utf8(name: str, text: str) -> None:
-    """Raises ValueError for an argument that was not UTF-8: Python marks its bytes with surrogates."""
+    """Raise ValueError for an argument that was not UTF-8: Python marks its bytes with surrogates."""
     if any("\ud800" <= character <= "\udfff" for character in text):
         raise ValueError(f"{name} is not UTF-8")
 
 
 def whole_number(least: int = 1, most: int = sys.maxsize) -> Callable[[str], int]:
-    """A function that reads a whole number within these bounds, in decimal digits, or raises an error."""
+    """Return a function that reads a whole number within these bounds, in decimal digits, or raises an error."""
 
     def convert(text: str) -> int:
         digits = text.lstrip("+-0")[:20] or "0"  # a number of twenty digits is beyond every bound
@@ -146,7 +141,7 @@ def whole_number(least: int = 1, most: int = sys.maxsize) -> Callable[[str], int
 
 
 def number(least: float = -math.inf, most: float = math.inf) -> Callable[[str], float]:
-    """A function that reads a finite number within these bounds, in decimal digits, or raises an error."""
+    """Return a function that reads a finite number within these bounds, in decimal digits, or raises an error."""
     return _reader("a finite number", r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", float, least, most)
 
 
@@ -167,14 +162,14 @@ positive_int = whole_number()
 
 
 def path_name(text: str) -> str:
-    """Reads the name of a file or folder; an empty name is an error, since it would count as no name."""
+    """Read the name of a file or folder; an empty name is an error, since it would count as no name."""
     if not text:
         raise argparse.ArgumentTypeError("expected the name of a file or folder, got an empty one")
     return text
 
 
 def language(text: str) -> str:
-    """Reads the name of a language."""
+    """Read the name of a language."""
     if not is_language(text):
         raise argparse.ArgumentTypeError(f"expected a language, the suffix of files such as en, got {shortened(text)}")
     return text
@@ -212,7 +207,7 @@ def silent_unless(speaks: bool) -> Iterator[None]:
 
 
 def one_line(text: str) -> str:
-    """A translation as one line: line breaks and tabs become spaces, other control characters are shown."""
+    """Return a translation as one line: line breaks and tabs become spaces, other control characters are shown."""
     return visible(re.sub("[\r\n\t]", " ", text))
 
 
@@ -229,7 +224,7 @@ def say(*lines: str) -> None:
 
 
 def as_bytes(count: float) -> str:
-    """A number of bytes as text, such as "2.35 MB"."""
+    """Return a number of bytes as text, such as "2.35 MB"."""
     for unit in ("bytes", "KB", "MB", "GB", "TB"):
         if count < 1000:
             return f"{count:.3g} {unit}"

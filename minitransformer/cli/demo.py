@@ -43,7 +43,8 @@ from .common import (
     write_lines,
 )
 from .errors import INTERRUPTED
-from .train import PRESET_SETTINGS, Plan, draw_losses, train
+from .recipes import PRESET_SETTINGS
+from .train import Plan, draw_losses, train
 
 HELP = "train a small English→German model in a few minutes and show what it can do"
 
@@ -100,7 +101,7 @@ def check_own(out: Path) -> None:
 
 
 def plan(folder: Path, settings: TrainingSettings) -> Plan:
-    """The plan of the demo's training in `folder`, which resumes if it has begun, even if it is finished.
+    """Return the plan of the demo's training in `folder`, which resumes if it has begun, even if it is finished.
 
     Raises ValueError if the folder holds another training.
     """

@@ -24,7 +24,7 @@ LONGEST_LINE = 1000
 
 
 def message_of(error: Exception, packages: Sequence[str] = ("minitransformer",)) -> str | None:
-    """The line for the user, or None if `error` is a bug; `packages` are those whose messages are for the user."""
+    """Return the line for the user, None if `error` is a bug; `packages` are those whose messages are for users."""
     if isinstance(error, OSError):
         message = error.strerror or str(error)  # without its number
         if error.strerror and error.filename is not None:

@@ -36,7 +36,6 @@ from ..training.parallel.shards import SHARDS
 from .backend import Backend, add_backend_options, chosen_backend
 from .common import (
     Parser,
-    add_checkpoint_argument,
     add_option,
     add_timeout_option,
     add_translation_options,
@@ -51,7 +50,7 @@ from .common import (
     whole_number,
     write_lines,
 )
-from .opened import open_model, open_translator
+from .model_argument import add_checkpoint_argument, open_model, open_translator
 from .outputs import check_output
 
 HELP = "BLEU and exact matches on a test set; a language model's perplexity"
@@ -183,7 +182,7 @@ def shared_map(processes: Processes) -> Callable[..., list[Any]]:
 
 
 def is_sentence(text: str) -> bool:
-    """Whether the grammar forms a text."""
+    """Return True if the grammar forms a text."""
     try:
         translate(text)
     except ValueError:
@@ -206,7 +205,7 @@ def check_alone(name: str, args: argparse.Namespace, *more: str) -> None:
 
 
 def open_language_model(name: str, backend: Backend) -> tuple[GPT, Any]:
-    """A language model and its tokenizer. Raises ValueError for another model."""
+    """Return a language model and its tokenizer. Raises ValueError for another model."""
     model, tokenizer, _ = with_tokenizer(name, open_model(name, backend))
     if not isinstance(model, GPT):
         raise ValueError(f"{name} holds a model of kind {model.config.kind!r}, not a language model")
@@ -217,7 +216,7 @@ def open_language_model(name: str, backend: Backend) -> tuple[GPT, Any]:
 def score_of(
     model: GPT, tokenizer: Any, lines: list[str], stride: int | None, map: Callable[..., Iterable[Any]] = map
 ) -> TextScore:
-    """How well a model predicts lines. For a tokenizer of ours each is a text of its own, without its blank lines."""
+    """Return a model's score on lines. For a tokenizer of ours each is a text of its own, without blank lines."""
     config = model.config
     mark = config.eos_id if config.bos_id is None else config.bos_id
     if isinstance(tokenizer, BPETokenizer):
@@ -251,7 +250,7 @@ def check_options(args: argparse.Namespace) -> None:
 
 
 def read_test_set(args: argparse.Namespace, languages: tuple[str, str] | None) -> tuple[list[str], list[str]]:
-    """The sentences and their references, by default in the model's languages."""
+    """Return the sentences and their references, by default in the model's languages."""
     if args.input is not None:
         pairs = ParallelFiles(Path(args.input), Path(args.reference)).read()
     else:

@@ -18,8 +18,8 @@ from ..data.sentence_pairs import read_lines
 from ..decoding import with_tokenizer
 from ..explorer import Explored, explore
 from .backend import NUMPY
-from .common import Parser, add_checkpoint_argument, add_option, as_bytes, heavy_work, path_name, say
-from .opened import open_model
+from .common import Parser, add_option, as_bytes, heavy_work, path_name, say
+from .model_argument import add_checkpoint_argument, open_model
 from .outputs import check_output
 
 HELP = "write a page that shows a model at work, offline in a browser"
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def read_examples(path: str) -> list[str]:
-    """The sentences of a file without blank lines. Raises ValueError for none, for too many and for a long one."""
+    """Return the sentences of a file but blank lines. Raises ValueError for none, for too many and a long one."""
     lines = (line.strip() for line in read_lines(path))
     examples = list(islice(filter(None, lines), MOST_EXAMPLES + 1))
     if not examples:

@@ -17,7 +17,7 @@ from ..decoding import Filler, SpanFiller, with_tokenizer
 from ..models import T5Config
 from .backend import add_backend_options, chosen_backend
 from .common import MOST_BEAMS, Parser, add_option, check_utf8, heavy_work, one_line, path_name, whole_number
-from .opened import open_model
+from .model_argument import open_model
 
 HELP = "guess what stands in the gaps of a text with a BERT or a T5"
 

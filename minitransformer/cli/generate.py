@@ -35,7 +35,7 @@ from .common import (
     positive_int,
     whole_number,
 )
-from .opened import open_model
+from .model_argument import open_model
 from .outputs import STANDARD_OUTPUT, check_output
 
 SAMPLING_OPTIONS = help_of(Sampling)
@@ -94,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def suggested(model: GPT) -> str:
-    """The options of sampling that the folder of a loaded model names, which may not be what a user wants."""
+    """Return the options of sampling that the folder of a loaded model names, which may not be what a user wants."""
     said = getattr(model.origin, "generation", {})
     found = list[str]()
     for name, neutral in NEUTRAL.items():
@@ -106,7 +106,7 @@ def suggested(model: GPT) -> str:
 
 
 def prompts(args: argparse.Namespace) -> Iterator[str]:
-    """The prompts of the file or of the arguments. Raises ValueError for one that is not UTF-8."""
+    """Return the prompts of the file or of the arguments. Raises ValueError for one that is not UTF-8."""
     if args.file is not None:
         yield from read_lines(args.file)
         return
@@ -140,5 +140,5 @@ def draw_lens(generator: Generator, prompt: str, path: str) -> None:
 
 
 def clean(text: str) -> str:
-    """A text whose control characters are shown; lines may end."""
+    """Return a text whose control characters are shown; lines may end."""
     return "\n".join(map(visible, text.split("\n")))

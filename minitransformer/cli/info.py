@@ -20,8 +20,8 @@ from ..models import PRESETS, BERTConfig, GPTConfig, ModelConfig, StacksConfig, 
 from ..training import TrainingSettings
 from ..training.checkpoint import Checkpoint, load_checkpoint
 from .backend import NUMPY
-from .common import Parser, add_checkpoint_argument, add_option, as_bytes, given, positive_int, say
-from .opened import is_checkpoint, open_model
+from .common import Parser, add_option, as_bytes, given, positive_int, say
+from .model_argument import add_checkpoint_argument, is_checkpoint, open_model
 
 BATCH_TOKENS = 4096
 THREADS = 2
@@ -78,7 +78,7 @@ def say_model(config: ModelConfig, sizes: dict[str, int], length: int) -> None:
 
 
 def of_all_layers(counts: dict[str, int]) -> dict[str, int]:
-    """The numbers of parameters by name, those of the same part in all layers together."""
+    """Return the numbers of parameters by name, those of the same part in all layers together."""
     together = Counter[str]()
     for name, count in counts.items():
         together[re.sub(r"\.\d+\.", ".*.", name)] += count
@@ -100,7 +100,7 @@ def say_parameters(counts: dict[str, int]) -> None:
 
 
 def checkpoint_rows(path: Path, checkpoint: Checkpoint) -> dict[str, Any]:
-    """The rows about the file, and about what it holds besides the model."""
+    """Return the rows about the file, and about what it holds besides the model."""
     rows: dict[str, Any] = {
         "size": as_bytes(path.stat().st_size),
         "step": f"{checkpoint.step:,}",

@@ -26,7 +26,7 @@ def check_output(option: str, output: str | Path | int | None, inputs: Iterable[
 
 
 def is_same_file(first: str | Path | int, second: str | Path | int) -> bool:
-    """Whether two names lead to one file; False if one leads to no file, or to a device, a pipe or a socket."""
+    """Return True if two names lead to one file; False if one leads to no file, or to a device, a pipe or a socket."""
     return any(
         os.path.samestat(one, other) and stat.S_ISREG(one.st_mode)
         for one in _statuses(first)

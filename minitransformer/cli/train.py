@@ -72,8 +72,23 @@ from .common import (
     whole_number,
 )
 from .errors import INTERRUPTED
-from .kinds import KINDS, example_of, kind_of, longest_line, material, model_options, sized, varied_options
 from .outputs import check_output
+from .recipes import (
+    ENGLISH_VOCAB_SIZE,
+    PRESET_SETTINGS,
+    RECIPES,
+    TRANSLATION,
+    config_class,
+    default_vocab_size,
+    example_of,
+    longest_line,
+    material,
+    model_options,
+    options_of,
+    recipe_of,
+    sized,
+    varied_options,
+)
 
 SOURCES = ("dataset", "data", "text")
 CORPUS_OPTIONS = (*SOURCES, "source", "target", "vocab_size", "sentences")
@@ -86,27 +101,8 @@ SETTINGS_OPTIONS = help_of(TrainingSettings)
 PRESET_SIZES = ("d_model", "num_heads", "d_ff", "num_layers", "dropout", "max_length", "init_gain")
 """Fields of TransformerConfig that presets set."""
 
-PRESET_SETTINGS: dict[str, dict[str, Any]] = {
-    "demo": {
-        "steps": 2000,
-        "tokens_per_batch": 1024,
-        "warmup_steps": 250,
-        "peak_lr": 4e-3,  # with 6e-3 after 200 steps nothing was learned
-        "valid_interval": 200,
-        "checkpoint_interval": 40,
-    },
-    # Paper: by §5.3 the peak would be (d_model · warmup_steps)^-0.5 = 0.002; the recipe for Multi30k has its own.
-    "tiny": {"steps": 4000, "warmup_steps": 2000, "peak_lr": 5e-3, "valid_interval": 500, "checkpoint_interval": 500},
-    "base": {"steps": 100_000, "tokens_per_batch": 25_000},
-    "big": {"steps": 300_000, "tokens_per_batch": 25_000},
-}
-"""How each preset is trained by default: `base` and `big` as in the paper, §5.3 and Table 3."""
-
 MOST_SENTENCES = 100_000_000
 """The most sentences that the grammar writes: twenty times the paper's 4.5 million pairs, gigabytes of tokens."""
-
-ENGLISH_VOCAB_SIZE = 1000
-"""The default number of tokens of a vocabulary for the grammar's English alone."""
 
 HELP = "train a model on the grammar, on Multi30k or on your own text"
 
@@ -138,7 +134,7 @@ def add_options(parser: Parser) -> None:
     add_backend_options(group)
     add_timeout_option(group)
     help_text = "what to train (default: translation, the paper's model)"
-    group.add_argument("--kind", choices=KINDS, help=help_text)
+    group.add_argument("--kind", choices=RECIPES, help=help_text)
     group = parser.add_argument_group("the text")
     corpus = group.add_mutually_exclusive_group()
     help_text = "the built-in grammar's sentences (default), or 29,000 image captions (downloaded once)"
@@ -150,8 +146,8 @@ def add_options(parser: Parser) -> None:
     add_option(group, "--source", "LANG", language, "language to translate from, the files' suffix (default: en)")
     help_text = "language to translate into: de (default), fr, or your files' suffix"
     add_option(group, "--target", "LANG", language, help_text)
-    sizes = f"{KINDS['translation'].vocab_size}, grammar {CorpusChoice.vocab_size}"
-    sizes += f"; of one language {KINDS['gpt'].vocab_size}, grammar {ENGLISH_VOCAB_SIZE}"
+    sizes = f"{RECIPES[TRANSLATION].vocab_size}, grammar {CorpusChoice.vocab_size}"
+    sizes += f"; of one language {RECIPES['gpt'].vocab_size}, grammar {ENGLISH_VOCAB_SIZE}"
     help_text = f"tokens of the joint vocabulary (default: {sizes})"
     add_option(group, "--vocab-size", "N", positive_int, help_text)
     help_text = f"sentences that the grammar writes for training (default: {CorpusChoice.sentences})"
@@ -163,7 +159,7 @@ def add_options(parser: Parser) -> None:
         texts = {name: text for name, text in help_of(cls).items() if MODEL_OPTIONS.get(name) is cls}
         add_field_options(group, cls, texts, {*PRESET_SIZES, *varied_options()})
     group = parser.add_argument_group("the training")
-    recipes = [*PRESET_SETTINGS.values(), *(kind.settings for kind in KINDS.values())]
+    recipes = [*PRESET_SETTINGS.values(), *(recipe.settings for recipe in RECIPES.values())]
     add_field_options(group, TrainingSettings, SETTINGS_OPTIONS, set().union(*recipes))
 
 
@@ -199,60 +195,79 @@ def report(args: argparse.Namespace, plan: Plan, outcome: TrainingOutcome) -> No
         say(f"to go on: {again} train --resume {shlex.quote(str(plan.folder))}{_backend_options(args)}")
     if outcome.checkpoint is not None:
         reads = "lines" if plan.data is not None and plan.data.choice.languages is None else "pairs"
-        example = example_of(kind_of(plan.config), reads).format(model=shlex.quote(str(outcome.checkpoint)))
+        example = example_of(recipe_of(plan.config), reads).format(model=shlex.quote(str(outcome.checkpoint)))
         say(f"try it:   {invocation()} {example}")
 
 
 def _backend_options(args: argparse.Namespace) -> str:
-    """The options that name the backend, which resuming must repeat: a checkpoint does not hold them."""
+    """Return the options that name the backend, which resuming must repeat: a checkpoint does not hold them."""
     chosen = {name: getattr(args, name) for name in ("backend", "dtype", "device")}
     return "".join(f" --{name} {value}" for name, value in chosen.items() if value not in (None, "numpy"))
 
 
 def new_plan(args: argparse.Namespace, backend: Backend, processes: Processes, locks: ExitStack) -> Plan:
-    """The plan of a new training, from its preset and options; the first process locks its folder and makes its data.
+    """Return the plan of a new training, from its recipe and options; the first process locks its folder.
 
     Under torchrun, which starts a command again if it fails, a training that this command began goes on.
     """
-    name = args.kind or "translation"
-    kind = KINDS[name]
+    name = args.kind or TRANSLATION
     reads = reading(name, args)
-    dataset = None if args.data or args.text else args.dataset or "grammar"
-    if args.sentences is not None and (dataset != "grammar" or reads == "images"):
-        raise ValueError("--sentences goes with --dataset grammar, which writes as many as it is asked for")
-    small = ENGLISH_VOCAB_SIZE if reads == "lines" else CorpusChoice.vocab_size
-    vocab_size = args.vocab_size or (small if dataset == "grammar" else kind.vocab_size)
+    dataset = new_dataset(args, reads)
+    vocab_size = args.vocab_size or default_vocab_size(name, dataset, reads)
     config = new_config(name, args, vocab_size, reads)
-    recipe = kind.settings or PRESET_SETTINGS[args.preset or "tiny"]
-    shards = {"shards": SHARDS} if processes.launched else {}
-    settings = TrainingSettings(**shards | dict(recipe) | given(args, SETTINGS_OPTIONS))
+    settings = new_settings(name, args, processes)
     check_memory(config, settings, backend, processes)
     choice = new_choice(args, reads, dataset, vocab_size, longest_line(name, reads, config))
-    corpus = "digits" if reads == "images" else choice.name
-    folder = Path(args.out or f"runs/{corpus}-{args.preset or ('tiny' if name == 'translation' else name)}")
+    folder = new_folder(name, args, "digits" if reads == "images" else choice.name)
     check_output("--out", folder / PICTURE_NAME, [args.data, args.text])
     if processes.first:
         locks.enter_context(locked(folder))
-    path, wants_data = latest(folder), reads != "images"
+    path, text = latest(folder), None if reads == "images" else choice
     if processes.first:
-        if path is not None and not (
-            processes.launched and began(path, config, settings, choice if wants_data else None)
-        ):
-            raise FileExistsError(
-                f"{folder} already holds a training: add --resume to go on with it, or choose another --out"
-            )
-        check_new(folder)
-        say(f"training in {folder}" if path is None else f"going on with the training in {folder}")
-    data = None
-    if wants_data:
-        data = prepare(folder / "data", choice, progress=True) if processes.first else found_data(folder / "data")
+        check_folder(folder, path, processes.launched and path is not None and began(path, config, settings, text))
+    data = text and prepared_data(folder / "data", text, processes)
     return Plan(folder, config, settings, data, path is not None, backend, processes, vars(choice))
+
+
+def new_dataset(args: argparse.Namespace, reads: str) -> str | None:
+    """Return the name of the dataset, None for the user's own text. Raises ValueError for --sentences of another."""
+    dataset = None if args.data or args.text else args.dataset or "grammar"
+    if args.sentences is not None and (dataset != "grammar" or reads == "images"):
+        raise ValueError("--sentences goes with --dataset grammar, which writes as many as it is asked for")
+    return dataset
+
+
+def new_settings(name: str, args: argparse.Namespace, processes: Processes) -> TrainingSettings:
+    """Return the settings of a new training: those of its recipe or preset, and the options that were given."""
+    recipe = RECIPES[name].settings or PRESET_SETTINGS[args.preset or "tiny"]
+    shards = {"shards": SHARDS} if processes.launched else {}
+    return TrainingSettings(**shards | dict(recipe) | given(args, SETTINGS_OPTIONS))
+
+
+def new_folder(name: str, args: argparse.Namespace, corpus: str) -> Path:
+    """Return the folder of a new training: by default one named for its text and its preset or kind."""
+    return Path(args.out or f"runs/{corpus}-{args.preset or ('tiny' if name == TRANSLATION else name)}")
+
+
+def check_folder(folder: Path, path: Path | None, goes_on: bool) -> None:
+    """Raise FileExistsError for a folder with a checkpoint at `path`, unless it goes on, or with others' files."""
+    if path is not None and not goes_on:
+        raise FileExistsError(
+            f"{folder} already holds a training: add --resume to go on with it, or choose another --out"
+        )
+    check_new(folder)
+    say(f"training in {folder}" if path is None else f"going on with the training in {folder}")
+
+
+def prepared_data(folder: Path, choice: CorpusChoice, processes: Processes) -> PreparedData:
+    """Return the text as token ids, which the first process makes and the others find."""
+    return prepare(folder, choice, progress=True) if processes.first else found_data(folder)
 
 
 def new_choice(
     args: argparse.Namespace, reads: str, dataset: str | None, vocab_size: int, max_length: int
 ) -> CorpusChoice:
-    """The text that the options name, and how it becomes tokens."""
+    """Return the text that the options name, and how it becomes tokens."""
     text = {"text": os.path.realpath(args.text) if args.text else None} if reads == "lines" else {}
     return (TextChoice if reads == "lines" else CorpusChoice)(
         dataset=dataset,
@@ -265,7 +280,7 @@ def new_choice(
 
 
 def began(path: Path, config: ModelConfig, settings: TrainingSettings, choice: CorpusChoice | None) -> bool:
-    """Whether a checkpoint is of a training of this model, with these settings, on this text if it reads one."""
+    """Return True if a checkpoint's training is of this model, with these settings, on this text if it reads one."""
     checkpoint = load_checkpoint(path, with_optimizer=False)
     try:
         settings.check_continues(TrainingSettings.from_checkpoint(checkpoint, path))
@@ -275,7 +290,7 @@ def began(path: Path, config: ModelConfig, settings: TrainingSettings, choice: C
 
 
 def found_data(folder: Path) -> PreparedData:
-    """What the first process has prepared, opened by another. Raises FileNotFoundError if that one does not see it."""
+    """Open what the first process has prepared in another one. Raises FileNotFoundError if that does not see it."""
     try:
         return open_prepared(folder)
     except (FileNotFoundError, NotADirectoryError):
@@ -284,8 +299,8 @@ def found_data(folder: Path) -> PreparedData:
 
 
 def reading(name: str, args: argparse.Namespace) -> str:
-    """What a model of this kind reads: "pairs", "lines" or "images". Raises ValueError for options of other data."""
-    kinds = KINDS[name].reads
+    """Return "pairs", "lines" or "images", which the model will read. Raises ValueError for options of other data."""
+    kinds = RECIPES[name].reads
     if args.text and "lines" not in kinds:
         raise ValueError(f"--text goes with --kind gpt, bert or t5: --kind {name} reads {kinds[0]}")
     if args.text:
@@ -299,25 +314,25 @@ def reading(name: str, args: argparse.Namespace) -> str:
                 raise ValueError(f"--{option} is of texts, and --kind {name} reads scikit-learn's digits")
     if "pairs" not in kinds and args.target is not None:
         raise ValueError(f"--target is of translations, and --kind {name} reads one language")
-    if name != "translation" and args.preset is not None:
+    if name != TRANSLATION and args.preset is not None:
         raise ValueError(f"--preset is of translators: --kind {name} has one recipe, and options to change it")
     return kinds[0] if not args.text else "lines"
 
 
 def new_config(name: str, args: argparse.Namespace, vocab_size: int, reads: str) -> ModelConfig:
-    """The configuration of a new model of this kind with the options that were given."""
+    """Return the configuration of a new model of this kind with the options that were given."""
     check_options(name, args)
-    if name == "translation":
+    if name == TRANSLATION:
         return preset_config(args, vocab_size)
-    values = dict(KINDS[name].model) | sized(name, reads, vocab_size) | given(args, KINDS[name].options)
-    return KINDS[name].config(**values)
+    values = dict(RECIPES[name].model) | sized(name, reads, vocab_size) | given(args, options_of(name))
+    return config_class(name)(**values)
 
 
 def check_options(name: str, args: argparse.Namespace) -> None:
     """Raise ValueError, naming it, for an option of a model that models of this kind do not have."""
     for option in given(args, MODEL_OPTIONS):
-        if option not in KINDS[name].options:
-            having = ", ".join(other for other, kind in KINDS.items() if option in kind.options)
+        if option not in options_of(name):
+            having = ", ".join(other for other in RECIPES if option in options_of(other))
             raise ValueError(f"--{option.replace('_', '-')} is not an option of --kind {name}, but of {having}")
 
 
@@ -336,15 +351,15 @@ def check_memory(config: ModelConfig, settings: TrainingSettings, backend: Backe
 
 
 def preset_config(args: argparse.Namespace, vocab_size: int) -> TransformerConfig:
-    """The preset's configuration with the options that were given."""
-    overrides = given(args, KINDS["translation"].options)
+    """Return the preset's configuration with the options that were given."""
+    overrides = given(args, options_of(TRANSLATION))
     if args.preset == "big" and args.target == "fr":
         overrides = {"language_pair": "en-fr"} | overrides
     return getattr(TransformerConfig, args.preset or "tiny")(vocab_size, **overrides)
 
 
 def resumed_plan(args: argparse.Namespace, backend: Backend, processes: Processes, locks: ExitStack) -> Plan:
-    """The plan of the training in a folder, which the first process locks. Options may not change what it computes."""
+    """Return the plan to go on with the training in a folder, which the first process locks; its results stay."""
     if args.resume is True and args.out is None:
         raise ValueError("--resume needs the folder of the training: --resume FOLDER")
     folder = Path(args.out if args.resume is True else args.resume)
@@ -360,7 +375,7 @@ def resumed_plan(args: argparse.Namespace, backend: Backend, processes: Processe
     checkpoint = load_checkpoint(path, with_optimizer=False)
     earlier = TrainingSettings.from_checkpoint(checkpoint, path)
     config = checkpoint.model_config()
-    name = kind_of(config)
+    name = recipe_of(config)
     if args.kind not in (None, name):
         raise ValueError(f"{path} holds a model of --kind {name}, not {args.kind}")
     reads = reading(name, args)
@@ -385,7 +400,7 @@ def resumed_plan(args: argparse.Namespace, backend: Backend, processes: Processe
 
 
 def resumed_data(folder: Path, checkpoint: Checkpoint, named: dict[str, Any]) -> PreparedData:
-    """The data of a resumed training; deleted parts of it are made again from the same text.
+    """Return the data of a resumed training; deleted parts of it are made again from the same text.
 
     named: the fields of the choice that options give. They count if the data is not that of the checkpoint, or no file
     is left that names its text. Raises FileNotFoundError if nothing names the text, and ValueError for a field that the
@@ -410,12 +425,12 @@ def resumed_data(folder: Path, checkpoint: Checkpoint, named: dict[str, Any]) ->
 
 
 def _lost_choice(checkpoint: Checkpoint) -> tuple[type[CorpusChoice], dict[str, Any]]:
-    """The kind of choice that a training's data was made from, and its fields but for the text, by its checkpoint."""
+    """Return the kind of choice that a training's data was made from, and its fields but for the text."""
     config = checkpoint.model_config()
-    reads = "lines" if checkpoint.languages is None and "lines" in KINDS[kind_of(config)].reads else "pairs"
+    reads = "lines" if checkpoint.languages is None and "lines" in RECIPES[recipe_of(config)].reads else "pairs"
     known: dict[str, Any] = dict(zip(("source", "target"), checkpoint.languages or (), strict=False))
     known["vocab_size"] = BPETokenizer.from_json(checkpoint.tokenizer or "").vocab_size
-    known["max_length"] = longest_line(kind_of(config), reads, config)
+    known["max_length"] = longest_line(recipe_of(config), reads, config)
     known["seed"] = checkpoint.state["settings"].get("seed", CorpusChoice.seed)
     return TextChoice if reads == "lines" else CorpusChoice, known
 
@@ -431,13 +446,13 @@ def train(plan: Plan) -> TrainingOutcome:
 
 
 def trainer_of(plan: Plan) -> Trainer:
-    """The trainer that a plan describes, resumed where the plan goes on with a training."""
+    """Return the trainer that a plan describes, resumed where the plan goes on with a training."""
     if plan.settings.shards is not None and plan.backend.ops.has_threads:
         from kernels import availability
 
         availability.use_threads(1)  # of the CPU: with another number results would have other bits
     model = build_model(plan.config, plan.backend.ops, plan.backend.dtype, plan.settings.seed)
-    data = material(kind_of(plan.config), plan.data, plan.settings, plan.processes)
+    data = material(recipe_of(plan.config), plan.data, plan.settings, plan.processes)
     left_out = f" ({plan.data.train.num_dropped:,} left out)" if plan.data else ""
     say(
         f"{model.parameters.count:,} parameters, {len(data.train):,} {data.examples}{left_out}, "

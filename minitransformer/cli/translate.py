@@ -30,7 +30,6 @@ from ..models import most_tokens
 from .backend import add_backend_options, chosen_backend
 from .common import (
     Parser,
-    add_checkpoint_argument,
     add_option,
     add_translation_options,
     check_utf8,
@@ -40,7 +39,7 @@ from .common import (
     positive_int,
     say,
 )
-from .opened import open_translator
+from .model_argument import add_checkpoint_argument, open_translator
 from .outputs import STANDARD_INPUT, STANDARD_OUTPUT, check_output
 
 HELP = "translate sentences, with scores and attention maps if you like"
@@ -107,14 +106,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def translate(translator: Translator, sentences: list[str], args: argparse.Namespace) -> list[list[Translation]]:
-    """The best translations of each sentence."""
+    """Return the best translations of each sentence."""
     return translator.translate_n_best(
         sentences, args.n_best or 1, args.beam, args.length_penalty, truncate=args.truncate
     )
 
 
 def checked(lines: Iterable[Line], translator: Translator, truncate: bool) -> Iterator[str]:
-    """The sentences. Raises ValueError, naming the place of one that is too long for the model, unless `truncate`."""
+    """Yield the sentences. Raises ValueError, naming the place, for one too long for the model, unless `truncate`."""
     longest = most_tokens(translator.model.config)
     for line in lines:
         length = len(translator.tokenizer.encode(line.text)) + 1 if line.text.strip() else 0
@@ -168,7 +167,7 @@ def translate_and_draw(translator: Translator, sentences: list[str], args: argpa
 
 
 def input_lines(args: argparse.Namespace) -> Iterator[Line]:
-    """The sentences of the file, the arguments or standard input, as they arrive. Raises ValueError for bad UTF-8."""
+    """Yield the sentences of the file, arguments or standard input as they arrive. Raises ValueError for bad UTF-8."""
     if args.sentences and args.file is not None:
         raise ValueError("sentences and --file do not go together")
     if args.file is not None:

@@ -12,7 +12,7 @@ from ..data.masked import MASK
 from ..data.tokenizer import BPETokenizer
 from ..models import BERT, BERTConfig, Model
 from .generator import REPLACEMENT
-from .opened import FromCheckpoint
+from .loading import FromCheckpoint
 from .sampling import softmax_of
 from .tokenizer import Tokenizer, check_vocabulary, encode_whole, without_text
 

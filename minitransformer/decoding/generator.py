@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from ..models import GPT, IGNORED, most_tokens
-from .opened import FromCheckpoint
+from .loading import FromCheckpoint
 from .sampling import Sampling
 from .search import Start, beam_search, is_end
 from .tokenizer import Tokenizer, check_vocabulary, encode_prompt, without_text

@@ -9,7 +9,7 @@ from ..data.batching import EOS_ID
 from ..data.spans import SENTINELS
 from ..models import EncoderDecoder, Model, T5Config, most_tokens
 from .filler import Guess, encode_marks
-from .opened import FromCheckpoint
+from .loading import FromCheckpoint
 from .search import beam_search
 from .tokenizer import Tokenizer, check_vocabulary, encode_whole
 

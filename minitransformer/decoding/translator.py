@@ -15,7 +15,7 @@ from ..models import EncoderDecoder, T5Config, Transformer, most_tokens
 from ..ops import Ops, numpy_ops
 from ..training.checkpoint import CheckpointError
 from .batches import BatchSearch, search
-from .opened import open_checkpoint, with_tokenizer
+from .loading import open_checkpoint, with_tokenizer
 from .tokenizer import Tokenizer, check_vocabulary, encode_whole
 
 WINDOW = 4096

@@ -67,11 +67,6 @@ class AttentionConfig(Config):
         """The gain of the queries' initial weights: with any `scale`, scores start as large as with 1/√d_k."""
         return 1.0 if self.scale is None else 1 / (self.scale * self.d_k**0.5)
 
-    def num_parameters(self, d_model: int) -> int:
-        """The number of weights and biases of the four projections, without a bias of the scores."""
-        projected = self.num_heads * self.d_k + self.kv_heads * (self.d_k + self.d_v)
-        return (d_model + self.bias) * projected + (self.output_width + self.bias) * d_model
-
 
 def split_heads(x: Array, num_heads: int) -> Array:
     """`(B, T, H·D)` → `(B, H, T, D)`, a view."""

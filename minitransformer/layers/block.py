@@ -30,15 +30,6 @@ class BlockConfig(Config):
     dropout: float = rate(0.0)
     init: InitConfig = XAVIER
 
-    def num_parameters(self) -> int:
-        """The number of parameters of its sub-layers and of the normalisation of each."""
-        attentions = 1 + self.cross
-        return (
-            attentions * self.attention.num_parameters(self.d_model)
-            + self.feed_forward.num_parameters(self.d_model)
-            + (attentions + 1) * self.norm.num_parameters(self.d_model)
-        )
-
 
 class Block(Layer):
     """Self-attention, attention to the memory where `config.cross`, then the feed-forward network.

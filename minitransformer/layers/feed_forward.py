@@ -29,11 +29,6 @@ class FeedForwardConfig(Config):
     gated: bool = flag(False)
     bias: bool = flag(True)
 
-    def num_parameters(self, d_model: int) -> int:
-        """The number of entries of the weights and biases."""
-        expanded = (1 + self.gated) * self.d_ff
-        return (d_model + self.bias) * expanded + (self.d_ff + self.bias) * d_model
-
 
 class FeedForward(Layer):
     """The position-wise network `activation(x W₁ + b₁) W₂ + b₂`, the paper's with ReLU.

@@ -27,10 +27,6 @@ class NormConfig(Config):
         """True if there is a bias: RMS normalisation has none."""
         return self.bias and self.kind == "layernorm"
 
-    def num_parameters(self, d_model: int) -> int:
-        """The number of entries of gamma and beta."""
-        return (1 + self.has_beta) * d_model
-
 
 class Norm(Layer):
     """`gamma · (x − mean) / √(var + eps) + beta` over the last axis, or `gamma · x / √(mean x² + eps)`.

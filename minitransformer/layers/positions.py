@@ -1,13 +1,14 @@
 """The positions of tokens as vectors that are added to them: sinusoids, or learned."""
 
 import math
+from functools import cached_property
 
 from ..ops import Array, Ops
 from ..ops.initialize import normal
 from .parameter import Layer, Parameter
 
 FIRST_POSITIONS = 8192
-"""Rows of the tables that a new model makes; it makes more once a sentence is longer."""
+"""Rows of the tables that a model makes for its first sentence; it makes more once one is longer."""
 
 
 class SinusoidalPositions(Layer):
@@ -20,7 +21,11 @@ class SinusoidalPositions(Layer):
     def __init__(self, ops: Ops, max_length: int, d_model: int, dtype: str, halves: bool = False) -> None:
         super().__init__(ops)
         self.max_length, self.d_model, self.dtype, self.halves = max_length, d_model, dtype, halves
-        self.table = self._encodings(min(max_length, FIRST_POSITIONS))
+
+    @cached_property
+    def table(self) -> Array:
+        """The encodings of the first positions, or of more once they were needed, `(positions, C)`."""
+        return self._encodings(min(self.max_length, FIRST_POSITIONS))
 
     def forward(self, x: Array, start: int = 0, padding: Array | None = None) -> tuple[Array, None]:
         """x `(B, T, C)` plus the encodings of positions start, …, start + T − 1, less `padding` `(B,)` of each row."""
@@ -80,5 +85,6 @@ def circle(ops: Ops, count: int, frequencies: list[float], dtype: str) -> tuple[
 
     The angles are Python floats: in float32 the angles of late positions would be wrong by a ten-thousandth.
     """
-    angles = ops.asarray([[math.fmod(pos * f, math.tau) for f in frequencies] for pos in range(count)], dtype)
+    angles = ops.asarray([math.fmod(pos * f, math.tau) for pos in range(count) for f in frequencies], dtype)
+    angles = angles.reshape(count, len(frequencies))
     return ops.cos(angles), ops.sin(angles)

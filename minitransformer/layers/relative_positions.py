@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from ..config import Config, choice, flag, positive, require, whole
@@ -58,9 +59,13 @@ class Rotary(Layer):
 
     def __init__(self, ops: Ops, config: RotaryConfig, width: int, max_length: int, dtype: str) -> None:
         super().__init__(ops)
-        self.frequencies, self.interleaved = config.frequencies(width), config.interleaved
+        self.config, self.width, self.interleaved = config, width, config.interleaved
         self.max_length, self.dtype = max_length, dtype
-        self.tables = self._tables(min(max_length, FIRST_POSITIONS))
+
+    @cached_property
+    def tables(self) -> tuple[Array, Array]:
+        """The cosines and sines of the first positions, or of more once they were needed."""
+        return self._tables(min(self.max_length, FIRST_POSITIONS))
 
     def forward(self, x: Array, start: int = 0) -> tuple[Array, tuple]:
         """x `(B, H, T, D)` → x turned by the angles of positions start, …, start + T − 1."""
@@ -75,7 +80,7 @@ class Rotary(Layer):
         return self.ops.rope.backward(dy, cache)
 
     def _tables(self, count: int) -> tuple[Array, Array]:
-        cosines, sines = circle(self.ops, count, self.frequencies, self.dtype)
+        cosines, sines = circle(self.ops, count, self.config.frequencies(self.width), self.dtype)
         return self.ops.activations(cosines), self.ops.activations(sines)
 
 
@@ -97,10 +102,6 @@ class BiasConfig(Config):
         super().__post_init__()
         fits = self.buckets % 2 == 0 and self.max_distance > self.buckets // 2
         require(fits, f"buckets is {self.buckets}, expected an even number below twice max_distance")
-
-    def num_parameters(self, num_heads: int) -> int:
-        """The number of entries of T5's table."""
-        return self.buckets * num_heads if self.kind == "t5" else 0
 
 
 class RelativeBias(Layer):

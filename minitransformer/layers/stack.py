@@ -40,14 +40,6 @@ class StackConfig(Config):
         fits = not self.positions.startswith("sinusoidal") or width % 2 == 0
         require(fits, f"d_model is {width}: sinusoidal positions need an even width")
 
-    def num_parameters(self) -> int:
-        """The number of parameters, without the table of tokens, which belongs to the model."""
-        width, norm, attention = self.block.d_model, self.block.norm, self.block.attention
-        vectors = (self.max_length if self.positions == "learned" else 0) + (self.token_types or 0)
-        norms = (norm.first + self.embedding_norm) * norm.num_parameters(width)
-        bias = attention.relative.num_parameters(attention.num_heads) if attention.relative else 0
-        return vectors * width + self.num_layers * self.block.num_parameters() + norms + bias
-
 
 class Stack(Layer):
     """Maps token ids, or images, to one vector for each token.

@@ -1,11 +1,12 @@
 """BERT: an encoder alone, which fills gaps in a text or classifies it. Source: Devlin et al. 2019."""
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Self, cast
+from typing import Any, ClassVar, Literal, Self
 
 from ..config import SMALLEST, choice, positive, rate, require, whole
 from ..layers import (
     IGNORED,
+    PLAIN,
     AttentionConfig,
     BlockConfig,
     Context,
@@ -86,18 +87,6 @@ class BERTConfig(TextConfig):
             embedding_std=self.init_std,
         )
 
-    @property
-    def num_parameters(self) -> int:
-        """The number of parameters; the table of tokens, which the masked head shares, counts once."""
-        width = self.d_model
-        square = (width + 1) * width  # of the head's transform, or of the pooler
-        heads = {
-            "masked": square + 2 * width + self.vocab_size,
-            "classes": square + (width + 1) * self.num_classes,
-            "none": square,
-        }
-        return self.vocab_size * width + self.encoder.num_parameters() + heads[self.head]
-
 
 class MaskedHead(Layer):
     """The logits of masked tokens: `LayerNorm(activation(h W + b)) tableᵀ + bias`. Source: Devlin et al. 2019, §3.1."""
@@ -110,7 +99,7 @@ class MaskedHead(Layer):
         self.bias = Parameter((config.vocab_size,), constant(0.0))
         self.output = OutputLayer(ops, tokens.table, self.bias)
 
-    def forward(self, hidden: Array) -> tuple[Array, tuple]:
+    def forward(self, hidden: Array, context: Context = PLAIN) -> tuple[Array, tuple]:
         """hidden `(..., C)` → logits `(..., V)`."""
         x, transform_cache = self.transform.forward(hidden)
         x, active_cache = self.activation.forward(x)
@@ -119,18 +108,26 @@ class MaskedHead(Layer):
         return logits, (transform_cache, active_cache, norm_cache, logits_cache)
 
     def backward(self, dlogits: Array, cache: tuple) -> Array:
-        """Returns dhidden; adds into the gradients of the parameters and of the table of tokens."""
+        """Return dhidden; add into the gradients of the parameters and of the table of tokens."""
         transform_cache, active_cache, norm_cache, logits_cache = cache
         dx = self.norm.backward(self.output.logits_backward(dlogits, logits_cache), norm_cache)
         return self.transform.backward(self.activation.backward(dx, active_cache), transform_cache)
 
 
 class Pooler(Layer):
-    """What stands for a whole text: `tanh(h₀ W + b)` of its first token's hidden state."""
+    """The hidden states as they are; beside them, `tanh(h₀ W + b)` of the first token's stands for a whole text."""
 
     def __init__(self, ops: Ops, config: BERTConfig) -> None:
         super().__init__(ops)
         self.pooler = Linear(ops, config.d_model, config.d_model, std=config.init_std)
+
+    def forward(self, hidden: Array, context: Context) -> tuple[Array, Any]:
+        """hidden `(B, T, C)` → the same."""
+        return hidden, None
+
+    def backward(self, dout: Array, cache: Any) -> Array:
+        """Return dhidden `(B, T, C)`, which is dout."""
+        return dout
 
     def pool(self, hidden: Array) -> tuple[Array, tuple]:
         """hidden `(B, T, C)` → `(B, C)`. Raises ValueError for texts without a token."""
@@ -140,7 +137,7 @@ class Pooler(Layer):
         return pooled, (pooler_cache, tanh_cache, hidden)
 
     def pool_backward(self, dpooled: Array, cache: tuple) -> Array:
-        """Returns dhidden, zero but for the first token; adds into the parameters' gradients."""
+        """Return dhidden, zero but for the first token; add into the parameters' gradients."""
         pooler_cache, tanh_cache, hidden = cache
         dhidden = self.ops.zeros(tuple(hidden.shape), hidden.dtype)
         dhidden[:, 0] = self.pooler.backward(self.ops.tanh.backward(dpooled, tanh_cache), pooler_cache)
@@ -163,10 +160,10 @@ class ClassHead(Pooler):
         logits, classes_cache = self.classes.forward(pooled[:, 0])
         return logits, (pool_cache, dropout_cache, classes_cache)
 
-    def backward(self, dlogits: Array, cache: tuple) -> Array:
-        """Returns dhidden `(B, T, C)`; adds into the parameters' gradients."""
+    def backward(self, dout: Array, cache: tuple) -> Array:
+        """Return dhidden `(B, T, C)`; add into the parameters' gradients."""
         pool_cache, dropout_cache, classes_cache = cache
-        dpooled = self.classes.backward(dlogits, classes_cache)[:, None]
+        dpooled = self.classes.backward(dout, classes_cache)[:, None]
         return self.pool_backward(self.ops.dropout.backward(dpooled, dropout_cache)[:, 0], pool_cache)
 
 
@@ -183,7 +180,7 @@ class BERT(Model[BERTConfig]):
             self.head = ClassHead(ops, config) if config.head == "classes" else Pooler(ops, config)
 
     def with_head(self, head: Literal["masked", "classes", "none"], num_classes: int = 2, seed: int = 0) -> Self:
-        """A new model with a copy of this one's encoder and a new head, drawn from `seed`: the start of a fine-tuning.
+        """Return a model with a copy of this one's encoder and a new head, drawn from `seed`: a fine-tuning's start.
 
         Source: Devlin 2019, §3.2.
         """
@@ -210,21 +207,14 @@ class BERT(Model[BERTConfig]):
         sequence longer than `config.max_length`.
         """
         hidden, encoder_cache, context = self._encode(ids, token_types, mask, dropout)
-        head_cache = None
-        if isinstance(self.head, MaskedHead):
-            hidden, head_cache = self.head.forward(hidden)
-        elif isinstance(self.head, ClassHead):
-            hidden, head_cache = self.head.forward(hidden, context)
-        return hidden, (encoder_cache, head_cache)
+        out, head_cache = self.head.forward(hidden, context)
+        return out, (encoder_cache, head_cache)
 
     @without_spurious_warnings
     def backward(self, dout: Array, cache: tuple) -> None:
-        """Takes the gradient of what `forward` returned; adds into the gradient of every parameter."""
+        """Take the gradient of what `forward` returned; add into the gradient of every parameter."""
         encoder_cache, head_cache = cache
-        dhidden = self._received(dout)
-        if isinstance(self.head, MaskedHead | ClassHead):
-            dhidden = self.head.backward(dhidden, head_cache)
-        self.encoder.backward(dhidden, encoder_cache)
+        self.encoder.backward(self.head.backward(self._received(dout), head_cache), encoder_cache)
 
     @without_spurious_warnings
     def loss(
@@ -237,7 +227,7 @@ class BERT(Model[BERTConfig]):
         dropout: DropoutStream | None = None,
         with_grad: bool = True,
     ) -> tuple[Array, tuple]:
-        """The mean cross-entropy of the masked tokens, targets `(B, T)` with −100 elsewhere; or of classes `(B,)`.
+        """Return the mean cross-entropy of masked tokens, targets `(B, T)` with −100 elsewhere; or of classes `(B,)`.
 
         Only masked positions go through the head.
         """
@@ -261,10 +251,10 @@ class BERT(Model[BERTConfig]):
 
     @without_spurious_warnings
     def loss_backward(self, dloss: float, cache: tuple) -> None:
-        """Adds `dloss` times the loss's gradient into the gradient of every parameter."""
+        """Add `dloss` times the loss's gradient into the gradient of every parameter."""
         encoder_cache, rows_cache, head_cache, loss_cache = cache
         dlogits = self.ops.cross_entropy.backward(dloss, loss_cache)
-        dhidden = cast(MaskedHead | ClassHead, self.head).backward(dlogits, head_cache)
+        dhidden = self.head.backward(dlogits, head_cache)
         if rows_cache is not None:
             shape, rows_cache = rows_cache
             dhidden = self.ops.embedding.backward(dhidden, rows_cache).reshape(shape)
@@ -287,3 +277,6 @@ class BERT(Model[BERTConfig]):
         )
         hidden, cache = self.encoder.forward(ids, context)
         return hidden, cache, context
+
+
+BERTConfig.model = BERT

@@ -1,13 +1,14 @@
 """Configurations of models: what all have in common, and the Transformer's with its presets."""
 
+import math
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any, ClassVar, Literal, Self, cast
 
 from ..config import LARGEST, SMALLEST, Config, choice, flag, positive, rate, require, whole
-from ..layers import AttentionConfig, BlockConfig, FeedForwardConfig, InitConfig, NormConfig, StackConfig
+from ..layers import AttentionConfig, BlockConfig, FeedForwardConfig, InitConfig, NormConfig, Parameter, StackConfig
 
 DEFAULT_KIND = "transformer"
 """The kind of model of a configuration that names none."""
@@ -17,18 +18,43 @@ class ModelConfig(Config, ABC):
     """The base of each model's configuration, with what trainers and checkpoints need of all of them."""
 
     kind: ClassVar[str]
+    model: ClassVar[Any]
+    """The class of the models: each sets itself, below its definition."""
     d_model: int
     num_layers: int
+    num_decoder_layers: int | None = None
 
     @property
-    @abstractmethod
-    def num_parameters(self) -> int:
-        """The number of parameters, computed without making the model; tied ones count once."""
+    def decoder_layers(self) -> int:
+        """The number of layers of the decoder."""
+        return self.num_decoder_layers or self.num_layers
 
     @property
     def num_layers_in_all(self) -> int:
-        """Layers of the encoder and of the decoder together."""
+        """The number of layers of the encoder and of the decoder together."""
         return self.num_layers
+
+    @property
+    def num_parameters(self) -> int:
+        """The number of parameters, counted without making the model; tied ones count once."""
+        return sum(self.parameter_sizes().values())
+
+    def parameter_sizes(self) -> dict[str, int]:
+        """Return how many numbers each parameter has, by name, from layers that are declared and have no memory.
+
+        Stacks are declared with two layers. All that a stack's layers share belongs to the first; the size of each
+        parameter of the second is that of all layers after the first together.
+        """
+        config = cast(Any, self)
+        two = {each.name: 2 for each in fields(config) if each.name in ("num_layers", "num_decoder_layers")}
+        names: dict[Parameter, str] = {}  # a shared parameter has its first name
+        for name, parameter in self.model.declared(replace(config, **two)).named_parameters():
+            names.setdefault(parameter, name)
+        sizes = {name: math.prod(parameter.shape) for parameter, name in names.items()}
+        for name in sizes:
+            if ".layers.1." in name:
+                sizes[name] *= (self.decoder_layers if name.startswith("decoder.") else self.num_layers) - 1
+        return sizes
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields, for JSON, and the kind unless it is the default."""
@@ -37,7 +63,7 @@ class ModelConfig(Config, ABC):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """The configuration that `to_dict` wrote.
+        """Return the configuration that `to_dict` wrote.
 
         Raises `ValueError` for another kind of model, an unknown field or a missing one that has no default.
         """
@@ -52,7 +78,7 @@ class ModelConfig(Config, ABC):
 
 
 def head_width(d_model: int, num_heads: int) -> int:
-    """The width of each of the heads that share d_model. Raises ValueError unless they share it evenly."""
+    """Return the width of each of the heads that share d_model. Raises ValueError unless they share it evenly."""
     require(d_model % num_heads == 0, f"num_heads is {num_heads} and does not divide d_model, {d_model}")
     return d_model // num_heads
 
@@ -65,17 +91,17 @@ class TextConfig(ModelConfig):
 
     @property
     def endless(self) -> bool:
-        """Whether positions know no end, so that `max_length` is no limit but the length of the training."""
+        """True if positions know no end, so that `max_length` is no limit but the length of the training."""
         return False
 
 
 def most_tokens(config: Any) -> int:
-    """The longest sequence that a model of this configuration can compute."""
+    """Return the longest sequence that a model of this configuration can compute."""
     return sys.maxsize if getattr(config, "endless", False) else config.max_length
 
 
 def require_below(config: TextConfig, *names: str) -> None:
-    """Raises ValueError, naming the field, for an id outside the vocabulary."""
+    """Raise ValueError, naming the field, for an id outside the vocabulary."""
     for name in names:
         given = getattr(config, name)
         inside = all(each < config.vocab_size for each in (given if isinstance(given, tuple) else [given or 0]))
@@ -115,11 +141,14 @@ class TranslationConfig(TextConfig):
         require(distinct, f"pad_id, bos_id, eos_id are {specials}, expected {count} ids below {self.vocab_size}")
         require_below(self, "other_eos_ids")
 
+    @property
+    def num_layers_in_all(self) -> int:
+        """The number of layers of the encoder and of the decoder together."""
+        return self.num_layers + self.decoder_layers
+
 
 class StacksConfig(TranslationConfig):
     """The base of the configurations that `Transformer` builds: encoder and decoder are stacks of blocks."""
-
-    num_decoder_layers: int | None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -137,23 +166,6 @@ class StacksConfig(TranslationConfig):
 
     @abstractmethod
     def _stack(self, decodes: bool) -> StackConfig: ...
-
-    @property
-    def decoder_layers(self) -> int:
-        """The number of decoder layers."""
-        return self.num_decoder_layers or self.num_layers
-
-    @property
-    def num_layers_in_all(self) -> int:
-        """Layers of the encoder and of the decoder together."""
-        return self.num_layers + self.decoder_layers
-
-    @property
-    def num_parameters(self) -> int:
-        """The number of parameters; the table of tokens counts once, or twice where the output layer has its own."""
-        output = self.vocab_size * (self.output_bias + (not self.tied) * self.d_model)
-        stacks = self.encoder.num_parameters() + self.decoder.num_parameters()
-        return self.vocab_size * self.d_model + output + stacks
 
 
 PRESETS = ("demo", "tiny", "base", "big")
@@ -231,50 +243,38 @@ class TransformerConfig(StacksConfig):
 
     @classmethod
     def demo(cls, vocab_size: int = 2400, **overrides: Any) -> "TransformerConfig":
-        """The model of `make demo`, which trains in minutes on two cores."""
-        return cls._preset(
-            vocab_size,
-            overrides,
-            d_model=128,
-            num_heads=4,
-            d_ff=256,  # Paper: 4 · d_model. On the grammar half of it learns as much a step, in 0.8 of the time.
-            num_layers=2,
-            dropout=0.0,  # Paper: 0.1. The grammar's sentences never repeat, so there is nothing to overfit.
-            max_length=128,
-            init_gain=0.5,
-        )
+        """Return the model of `make demo`, which trains in minutes on two cores."""
+        sizes: dict[str, Any] = {
+            "d_model": 128,
+            "num_heads": 4,
+            "d_ff": 256,  # Paper: 4 · d_model. On the grammar half of it learns as much a step, in 0.8 of the time.
+            "num_layers": 2,
+            "dropout": 0.0,  # Paper: 0.1. The grammar's sentences never repeat, so there is nothing to overfit.
+            "max_length": 128,
+            "init_gain": 0.5,
+        }
+        return cls(vocab_size, **sizes | overrides)
 
     @classmethod
     def tiny(cls, vocab_size: int = 8000, **overrides: Any) -> "TransformerConfig":
-        """The published small recipe for Multi30k: 2.35 million parameters with a vocabulary of 8,000.
+        """Return the published small recipe for Multi30k: 2.35 million parameters with a vocabulary of 8,000.
 
         Source: Wu et al. 2021, "Good for Misconceived Reasons", §4.1.
         """
-        return cls._preset(
-            vocab_size,
-            overrides,
-            d_model=128,
-            num_heads=4,
-            d_ff=256,
-            num_layers=4,
-            dropout=0.3,
-            max_length=256,
-            init_gain=0.5,
-        )
+        sizes: dict[str, Any] = {"d_model": 128, "num_heads": 4, "d_ff": 256, "num_layers": 4, "max_length": 256}
+        sizes |= {"dropout": 0.3, "init_gain": 0.5}
+        return cls(vocab_size, **sizes | overrides)
 
     @classmethod
     def base(cls, vocab_size: int = 37_000, **overrides: Any) -> "TransformerConfig":
-        """Table 3's base, with the vocabulary of "about 37000 tokens" of §5.1: 63 million parameters."""
-        return cls._preset(vocab_size, overrides)
+        """Return Table 3's base, with the vocabulary of "about 37000 tokens" of §5.1: 63 million parameters."""
+        return cls(vocab_size, **overrides)
 
     @classmethod
     def big(cls, vocab_size: int = 37_000, language_pair: str = "en-de", **overrides: Any) -> "TransformerConfig":
-        """Table 3's big: 214 million parameters. Its dropout is 0.3 for English→German, 0.1 for English→French."""
+        """Return Table 3's big: 214 million parameters. Its dropout is 0.3 for English→German, 0.1 for French."""
         rates = {"en-de": 0.3, "en-fr": 0.1}
         if language_pair not in rates:
             raise ValueError(f"language_pair is {language_pair!r}, expected one of {', '.join(rates)}")
-        return cls._preset(vocab_size, overrides, d_model=1024, num_heads=16, d_ff=4096, dropout=rates[language_pair])
-
-    @classmethod
-    def _preset(cls, vocab_size: int, overrides: Mapping[str, Any], **values: Any) -> "TransformerConfig":
-        return cls(vocab_size=vocab_size, **{**values, **overrides})
+        sizes: dict[str, Any] = {"d_model": 1024, "num_heads": 16, "d_ff": 4096, "dropout": rates[language_pair]}
+        return cls(vocab_size, **sizes | overrides)

@@ -1,4 +1,4 @@
-"""The state of an unfinished text: what the layers remember, and what each step tells them again."""
+"""The state of an unfinished text: the layers' cache, and the context of each step."""
 
 from typing import Any
 
@@ -32,8 +32,17 @@ class Decoding:
         """Sentences and beams, (B, K)."""
         return self.cache.batch, self.cache.num_beams
 
+    def newest(self, ids: Any, longest: int) -> Array:
+        """Return ids `(B, K)` as `(B·K, 1)`. Raises `ValueError` for another shape, and beyond the longest text."""
+        ids, shape = self.cache.ops.asarray(ids), self.shape
+        if self.cache.position >= longest:
+            raise ValueError(f"position {self.cache.position} is beyond the model's max_length of {longest}")
+        if tuple(ids.shape) != shape:
+            raise ValueError(f"ids has shape {tuple(ids.shape)}, expected (B, K), {shape}")
+        return ids.reshape(-1, 1)
+
     def context(self, num_tokens: int) -> Context:
-        """What layers must know to read the next `num_tokens` tokens of every beam."""
+        """Return the context in which layers read the next `num_tokens` tokens of every beam."""
         if self.padding is None:
             return Context(memory=self.memory, memory_mask=self.memory_mask, cache=self.cache)
         asarray, (batch, beams) = self.cache.ops.asarray, self.shape
@@ -42,17 +51,17 @@ class Decoding:
         return Context(mask, cache=self.cache, padding=padding)
 
     def reorder(self, beams: Array) -> None:
-        """Continues from other beams: see `Cache.reorder`."""
+        """Continue from other beams: see `Cache.reorder`."""
         self.cache.reorder(beams)
 
     def select(self, sentences: Array) -> None:
-        """Keeps only these sentences: see `Cache.select`."""
+        """Keep only these sentences: see `Cache.select`."""
         self.cache.select(sentences)
         kept = self._rows((self.memory, self.memory_mask, self.padding), sentences)
         self.memory, self.memory_mask, self.padding = kept
 
     def _rows(self, value: Any, sentences: Array) -> Any:
-        """The rows of these sentences of every array `(B, …)` in nested tuples and lists; `None` stays `None`."""
+        """Return these sentences' rows of every array `(B, …)` in nested tuples and lists; `None` stays `None`."""
         if isinstance(value, tuple | list):
             return type(value)(self._rows(item, sentences) for item in value)
         ops = self.cache.ops

@@ -14,33 +14,21 @@ MANY_ROWS = 16
 """Beams of all sentences, from which on decoding copies the table of the output layer: fewer don't repay it."""
 
 
-class Encoder(Protocol):
-    """Maps source ids to the memory, in whatever form the decoder takes it."""
+class Coder(Protocol):
+    """An encoder, which makes the memory of source ids, or a decoder, which makes vectors of target ids and memory."""
 
     def forward(self, ids: Array, context: Context) -> tuple[Any, tuple]:
-        """ids `(B, Ts)`, with `context.mask` `(B, Ts)` → (memory, cache)."""
+        """ids `(B, T)`, with their mask or the memory in the context → (memory or hidden `(B, T, C)`, cache)."""
         ...
 
     def backward(self, dx: Any, cache: tuple) -> Any:
-        """Takes the gradient of the memory; adds into the gradient of every parameter."""
-        ...
-
-
-class Decoder(Protocol):
-    """Maps target ids and the memory to one vector for each target token."""
-
-    def forward(self, ids: Array, context: Context) -> tuple[Array, tuple]:
-        """ids `(B, Tt)`, with `context.memory` and its mask → (hidden `(B, Tt, C)`, cache)."""
-        ...
-
-    def backward(self, dx: Array, cache: tuple) -> Any:
-        """Returns the gradient of the memory; adds into the gradient of every parameter."""
+        """Return the gradient of the memory, in a decoder; add into the gradient of every parameter."""
         ...
 
 
 ConfigT = TypeVar("ConfigT", bound=TranslationConfig)
-EncoderT = TypeVar("EncoderT", bound=Encoder)
-DecoderT = TypeVar("DecoderT", bound=Decoder)
+EncoderT = TypeVar("EncoderT", bound=Coder)
+DecoderT = TypeVar("DecoderT", bound=Coder)
 
 
 class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
@@ -64,7 +52,7 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
 
     @abstractmethod
     def _stacks(self, ops: Ops) -> tuple[EncoderT, DecoderT]:
-        """The encoder and the decoder, which share `self.tokens` and compute with `ops`."""
+        """Return the encoder and the decoder, which share `self.tokens` and compute with `ops`."""
 
     @without_spurious_warnings
     def encode(
@@ -100,7 +88,7 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
 
     @without_spurious_warnings
     def backward(self, dlogits: Array, cache: tuple) -> None:
-        """dlogits `(B, Tt, V)`: adds into the gradient of every parameter."""
+        """dlogits `(B, Tt, V)`: add into the gradient of every parameter."""
         encoder_cache, decoder_cache, logits_cache = cache
         dhidden = self.output.logits_backward(self._received(dlogits), logits_cache)
         dmemory = self.decoder.backward(dhidden, decoder_cache)
@@ -118,7 +106,7 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
         *,
         source_mask: Array | None = None,
     ) -> tuple[Array, tuple]:
-        """The mean cross-entropy of the tokens of target_out `(B, Tt)`; those equal to `pad_id` or −100 do not count.
+        """Return the mean cross-entropy of the tokens of target_out `(B, Tt)`; `pad_id` and −100 do not count.
 
         target_in is target_out moved right by one, with bos in front and `pad_id` for −100; source_mask as in
         `forward`. Evaluation passes `with_grad=False`.
@@ -134,13 +122,13 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
 
     @without_spurious_warnings
     def loss_backward(self, dloss: float, cache: tuple) -> None:
-        """Adds `dloss` times the loss's gradient into the gradient of every parameter."""
+        """Add `dloss` times the loss's gradient into the gradient of every parameter."""
         encoder_cache, decoder_cache, loss_cache = cache
         dmemory = self.decoder.backward(self.output.loss_backward(dloss, loss_cache), decoder_cache)
         self.encoder.backward(dmemory, encoder_cache)
 
     def start_decoding(self, source: Array, num_beams: int = 1, source_mask: Array | None = None) -> Decoding:
-        """Encodes source `(B, Ts)`; returns the state with which `decode_step` continues each sentence's K beams.
+        """Encode source `(B, Ts)`; return the state with which `decode_step` continues each sentence's K beams.
 
         Without a mask tokens equal to `pad_id` are padding, in every model: a source holds none of its own.
         """
@@ -160,25 +148,21 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
 
         `state` moves on by one position. Raises `ValueError` beyond `config.max_length`.
         """
-        if state.position >= self.most_tokens:
-            raise ValueError(f"position {state.position} is beyond the model's max_length of {self.config.max_length}")
-        ids = self.ops.asarray(ids)
-        if tuple(ids.shape) != state.shape:
-            raise ValueError(f"ids has shape {tuple(ids.shape)}, expected (B, K), {state.shape}")
-        hidden, _ = self.decoder.forward(ids.reshape(-1, 1), state.context(1))  # (B·K, 1, C)
+        ids = state.newest(ids, self.most_tokens)
+        hidden, _ = self.decoder.forward(ids, state.context(1))  # (B·K, 1, C)
         state.cache.position += 1
         state.memory = None  # the cache holds now what the layers need of it
         hidden = hidden.reshape(*state.shape, hidden.shape[-1])
         return self.output.logits(hidden, state.output)[0]
 
     def _pair(self, source: Any, target: Any, source_mask: Any = None) -> tuple[Array, Array, Array | None]:
-        """Both as arrays of the backend, and the source's mask, `True` where a token is real."""
+        """Return both as arrays of the backend, and the source's mask, `True` where a token is real."""
         source, target = self._ids("source", source), self._ids("target", target)
         if len(source) != len(target):
             raise ValueError(f"source has {len(source)} sentences and target {len(target)}")
         return source, target, self._source_mask(source, source_mask)
 
     def _source_mask(self, source: Array, given: Any = None) -> Array | None:
-        """The mask that was given, or where the source is not padding; `None` if that token begins targets too."""
+        """Return the mask that was given, or the source's own; `None` if its padding token begins targets too."""
         infers = given is None and self.config.pad_id != self.config.bos_id
         return source != self.config.pad_id if infers else self._mask("source_mask", given, source)

@@ -118,23 +118,18 @@ class GPTConfig(TextConfig):
 
     @property
     def endless(self) -> bool:
-        """Whether no table holds a vector or an angle for each position."""
+        """True if no table holds a vector or an angle for each position."""
         return self.positions in ("alibi", "relative", "none")
-
-    @property
-    def num_parameters(self) -> int:
-        """The number of parameters; a table that the output layer shares counts once."""
-        return (2 - self.tied) * self.vocab_size * self.d_model + self.decoder.num_parameters()
 
     @classmethod
     def gpt2(cls, vocab_size: int = 50257, **overrides: Any) -> "GPTConfig":
-        """GPT-2's smallest model, of 124 million parameters. Source: Radford et al. 2019, table 2."""
+        """Return GPT-2's smallest model, of 124 million parameters. Source: Radford et al. 2019, table 2."""
         marks: dict[str, Any] = {"bos_id": vocab_size - 1, "eos_id": vocab_size - 1}
         return cls(vocab_size, **marks | overrides)
 
     @classmethod
     def llama(cls, vocab_size: int = 32_000, **overrides: Any) -> "GPTConfig":
-        """Llama's parts, and the sizes of its smallest model, of 6.7 billion parameters. Source: Touvron et al. 2023.
+        """Return Llama's parts, with the sizes of its smallest model, 6.7 billion parameters. Source: Touvron 2023.
 
         Pre-norm with RMS normalisation, SwiGLU, rotary positions, no biases and no dropout.
         """
@@ -185,7 +180,7 @@ class GPT(Model[GPTConfig]):
 
     @without_spurious_warnings
     def backward(self, dlogits: Array, cache: tuple) -> None:
-        """dlogits `(B, T, V)`: adds into the gradient of every parameter."""
+        """dlogits `(B, T, V)`: add into the gradient of every parameter."""
         decoder_cache, logits_cache = cache
         self.decoder.backward(self.output.logits_backward(self._received(dlogits), logits_cache), decoder_cache)
 
@@ -198,7 +193,7 @@ class GPT(Model[GPTConfig]):
         dropout: DropoutStream | None = None,
         with_grad: bool = True,
     ) -> tuple[Array, tuple]:
-        """The mean cross-entropy of targets `(B, T)`, the tokens after each of ids `(B, T)`; −100 does not count."""
+        """Return the mean cross-entropy of targets `(B, T)`, the tokens after those of ids; −100 does not count."""
         ids = self._ids("ids", ids)
         hidden, decoder_cache = self.decoder.forward(ids, Context(dropout=dropout))
         loss, loss_cache = self.output.loss(hidden, targets, label_smoothing, IGNORED, with_grad)
@@ -206,13 +201,13 @@ class GPT(Model[GPTConfig]):
 
     @without_spurious_warnings
     def loss_backward(self, dloss: float, cache: tuple) -> None:
-        """Adds `dloss` times the loss's gradient into the gradient of every parameter."""
+        """Add `dloss` times the loss's gradient into the gradient of every parameter."""
         decoder_cache, loss_cache = cache
         self.decoder.backward(self.output.loss_backward(dloss, loss_cache), decoder_cache)
 
     @without_spurious_warnings
     def start_decoding(self, source: Array, num_beams: int = 1) -> Decoding:
-        """Reads prompts `(B, T)`; returns the state with which `decode_step` continues each prompt's K beams.
+        """Read prompts `(B, T)`; return the state with which `decode_step` continues each prompt's K beams.
 
         Shorter prompts are padded on the left with −100; T may be 0. Raises `ValueError` for −100 elsewhere, and as
         `forward` does.
@@ -236,16 +231,14 @@ class GPT(Model[GPTConfig]):
 
         `state` moves on by one position. Raises `ValueError` beyond `config.max_length`.
         """
-        if state.position >= self.most_tokens:
-            raise ValueError(f"position {state.position} is beyond the model's max_length of {self.config.max_length}")
-        ids = self.ops.asarray(ids)
-        if tuple(ids.shape) != state.shape:
-            raise ValueError(f"ids has shape {tuple(ids.shape)}, expected (B, K), {state.shape}")
-        hidden = self._read(ids.reshape(-1, 1), state)  # (B·K, 1, C)
+        hidden = self._read(state.newest(ids, self.most_tokens), state)  # (B·K, 1, C)
         return self.output.logits(hidden.reshape(*state.shape, hidden.shape[-1]))[0]
 
     def _read(self, ids: Array, state: Decoding) -> Array:
-        """Reads the next tokens `(B·K, T)` of every beam; returns their hidden states `(B·K, T, C)`."""
+        """Read the next tokens `(B·K, T)` of every beam; return their hidden states `(B·K, T, C)`."""
         hidden, _ = self.decoder.forward(ids, state.context(ids.shape[1]))
         state.cache.position += ids.shape[1]
         return hidden
+
+
+GPTConfig.model = GPT

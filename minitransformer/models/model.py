@@ -6,12 +6,11 @@ from typing import Any, Generic, Self, TypeVar
 from ..layers import FlatParameters, Layer
 from ..ops import Array, Ops, numpy_ops
 from .config import ModelConfig, TextConfig, most_tokens
-from .copies import Copies
 
 ConfigT = TypeVar("ConfigT", bound=ModelConfig)
 
 
-class Model(Copies, Layer, ABC, Generic[ConfigT]):
+class Model(Layer, ABC, Generic[ConfigT]):
     """Layers over token ids `(B, T)`, padded on the right with `config.pad_id`.
 
     `ops` and `dtype` choose the backend, `seed` the initial weights. All weights are one flat array,
@@ -19,42 +18,82 @@ class Model(Copies, Layer, ABC, Generic[ConfigT]):
     the folder of a loaded model held beside its weights, which `pretrained.save` writes back.
     """
 
+    origin: Any = None
+
     def __init__(self, config: ConfigT, ops: Ops = numpy_ops, dtype: Any = "float32", seed: int = 0) -> None:
-        self._assemble(config, ops, _dtype_name(dtype))
+        self._declare(config, ops, dtype)._place()
         self.parameters.initialize(seed)
 
-    @abstractmethod
-    def _build(self) -> None:
-        """Makes the layers, as attributes, from `self.config`."""
-
-    @abstractmethod
-    def loss(self, *inputs: Any, **options: Any) -> tuple[Array, tuple]:
-        """The loss of a batch, the default objective's, and its cache: each model says what a batch is."""
-
-    @abstractmethod
-    def loss_backward(self, dloss: float, cache: tuple) -> None:
-        """Adds `dloss` times the loss's gradient into the gradient of every parameter."""
-
-    def _assemble(self, config: ConfigT, ops: Ops, dtype: str, shared: FlatParameters | None = None) -> Self:
+    def _declare(self, config: ConfigT, ops: Ops, dtype: Any) -> Self:
+        """Make and name the layers; return the model, whose parameters have no arrays yet."""
         super().__init__(ops)
-        self.config, self.dtype = config, dtype
+        self.config, self.dtype = config, _dtype_name(dtype)
         self.most_tokens = most_tokens(config) if isinstance(config, TextConfig) else 0
         self._build()
         self.name_layers()
-        self.parameters = FlatParameters(dict(self.named_parameters()), shared.ops if shared else ops, dtype, shared)
+        return self
+
+    def _place(self, shared: FlatParameters | None = None) -> Self:
+        """Give the parameters their arrays: new ones of zeros, or for a replica those of the original."""
+        ops = shared.ops if shared else self.ops
+        self.parameters = FlatParameters(dict(self.named_parameters()), ops, self.dtype, shared)
         return self
 
     @classmethod
+    def declared(cls, config: ConfigT, ops: Ops = numpy_ops, dtype: Any = "float32") -> Self:
+        """Return a model's layers with the shapes of their parameters, for which no memory is taken."""
+        return cls.__new__(cls)._declare(config, ops, dtype)
+
+    @classmethod
     def blank(cls, config: ConfigT, ops: Ops = numpy_ops, dtype: Any = "float32") -> Self:
-        """A model whose weights are zeros: for a caller that copies its own into them."""
-        return cls.__new__(cls)._assemble(config, ops, _dtype_name(dtype))
+        """Return a model whose weights are zeros: for a caller that copies its own into them."""
+        return cls.declared(config, ops, dtype)._place()
 
     def replica(self, ops: Ops | None = None) -> Self:
-        """A model that shares these weights and has gradients of its own: for another thread and part of a batch.
+        """Return a model that shares these weights and has its own gradients: for another thread and part of a batch.
 
         `ops` is the replica's table, if it should be another on the same backend, such as one that a probe watches.
         """
-        return type(self).__new__(type(self))._assemble(self.config, ops or self.ops, self.dtype, self.parameters)
+        return type(self).declared(self.config, ops or self.ops, self.dtype)._place(self.parameters)
+
+    @abstractmethod
+    def _build(self) -> None:
+        """Make the layers, as attributes, from `self.config`."""
+
+    @abstractmethod
+    def loss(self, *inputs: Any, **options: Any) -> tuple[Array, tuple]:
+        """Return the loss of a batch, the default objective's, and its cache: each model says what a batch is."""
+
+    @abstractmethod
+    def loss_backward(self, dloss: float, cache: tuple) -> None:
+        """Add `dloss` times the loss's gradient into the gradient of every parameter."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Return a model with its own weights and gradients; copied one by one, they would lose their flat arrays."""
+        twin = self._with_weights(self.config, self.ops, self.dtype, self.parameters.data)
+        twin.parameters.grad[...] = self.parameters.grad
+        twin.origin = self.origin
+        return twin
+
+    def __copy__(self) -> Self:
+        """Return a second name for the same layers and weights."""
+        twin = object.__new__(type(self))
+        vars(twin).update(vars(self))
+        return twin
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the weights; gradients are 0 afterwards. Raises `TypeError` for a backend other than NumPy."""
+        if self.ops.has_threads:  # PyTorch's: its tables are made for a device
+            raise TypeError("a model on PyTorch's ops can't be pickled: save a checkpoint, and open it over there")
+        return self._with_weights, (self.config, self.ops, self.dtype, self.parameters.data), {"origin": self.origin}
+
+    @classmethod
+    def _with_weights(cls, config: ConfigT, ops: Ops, dtype: str, data: Array) -> Self:
+        """Return a model with a copy of these weights."""
+        model = cls.blank(config, ops, dtype)
+        model.parameters.data[...] = data
+        model.parameters.refresh()
+        return model
 
     @property
     def dropout_sites(self) -> list[int]:
@@ -62,7 +101,7 @@ class Model(Copies, Layer, ABC, Generic[ConfigT]):
         return [layer.site for _, layer in self.named_layers() if getattr(layer, "rate", 0)]
 
     def _ids(self, name: str, ids: Any) -> Array:
-        """Token ids `(B, T)` as an array of the backend. Raises `ValueError` for another shape and for too many."""
+        """Return token ids `(B, T)` as an array of the backend. Raises `ValueError` for another shape, and too many."""
         ids, longest = self.ops.asarray(ids), self.most_tokens
         if ids.ndim != 2:
             raise ValueError(f"{name} has shape {tuple(ids.shape)}, expected (B, T)")
@@ -71,23 +110,23 @@ class Model(Copies, Layer, ABC, Generic[ConfigT]):
         return ids
 
     def _received(self, gradient: Any) -> Array:
-        """The gradient of an output, in the dtype of activations."""
+        """Return the gradient of an output, in the dtype of activations."""
         return self.ops.activations(self.ops.cast(self.ops.asarray(gradient), self.dtype))
 
     def _shaped(self, name: str, array: Any, like: Array) -> Array:
-        """An array of the backend. Raises `ValueError` unless it has the shape of `like`."""
+        """Return an array of the backend. Raises `ValueError` unless it has the shape of `like`."""
         array = self.ops.asarray(array)
         if tuple(array.shape) != tuple(like.shape):
             raise ValueError(f"{name} has shape {tuple(array.shape)}, expected {tuple(like.shape)}")
         return array
 
     def _mask(self, name: str, mask: Any, ids: Array) -> Array | None:
-        """A mask of ids, `True` where a token is real, as an array of the backend; numbers are true unless 0."""
+        """Return a mask of ids, `True` where a token is real, as an array of the backend; numbers are true unless 0."""
         return None if mask is None else self._shaped(name, mask, ids) != 0
 
 
 def _dtype_name(dtype: Any) -> str:
-    """The name of `np.float32`, `np.dtype("float32")`, `torch.float32` or their like; `TypeError` for other types."""
+    """Return the name of `np.float32`, `np.dtype("float32")`, `torch.float32`; raise `TypeError` for other types."""
     name = (getattr(dtype, "__name__", None) or str(dtype)).removeprefix("torch.")
     if name not in ("float32", "float64"):
         raise TypeError(f"dtype is {name}, expected float32 or float64: that of activations is the table's of ops")

@@ -19,7 +19,7 @@ class Transformer(EncoderDecoder[StacksConfig, Stack, Stack]):
         return encoder, Stack(ops, self.config.decoder, self.tokens, self.dtype, shared)
 
     def attention_maps(self, source: Array, target: Array) -> dict[str, list[Array]]:
-        """Every layer's attention weights in host memory, by kind: `encoder`, `decoder` and `cross`.
+        """Return every layer's attention weights in host memory, by kind: `encoder`, `decoder` and `cross`.
 
         A layer's array is `(B, H, Tq, Tk)`: how much each query takes from each key.
         """
@@ -27,3 +27,6 @@ class Transformer(EncoderDecoder[StacksConfig, Stack, Stack]):
         cross = [name for name in maps if "cross" in name]
         own = {side: [name for name in maps if name.startswith(side) and name not in cross] for side in SIDES}
         return {kind: [maps[name] for name in names] for kind, names in {**own, "cross": cross}.items()}
+
+
+StacksConfig.model = Transformer

@@ -71,13 +71,6 @@ class ViTConfig(ModelConfig):
         )
         return StackConfig(block, self.num_layers, "learned", 1 + self.num_patches, embedding_std=self.init_std)
 
-    @property
-    def num_parameters(self) -> int:
-        """The number of parameters."""
-        patch = self.channels * self.patch_size**2
-        embedding = (patch + 1) * self.d_model + self.d_model  # the projection, and the class's vector
-        return embedding + self.encoder.num_parameters() + (self.d_model + 1) * self.num_classes
-
 
 class ViT(Model[ViTConfig]):
     """A stack of blocks over the patches of images `(B, channels, height, width)`, which gives logits of classes."""
@@ -106,7 +99,7 @@ class ViT(Model[ViTConfig]):
 
     @without_spurious_warnings
     def backward(self, dlogits: Array, cache: tuple) -> None:
-        """dlogits `(B, classes)`: adds into the gradient of every parameter."""
+        """dlogits `(B, classes)`: add into the gradient of every parameter."""
         encoder_cache, hidden, classes_cache = cache
         dhidden = self.ops.zeros(tuple(hidden.shape), hidden.dtype)
         dhidden[:, 0] = self.classes.backward(self._received(dlogits), classes_cache)
@@ -121,13 +114,16 @@ class ViT(Model[ViTConfig]):
         dropout: DropoutStream | None = None,
         with_grad: bool = True,
     ) -> tuple[Array, tuple]:
-        """The mean cross-entropy of the classes `(B,)` of images `(B, channels, height, width)`."""
+        """Return the mean cross-entropy of the classes `(B,)` of images `(B, channels, height, width)`."""
         logits, cache = self.forward(images, dropout)
         loss, loss_cache = self.ops.cross_entropy.forward(logits, self.ops.asarray(targets), label_smoothing)
         return loss, (cache, loss_cache)
 
     @without_spurious_warnings
     def loss_backward(self, dloss: float, cache: tuple) -> None:
-        """Adds `dloss` times the loss's gradient into the gradient of every parameter."""
+        """Add `dloss` times the loss's gradient into the gradient of every parameter."""
         cache, loss_cache = cache
         self.backward(self.ops.cross_entropy.backward(dloss, loss_cache), cache)
+
+
+ViTConfig.model = ViT

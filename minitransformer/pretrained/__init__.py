@@ -7,6 +7,7 @@ A folder is what Hugging Face's `save_pretrained` writes: gpt2, llama, bert, t5,
 stranger: it holds data and no code, and all sizes are checked before memory is taken.
 """
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -15,17 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..models import (
-    KINDS,
-    BERTConfig,
-    GPTConfig,
-    MarianConfig,
-    Model,
-    ModelConfig,
-    T5Config,
-    TransformerConfig,
-    ViTConfig,
-)
+from ..models import BERTConfig, Model, ModelConfig, T5Config, TransformerConfig
 from ..ops import Ops, numpy_ops
 from ..system.allocator import memory_limit
 from . import marian, t5
@@ -54,8 +45,8 @@ from .vit import VIT
 
 __all__ = ["ARCHITECTURES", "PretrainedError", "PretrainedTokenizer", "load", "save"]
 
-ARCHITECTURES = {"gpt2": GPT2, "llama": LLAMA, "bert": BERT, "t5": t5.T5, "vit": VIT, "marian": marian.MARIAN}
-"""By the name that a folder's `config.json` calls `model_type`."""
+ARCHITECTURES = {each.name: each for each in (GPT2, LLAMA, BERT, t5.T5, VIT, marian.MARIAN)}
+"""By `model_type` of a folder's `config.json`; each says which kinds of model of `models.KINDS` it holds."""
 
 MARKS = ("bos_token_id", "eos_token_id", "decoder_start_token_id")
 """The special tokens for which `generation_config.json` goes before `config.json`."""
@@ -63,7 +54,7 @@ MARKS = ("bos_token_id", "eos_token_id", "decoder_start_token_id")
 
 @dataclass(frozen=True)
 class Origin:
-    """What a folder holds beside the weights of its model, for the way back.
+    """The content of a folder beside the weights of its model, for the way back.
 
     config: our configuration of it; values and generation: its `config.json` and `generation_config.json`; types: those
     of its tensors, by name, as safetensors calls them.
@@ -76,7 +67,7 @@ class Origin:
 
 
 def load(folder_or_name: str | Path, ops: Ops = numpy_ops, dtype: str = "float32") -> tuple[Any, Any]:
-    """The model in a folder and its tokenizer, `None` where there is none; a name that is no folder is downloaded.
+    """Return the model in a folder and its tokenizer or `None`; a name that is no folder is downloaded.
 
     The tokens that begin and end a text are those of `generation_config.json` where it names some; its other settings,
     which say how to search or to draw, are in `model.origin.generation` and go back with `save`.
@@ -109,18 +100,18 @@ def load(folder_or_name: str | Path, ops: Ops = numpy_ops, dtype: str = "float32
         raise PretrainedError(f"{folder} holds {len(tensors):,} tensors, but its configuration has {layers:,} layers")
     rows = architecture.table(config)
     _check(folder, architecture, config, rows, tensors)
-    _check_memory(folder, config, dtype)
+    _check_memory(folder, rows, dtype)
     tokenizer = load_tokenizer(folder, kind, values)
     if isinstance(config, BERTConfig) and config.mask_id is None and tokenizer is not None:
         config = replace(config, mask_id=tokenizer.mask_id)
-    model = KINDS[config.kind][1].blank(config, ops, dtype)
+    model = config.model.blank(config, ops, dtype)
     _fill(model, rows, tensors)
     model.origin = Origin(config, values, generation, types)
     return model, tokenizer
 
 
 def _check_head(folder: Path, architecture: Architecture, classes: Any) -> None:
-    """Raises PretrainedError, saying what the folder holds, unless it is of a class whose head is known here."""
+    """Raise PretrainedError, saying what the folder holds, unless it is of a class whose head is known here."""
     names = [name for name in classes if isinstance(name, str)] if isinstance(classes, list) else []
     known = {name.casefold() for name in architecture.heads}
     if names and not known & {name.casefold() for name in names}:
@@ -130,7 +121,7 @@ def _check_head(folder: Path, architecture: Architecture, classes: Any) -> None:
 
 
 def _check_constant(folder: Path, architecture: Architecture, config: Any, tensors: Mapping[str, Tensor]) -> None:
-    """Raises PretrainedError for an array that a model computes by itself, with other numbers than its own."""
+    """Raise PretrainedError for an array that a model computes by itself, with other numbers than its own."""
     pattern, computed = architecture.constant
     for name in sorted(each for each in tensors if re.fullmatch(pattern, each)):
         its_own = tensors[name].shape == (config.max_length, config.d_model)
@@ -141,7 +132,7 @@ def _check_constant(folder: Path, architecture: Architecture, config: Any, tenso
 def _without_copies(
     folder: Path, architecture: Architecture, tensors: Mapping[str, Tensor], tied: Any
 ) -> dict[str, Tensor]:
-    """The tensors without those that are copies of another; one whose original is missing takes its place.
+    """Return the tensors without those that are copies of another; one whose original is missing takes its place.
 
     Raises PretrainedError for one that differs, but for an output layer that may have a table of its own.
     """
@@ -172,7 +163,7 @@ def _canonical(architecture: Architecture, tensors: Mapping[str, Tensor]) -> dic
 def _check(
     folder: Path, architecture: Architecture, config: ModelConfig, rows: list[Row], tensors: Mapping[str, Tensor]
 ) -> None:
-    """Raises PretrainedError unless the tensors are the table's, in name, shape and type."""
+    """Raise PretrainedError unless the tensors are the table's, in name, shape and type."""
     shapes = {name: shape for row in rows for name, shape in zip(row.theirs, row.shapes, strict=True)}
     missing = sorted(shapes.keys() - tensors.keys() - {"final_logits_bias"})
     if missing:
@@ -190,7 +181,7 @@ def _check(
 
 
 def _fill(model: Model, rows: list[Row], tensors: Mapping[str, Tensor]) -> None:
-    """Copies their tensors into the parameters."""
+    """Copy their tensors into the parameters."""
     for row in rows:
         if row.theirs == ("final_logits_bias",) and row.theirs[0] not in tensors:
             continue  # zeros
@@ -205,9 +196,10 @@ def _fill(model: Model, rows: list[Row], tensors: Mapping[str, Tensor]) -> None:
     model.parameters.refresh()
 
 
-def _check_memory(folder: Path, config: ModelConfig, dtype: str) -> None:
-    """Raises PretrainedError if the weights alone are more than this process may hold."""
-    needed, limit = config.num_parameters * (8 if "64" in str(dtype) else 4), memory_limit()
+def _check_memory(folder: Path, rows: list[Row], dtype: str) -> None:
+    """Raise PretrainedError if the weights alone are more than this process may hold."""
+    count, limit = sum(math.prod(shape) for row in rows for shape in row.shapes), memory_limit()
+    needed = count * (8 if "64" in str(dtype) else 4)
     if limit is not None and needed > limit:
         raise PretrainedError(f"{folder} needs {needed:,} bytes for its weights, and there are {limit:,}")
 
@@ -221,8 +213,7 @@ def save(model: Model, folder: str | Path, tokenizer: Any = None) -> None:
     for what the other's files can't express, before anything is written, and OSError for files that can't be. The
     configuration is written last: without it no half of a model can be loaded.
     """
-    kind = _kind_of(model.config)
-    architecture, folder = ARCHITECTURES[kind], Path(folder)
+    architecture, folder = _architecture_of(model.config), Path(folder)
     values = architecture.to_config(model.config)
     named = {name: model.ops.to_numpy(each.data) for name, each in model.parameters.named.items()}
     if isinstance(model.config, TransformerConfig):
@@ -252,11 +243,9 @@ def save(model: Model, folder: str | Path, tokenizer: Any = None) -> None:
     write_json(folder / CONFIG, {**values, "dtype": dtype})
 
 
-def _kind_of(config: ModelConfig) -> str:
-    """The architecture whose files can hold a model."""
-    if isinstance(config, GPTConfig):
-        return "llama" if config.positions == "rotary" else "gpt2"
-    kinds = {BERTConfig: "bert", T5Config: "t5", ViTConfig: "vit", MarianConfig: "marian", TransformerConfig: "marian"}
-    if type(config) not in kinds:
-        raise PretrainedError(f"a model of kind {config.kind!r} can't be written in another library's files")
-    return kinds[type(config)]
+def _architecture_of(config: ModelConfig) -> Architecture:
+    """Return the architecture whose files can hold a model. Raises PretrainedError if none can."""
+    for architecture in ARCHITECTURES.values():
+        if config.kind in architecture.kinds and architecture.holds(config):
+            return architecture
+    raise PretrainedError(f"a model of kind {config.kind!r} can't be written in another library's files")

@@ -120,6 +120,8 @@ def table(config: BERTConfig) -> list[Row]:
 
 
 BERT = Architecture(
+    "bert",
+    ("bert",),
     from_config,
     to_config,
     table,

@@ -116,6 +116,8 @@ def table(config: GPTConfig) -> list[Row]:
 
 
 GPT2 = Architecture(
+    "gpt2",
+    ("gpt",),
     from_config,
     to_config,
     table,
@@ -125,4 +127,5 @@ GPT2 = Architecture(
     copies=((OUTPUT, "transformer.wte.weight"),),
     unties=True,
     ignored=r"transformer\.h\.\d+\.attn\.(bias|masked_bias)",
+    holds=lambda config: config.positions != "rotary",
 )

@@ -148,6 +148,8 @@ def table(config: GPTConfig) -> list[Row]:
 
 
 LLAMA = Architecture(
+    "llama",
+    ("gpt",),
     from_config,
     to_config,
     table,
@@ -158,4 +160,5 @@ LLAMA = Architecture(
     tied=False,
     unties=True,
     ignored=r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq",
+    holds=lambda config: config.positions == "rotary",
 )

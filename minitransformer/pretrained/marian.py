@@ -193,6 +193,8 @@ def positions(config: MarianConfig) -> np.ndarray:
 
 
 MARIAN = Architecture(
+    "marian",
+    ("marian", "transformer"),
     from_config,
     to_config,
     table,

@@ -57,6 +57,8 @@ class Row:
 class Architecture:
     """The form of one kind of model in a folder.
 
+    name         the `model_type` of their `config.json`
+    kinds        our kinds of model that it can hold
     from_config  makes our configuration from their `config.json` and the shapes of the tensors by name
     to_config    makes theirs from ours; raises PretrainedError, naming the option, for one that theirs can't express
     table        the rows of a configuration
@@ -69,8 +71,11 @@ class Architecture:
     tied         True if a model without `tie_word_embeddings` is tied
     unties       True if an output layer that is no copy has its own table, even if `tie_word_embeddings` is true
     ignored      a regular expression of names that are no parameters of ours: buffers, and heads that are left out
+    holds        returns True for a configuration of these kinds that it can hold
     """
 
+    name: str
+    kinds: tuple[str, ...]
     from_config: Callable[[Mapping[str, Any], Mapping[str, Shape]], ModelConfig]
     to_config: Callable[[Any], dict[str, Any]]
     table: Callable[[Any], list[Row]]
@@ -83,6 +88,7 @@ class Architecture:
     tied: bool = True
     unties: bool = False
     ignored: str = r"(?!)"
+    holds: Callable[[Any], bool] = lambda config: True
 
     def canonical(self, name: str) -> str:
         """Return the table's name of a tensor, without the prefixes that torch.compile and DataParallel add."""

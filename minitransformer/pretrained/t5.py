@@ -149,6 +149,8 @@ def with_small_queries(named: Mapping[str, np.ndarray], config: T5Config) -> dic
 
 
 T5 = Architecture(
+    "t5",
+    ("t5",),
     from_config,
     to_config,
     table,

@@ -105,6 +105,8 @@ def table(config: ViTConfig) -> list[Row]:
 
 
 VIT = Architecture(
+    "vit",
+    ("vit",),
     from_config,
     to_config,
     table,

@@ -58,7 +58,7 @@ class CheckpointError(ValueError):
 
 @dataclass
 class Checkpoint:
-    """What one checkpoint holds: arrays by name, and plain data that JSON can hold.
+    """The content of one checkpoint: arrays by name, and plain data that JSON can hold.
 
     config      the model's configuration, with the kind of model, as its `to_dict` gives it
     parameters  the weights by name
@@ -82,7 +82,7 @@ class Checkpoint:
         return (source, target) if source and target else None
 
     def model_config(self) -> ModelConfig:
-        """The configuration of the model, after a check that the checkpoint holds all of its weights.
+        """Return the configuration of the model, after a check that the checkpoint holds all of its weights.
 
         Raises CheckpointError for an unknown kind of model, for an invalid configuration, and for one whose model has
         more or fewer weights than the checkpoint holds.
@@ -107,8 +107,8 @@ class Checkpoint:
                 raise CheckpointError(f"the checkpoint's {name} is of type {array.dtype}, expected floats")
 
     def model(self, ops: Ops = numpy_ops, dtype: str = "float32") -> Any:
-        """The checkpoint's model, with its weights. Raises as `model_config` and `restore` do."""
-        model = build_model(self.model_config(), ops, dtype)
+        """Return the checkpoint's model, with its weights. Raises as `model_config` and `restore` do."""
+        model = build_model(self.model_config(), ops, dtype, seed=None)
         self.restore(model)
         return model
 
@@ -202,7 +202,7 @@ def _read(path: Path, with_optimizer: bool) -> Checkpoint:
 
 
 def _described(text: str) -> dict[str, Any]:
-    """The description in a file's metadata, checked. Raises ValueError, saying what is wrong with it."""
+    """Return the description in a file's metadata, checked. Raises ValueError, saying what is wrong with it."""
     try:
         description = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
@@ -240,7 +240,7 @@ def _check_sizes(description: Any) -> None:
 
 
 def _array(file: Any, name: str) -> np.ndarray:
-    """One array of a safetensors file. Raises ValueError for a type that NumPy lacks, and for infinities and NaN."""
+    """Return one array of a safetensors file. Raises ValueError for a type that NumPy lacks, infinities and NaN."""
     dtype = file.get_slice(name).get_dtype()
     if dtype not in DTYPES:
         raise ValueError(f"{name} is of type {dtype}, expected one of {', '.join(DTYPES)}")
@@ -251,7 +251,7 @@ def _array(file: Any, name: str) -> np.ndarray:
 
 
 def average_checkpoints(paths: Sequence[str | Path]) -> Checkpoint:
-    """The arithmetic mean, taken in float64, of the weights of several checkpoints of one model.
+    """Return the arithmetic mean, taken in float64, of the weights of several checkpoints of one model.
 
     The paper averages the last 5 checkpoints of its base model and the last 20 of its big one, written every 10 minutes
     (Vaswani 2017, §6.1); here the interval is in steps. The result has the step, tokenizer and languages of the last
@@ -284,24 +284,24 @@ def average_checkpoints(paths: Sequence[str | Path]) -> Checkpoint:
 
 
 def checkpoint_path(folder: str | Path, step: int) -> Path:
-    """The trainer's file for the checkpoint of `step`, such as `folder/step-00004000.safetensors`."""
+    """Return the trainer's file for the checkpoint of `step`, such as `folder/step-00004000.safetensors`."""
     return Path(folder) / f"step-{step:08d}.safetensors"
 
 
 def list_checkpoints(folder: str | Path) -> list[Path]:
-    """The trainer's checkpoints in `folder`, the oldest first; an empty list if the folder does not exist."""
+    """Return the trainer's checkpoints in `folder`, the oldest first; an empty list if the folder does not exist."""
     paths = ((step_of(path), path) for path in Path(folder).glob("step-*"))
     return [path for _, path in sorted((step, path) for step, path in paths if step is not None)]
 
 
 def step_of(path: Path) -> int | None:
-    """The step in the name of a trainer's checkpoint; None for a file with another kind of name."""
+    """Return the step in the name of a trainer's checkpoint; None for a file with another kind of name."""
     match = re.fullmatch(r"step-(\d+)\.safetensors", path.name)
     return int(match[1]) if match else None
 
 
 def latest(folder: str | Path) -> Path | None:
-    """The checkpoint of the highest step in `folder`, or None."""
+    """Return the checkpoint of the highest step in `folder`, or None."""
     return (list_checkpoints(folder) or [None])[-1]
 
 
@@ -321,7 +321,7 @@ def prune_checkpoints(
 
 
 def description_of(path: Path) -> dict[str, Any]:
-    """A checkpoint's description, read without any check or array; empty if the file is not a checkpoint."""
+    """Return a checkpoint's description, read without any check or array; empty if the file is not a checkpoint."""
     from safetensors import SafetensorError, safe_open
 
     if not path.is_file():
@@ -358,7 +358,7 @@ def _verify(path: Path) -> None:
 def _differences(
     left: Mapping[str, Any], right: Mapping[str, Any], left_name: str = "the checkpoint", right_name: str = "the model"
 ) -> str:
-    """A text that names the keys under which two mappings differ, with both values; empty if they are equal."""
+    """Return a text that names the keys under which two mappings differ, with both values; empty if they are equal."""
     keys = [key for key in {**left, **right} if left.get(key) != right.get(key)]
     return ", ".join(
         f"{key} is {left.get(key)!r} in {left_name} and {right.get(key)!r} in {right_name}" for key in keys

@@ -1,41 +1,34 @@
-"""What a trainer asks of data: batches that follow from a seed, an epoch and a number in it."""
+"""The data that a trainer takes: batches that follow from a seed, an epoch and a number in it."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 
 class TrainingBatch(Protocol):
-    """Rows that a model's loss takes together; a frozen dataclass, of which `first` is a field."""
+    """Rows that a model's loss takes together; a frozen dataclass, of which `first` is a field.
+
+    inputs         the inputs of `model.loss`, in its order
+    first          the number of the first row among all rows of a step: a row's dropout depends on its number
+    num_sentences  the number of rows
+    num_targets    the number of targets that count: the loss is their mean
+    num_tokens     the number of tokens, or of images, that are read and written
+    """
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
-    def inputs(self) -> tuple[Any, ...]:
-        """What `model.loss` takes, in its order."""
-        ...
-
+    def inputs(self) -> tuple[Any, ...]: ...
     @property
-    def first(self) -> int:
-        """The number of the first row among all rows of a step: a row's dropout depends on its number."""
-        ...
-
+    def first(self) -> int: ...
     @property
-    def num_sentences(self) -> int:
-        """The number of rows."""
-        ...
-
+    def num_sentences(self) -> int: ...
     @property
-    def num_targets(self) -> int:
-        """The number of targets that count: the loss is their mean."""
-        ...
-
+    def num_targets(self) -> int: ...
     @property
-    def num_tokens(self) -> int:
-        """The number of tokens, or of images, that are read and written."""
-        ...
+    def num_tokens(self) -> int: ...
 
     def split(self, n: int) -> Sequence[Self]:
-        """At most `n` parts of about the same size, with their rows' numbers."""
+        """Return at most `n` parts of about the same size, with their rows' numbers."""
         ...
 
 
@@ -46,31 +39,31 @@ class TrainingBatches(Protocol[BatchT]):
     """The batches of a dataset: batch i of a whole training is `batch(*divmod(i, len(batches)))`."""
 
     def __len__(self) -> int:
-        """The number of batches in an epoch."""
+        """Return the number of batches in an epoch."""
         ...
 
     def batch(self, epoch: int, index: int) -> BatchT:
-        """Batch `index` of `epoch`; it does not depend on the batches made before it."""
+        """Return batch `index` of `epoch`; it does not depend on the batches made before it."""
         ...
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[BatchT]:
-        """The batches of `epoch` in order, from batch `start` on."""
+        """Return the batches of `epoch` in order, from batch `start` on."""
         ...
 
 
 class Dataset(Protocol[BatchT]):
-    """What a model is trained or validated on."""
+    """Data on which a model is trained or validated."""
 
     def __len__(self) -> int:
-        """The number of examples."""
+        """Return the number of examples."""
         ...
 
     def checksum(self) -> int:
-        """A number by which a resumed training recognises its data."""
+        """Return a number by which a resumed training recognises its data."""
         ...
 
     def batches(self, tokens_per_batch: int, seed: int | None, config: Any) -> TrainingBatches[BatchT]:
-        """The batches for a model of this configuration; `seed` None gives those of a validation, the same each time.
+        """Return the batches for a model of this configuration; without a `seed` a validation's, the same each time.
 
         Raises ValueError if the data does not fit the configuration or the size of a batch.
         """

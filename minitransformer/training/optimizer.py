@@ -52,11 +52,11 @@ class Adam:
         )  # fmt: skip
 
     def grad_norm(self) -> float:
-        """The global norm: the norm of all gradients as one vector."""
+        """Return the global norm: the norm of all gradients as one vector."""
         return float(self.ops.global_norm(self.parameters.grad))
 
     def state_dict(self) -> dict[str, Array]:
-        """`num_steps`, and each parameter's moments as `m.<name>` and `v.<name>`, in host memory."""
+        """Return `num_steps`, and each parameter's moments as `m.<name>` and `v.<name>`, in host memory."""
         moments = self._moments(self._whole(self.m), self._whole(self.v))
         state = {name: self.ops.to_numpy(moment) for name, moment in moments.items()}
         return {"num_steps": self.ops.to_numpy(self.ops.asarray(self.num_steps))} | state
@@ -79,24 +79,24 @@ class Adam:
         self.num_steps = int(state["num_steps"])
 
     def _moments(self, m: Array, v: Array) -> dict[str, Array]:
-        """The moments of each parameter, as views into flat arrays."""
+        """Return the moments of each parameter, as views into flat arrays."""
         views = {"m": self.parameters.views(m), "v": self.parameters.views(v)}
         return {f"{letter}.{name}": view for letter, named in views.items() for name, view in named.items()}
 
     def _whole(self, moment: Array) -> Array:
-        """A flat array of the moments of all parameters."""
+        """Return a flat array of the moments of all parameters."""
         flat = self.ops.zeros(self.parameters.data.shape, self.parameters.dtype)
         flat[self.part] = moment
         return flat
 
 
 def clip_scale(norm: float, clip_norm: float | None) -> float:
-    """The factor that brings a gradient's norm down to `clip_norm`, 1 if it is smaller (Pascanu 2013, §3.2)."""
+    """Return the factor that brings a gradient's norm down to `clip_norm`, 1 if it is smaller (Pascanu 2013, §3.2)."""
     return 1.0 if clip_norm is None or norm <= clip_norm else clip_norm / norm
 
 
 def noam(step: int, d_model: int, warmup_steps: int, scale: float = 1.0) -> float:
-    """The paper's learning rate, for steps counted from 1 (Vaswani 2017, §5.3, eq. 3).
+    """Return the paper's learning rate, for steps counted from 1 (Vaswani 2017, §5.3, eq. 3).
 
     lrate = scale · d_model^-0.5 · min(step^-0.5, step · warmup_steps^-1.5)
     """
@@ -122,7 +122,7 @@ class Schedule:
 
     @classmethod
     def paper(cls, d_model: int, warmup_steps: int = 4000) -> "Schedule":
-        """The paper's eq. 3 itself: its peak is (d_model · warmup_steps)^-0.5."""
+        """Return the paper's eq. 3 itself: its peak is (d_model · warmup_steps)^-0.5."""
         return cls(noam(warmup_steps, d_model, warmup_steps), warmup_steps)
 
     def __call__(self, step: int) -> float:

@@ -19,7 +19,7 @@ FREE_TO_CHANGE = ("steps", "minutes", "threads", "valid_interval", "keep")
 
 @dataclass(frozen=True)
 class TrainingSettings(Config):
-    """What a training does; the defaults are the paper's (Vaswani 2017, §5). Raises as `Config` does."""
+    """The settings of a training; the defaults are the paper's (Vaswani 2017, §5). Raises as `Config` does."""
 
     steps: int = whole(100_000, "optimiser steps in all", least=0)
     minutes: float | None = positive(None, "stop after this long, ready to be resumed")
@@ -45,14 +45,14 @@ class TrainingSettings(Config):
     keep: int = whole(5, "how many checkpoints stay")
 
     def schedule(self, d_model: int) -> Schedule:
-        """The learning rate of each step for a model of width d_model: the paper's, unless `peak_lr` is given."""
+        """Return the learning rate of each step for a model of this width: the paper's, unless `peak_lr` is given."""
         if self.peak_lr is None:
             return Schedule.paper(d_model, self.warmup_steps)
         return Schedule(self.peak_lr, self.warmup_steps)
 
     @classmethod
     def from_checkpoint(cls, checkpoint: Checkpoint, path: Path) -> Self:
-        """The settings of the training that wrote `checkpoint` to `path`. Raises CheckpointError if it has none."""
+        """Return the settings of the training that wrote `checkpoint` to `path`. Raises CheckpointError for none."""
         if not checkpoint.state.keys() >= RESUMED:
             raise CheckpointError(f"{path} holds a model but no training to resume")
         try:

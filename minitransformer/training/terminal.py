@@ -22,7 +22,7 @@ FIGURES = {
 
 @contextmanager
 def stop_request() -> Iterator[SimpleNamespace]:
-    """Yields an object whose `requested` the first SIGINT (Ctrl-C) or SIGTERM sets; a second one acts as usual.
+    """Yield an object whose `requested` the first SIGINT (Ctrl-C) or SIGTERM sets; a second one acts as usual.
 
     A signal that was ignored, as SIGINT is for a shell's background jobs, stays ignored. Outside the main thread,
     where Python allows no handlers, nothing changes.
@@ -45,7 +45,7 @@ def stop_request() -> Iterator[SimpleNamespace]:
 
 
 def progress_bar(step: int, steps: int, enabled: bool = True) -> Any:
-    """tqdm's bar over the optimiser steps; where standard error is no terminal, `say_above` alone is seen."""
+    """Return tqdm's bar over the optimiser steps; where standard error is no terminal, `say_above` alone is seen."""
     from tqdm.std import tqdm
 
     bar: Any = tqdm(

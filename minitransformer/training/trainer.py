@@ -33,7 +33,7 @@ from .checkpoint import (
     prune_checkpoints,
     save_checkpoint,
 )
-from .data import Dataset, TrainingBatch
+from .data import Dataset
 from .optimizer import Adam
 from .parallel.data_parallel import DataParallel
 from .parallel.launch import facts_of
@@ -102,7 +102,6 @@ class Trainer:
         self.languages = languages
         self.evaluate, self.on_validation = evaluate, on_validation
         self.progress, self.processes = progress and processes.first, processes
-        self._writes = self.folder is not None and processes.first
         self.schedule = settings.schedule(model.config.d_model)
         options = (settings.beta1, settings.beta2), settings.eps
         self.optimizer = (
@@ -170,15 +169,28 @@ class Trainer:
             return self._train(log)
 
     def _opened_log(self, lock: ExitStack) -> TrainingLog:
-        """The log, once `lock` holds its folder; one that writes nothing in other processes than the first."""
-        if not self._writes or self.folder is None:
+        """Return the log, once `lock` holds its folder; one that writes nothing in other processes than the first.
+
+        Raises FileExistsError for files that this training did not write; removes what a kill left unfinished.
+        """
+        folder = self.folder
+        if folder is None or not self.processes.first:
             return TrainingLog(None)
-        lock.enter_context(locked(self.folder))
-        self._prepare_folder()
-        return TrainingLog(self.folder / LOG_NAME, self.step)
+        lock.enter_context(locked(folder))
+        path = latest(folder)
+        if path is not None and path != checkpoint_path(folder, self.step):
+            raise FileExistsError(
+                f"{folder} already holds a training, up to {path.name}: resume it, or choose another folder"
+            )
+        for path in list_checkpoints(folder):
+            if not self._is_own(path):
+                raise FileExistsError(f"{path} is not a checkpoint of this training: move it elsewhere")
+        remove_unfinished(folder, r"step-\d+\.safetensors|log\.jsonl|loss\.png")
+        self._prune(folder)
+        return TrainingLog(folder / LOG_NAME, self.step)
 
     def _facts(self) -> dict[str, Any]:
-        """What must be the same in all processes, or they would compute different trainings."""
+        """Return the facts that must be the same in all processes, or they would compute different trainings."""
         return {
             "settings": self.settings.to_dict() | {"threads": None},  # first: the parameters follow from the seed
             "training set": "{pairs:,} examples with the checksum {crc32}".format(**self._data_identity),
@@ -226,11 +238,12 @@ class Trainer:
         return outcome
 
     def _train_step(self, workers: DataParallel) -> dict[str, Any]:
-        """Take one optimiser step; returns its record for the log."""
+        """Take one optimiser step; return its record for the log."""
         start = perf_counter()
         settings, step = self.settings, self.step + 1
         self.processes.where = f"in step {step}"
-        batches = [self._batch(self.step * settings.accumulate + i) for i in range(settings.accumulate)]
+        numbers = range(self.step * settings.accumulate, step * settings.accumulate)  # counted through all epochs
+        batches = [self.batches.batch(*divmod(number, len(self.batches))) for number in numbers]
         learning_rate = self.schedule(step)
         try:
             loss, norm = training_step(
@@ -256,12 +269,8 @@ class Trainer:
             "tokens_per_second": tokens / (perf_counter() - start),
         }
 
-    def _batch(self, number: int) -> TrainingBatch:
-        """Batch `number` of the whole training, counted through all epochs."""
-        return self.batches.batch(*divmod(number, len(self.batches)))
-
     def _validate(self, workers: DataParallel) -> dict[str, float]:
-        """The figures of a validation for the log; none without validation data."""
+        """Return the figures of a validation for the log; none without validation data."""
         figures = {}
         self.processes.where = f"in the validation after step {self.step}"
         if self.valid_batches is not None:
@@ -272,30 +281,15 @@ class Trainer:
         return figures
 
     def _what_helps(self) -> str:
-        """Advice after a divergence, with the last checkpoint in which every number is finite."""
+        """Return advice after a divergence, with the last checkpoint in which every number is finite."""
         if self.folder is None:
             return "try a lower learning rate"
         left = next(filter(_holds_numbers, reversed(list_checkpoints(self.folder))), None)
         kept = f"{left} is from before" if left is not None else "there is no checkpoint from before"
         return f"try a lower learning rate, in another folder; {kept}"
 
-    def _prepare_folder(self) -> None:
-        """Raise FileExistsError for files that this training did not write; remove what a kill left unfinished."""
-        if self.folder is None:
-            return
-        path = latest(self.folder)
-        if path is not None and path != checkpoint_path(self.folder, self.step):
-            raise FileExistsError(
-                f"{self.folder} already holds a training, up to {path.name}: resume it, or choose another folder"
-            )
-        for path in list_checkpoints(self.folder):
-            if not self._is_own(path):
-                raise FileExistsError(f"{path} is not a checkpoint of this training: move it elsewhere")
-        remove_unfinished(self.folder, r"step-\d+\.safetensors|log\.jsonl|loss\.png")
-        self._prune()
-
     def _is_own(self, path: Path) -> bool:
-        """Whether a file is a checkpoint of this training, the one it resumed from included."""
+        """Return True if a file is a checkpoint of this training, the one it resumed from included."""
         description = description_of(path)
         try:
             settings = TrainingSettings.from_dict(description["state"]["settings"])
@@ -309,7 +303,7 @@ class Trainer:
             return False
 
     def _checkpoint(self) -> Checkpoint:
-        """The checkpoint of this step; all processes make it, since each has a part of the moments."""
+        """Return the checkpoint of this step; all processes make it, since each has a part of the moments."""
         return Checkpoint(
             config=self.model.config.to_dict(),
             parameters=self.model.parameters.state_dict(),
@@ -327,13 +321,12 @@ class Trainer:
     def _save(self, checkpoint: Checkpoint) -> None:
         if not _is_finite(checkpoint):
             raise TrainingDiverged(f"step {self.step} leaves numbers that are not finite: {self._what_helps()}")
-        if self._writes and self.folder is not None:
+        if self.folder is not None and self.processes.first:
             save_checkpoint(checkpoint_path(self.folder, self.step), checkpoint)
-            self._prune()
+            self._prune(self.folder)
 
-    def _prune(self) -> None:
-        if self.folder is not None:
-            prune_checkpoints(self.folder, self.settings.keep, self.settings.checkpoint_interval, self._is_own)
+    def _prune(self, folder: Path) -> None:
+        prune_checkpoints(folder, self.settings.keep, self.settings.checkpoint_interval, self._is_own)
 
     @cached_property
     def _data_identity(self) -> dict[str, int]:
@@ -342,13 +335,13 @@ class Trainer:
 
 
 def _is_finite(checkpoint: Checkpoint) -> bool:
-    """Whether all weights and all of the optimiser's moments are finite."""
+    """Return True if all weights and all of the optimiser's moments are finite."""
     arrays = (*checkpoint.parameters.values(), *(checkpoint.optimizer or {}).values())
     return all(np.isfinite(array).all() for array in arrays)
 
 
 def _holds_numbers(path: Path) -> bool:
-    """Whether a file is an undamaged checkpoint whose numbers are all finite."""
+    """Return True if a file is an undamaged checkpoint whose numbers are all finite."""
     try:
         return _is_finite(load_checkpoint(path))
     except CheckpointError:

@@ -18,7 +18,7 @@ BEGINNING = b'{"step": 1, "epoch": 0, "loss": '
 
 
 def read_log(path: str | Path) -> list[dict[str, Any]]:
-    """The records of a log, in order, without a last line that a kill cut short.
+    """Return the records of a log, in order, without a last line that a kill cut short.
 
     Raises ValueError, naming the line, for one that is not a record, is damaged, or does not follow the one before it.
     """
@@ -38,7 +38,7 @@ def check_new(folder: Path) -> None:
 
 
 def _begins_like_a_log(path: Path) -> bool:
-    """Whether a file begins with the first line of a log, or with a part of it, which a kill may have left."""
+    """Return True if a file begins with the first line of a log, or with a part of it, which a kill may have left."""
     if not path.is_file():
         return False
     with open(path, "rb") as file:
@@ -52,7 +52,7 @@ def _begins_like_a_log(path: Path) -> bool:
 
 
 def _lines(path: Path, last_step: float = math.inf) -> Iterator[tuple[bytes, dict[str, Any]]]:
-    """Each complete line and its record, up to `last_step`; later lines are not read."""
+    """Yield each complete line and its record, up to `last_step`; later lines are not read."""
     step = None
     with open(path, "rb") as file:
         for number, line in enumerate(file, start=1):
@@ -74,7 +74,7 @@ def _lines(path: Path, last_step: float = math.inf) -> Iterator[tuple[bytes, dic
 
 
 def _record(line: bytes) -> dict[str, Any]:
-    """The record in a line. Raises ValueError if the line is damaged or not the record of a step."""
+    """Return the record in a line. Raises ValueError if the line is damaged or not the record of a step."""
     record = unseal(line)
     are_numbers = all(type(value) in (int, float) for value in record.values())
     if not are_numbers or type(record.get("step")) is not int or "seconds" not in record:

@@ -101,8 +101,8 @@ def test_the_trainings_span_two_decades() -> None:
 
 def test_embeddings_are_a_part_of_the_parameters() -> None:
     for size in (*SIZES, ASIDE):
-        tree = size.config.decoder
-        assert size.parameters[WITHOUT] == tree.num_parameters()
+        sizes = size.config.parameter_sizes()
+        assert size.parameters[WITHOUT] == sum(sizes.values()) - sizes["tokens.table"]
         assert size.parameters[ALL] == size.config.num_parameters
 
 

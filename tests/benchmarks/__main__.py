@@ -48,7 +48,7 @@ from workloads import (
     save_batches,
 )
 
-from minitransformer.cli.kinds import KINDS
+from minitransformer.cli.recipes import RECIPES
 from minitransformer.data.preparation import TextChoice, prepare
 from minitransformer.decoding import Translator
 from minitransformer.grammar.generation import sample
@@ -248,7 +248,7 @@ def language(arguments: argparse.Namespace) -> Iterator[Race]:
     with tempfile.TemporaryDirectory() as folder:
         data = os.path.realpath(arguments.data) if arguments.data else None
         dataset = None if data else "multi30k"
-        size = KINDS["gpt"].vocab_size
+        size = RECIPES["gpt"].vocab_size
         prepare(Path(folder), TextChoice(dataset=dataset, data=data, vocab_size=size, max_length=sys.maxsize))
         common = {"folder": folder, "steps": LANGUAGE_STEPS}
         jobs = {

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from race import Work
 
-from minitransformer.cli.kinds import KINDS
+from minitransformer.cli.recipes import RECIPES
 from minitransformer.data.preparation import open_prepared
 from minitransformer.data.text import TextDataset
 from minitransformer.models import GPT, GPTConfig
@@ -32,7 +32,7 @@ class Recipe:
     @classmethod
     def read(cls, folder: str, threads: int) -> "Recipe":
         """From the data that `prepare` left in a folder."""
-        data, kind = open_prepared(Path(folder)), KINDS["gpt"]
+        data, kind = open_prepared(Path(folder)), RECIPES["gpt"]
         config = GPTConfig(data.tokenizer.vocab_size, **kind.model)
         settings = TrainingSettings(**dict(kind.settings) | {"threads": threads})
         train, valid = TextDataset(data.train), TextDataset(data.valid)

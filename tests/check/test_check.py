@@ -46,7 +46,7 @@ def test_every_op_layer_and_parameter_has_a_row(results):
         assert any(row.split(",")[0] == name for row in rows), name
     layers = "Linear FeedForward LayerNorm RMSNorm TokenEmbedding PatchEmbedding LearnedPositions Attention Block"
     baselines = "Recurrent GatedConvolution AttendingConvolution RecurrentT ConvolutionalT"
-    models = " ".join(config.__name__.removesuffix("Config") for config, _ in KINDS.values())
+    models = " ".join(config.__name__.removesuffix("Config") for config in KINDS.values())
     for name in f"{layers} {baselines} {models}".split():
         assert any(row.startswith(name) for row in rows), name
     for option in ("rotary positions", "grouped heads", "relative bias", "sparse", "linear, causal"):

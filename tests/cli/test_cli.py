@@ -22,7 +22,7 @@ from minitransformer import (
     load_checkpoint,
     save_checkpoint,
 )
-from minitransformer.cli import COMMANDS, demo, kinds, main, train
+from minitransformer.cli import COMMANDS, demo, main, recipes, train
 from minitransformer.cli.common import one_line
 from minitransformer.costs import parameter_groups
 from minitransformer.data import preparation
@@ -61,8 +61,8 @@ def test_training_leaves_checkpoints_a_log_a_picture_and_its_data_as_options_say
 
 def test_every_hyper_parameter_is_an_option() -> None:
     marks = {"vocab_size", "pad_id", "bos_id", "eos_id", "other_eos_ids", "mask_id"}
-    other = {"rotary", "sparse", "head", *kinds.OF_THE_DATA}  # trees of their own; the objective's; the data's
-    every = {field.name for kind in kinds.KINDS.values() for field in fields(cast(Any, kind.config))}
+    other = {"rotary", "sparse", "head", *recipes.OF_THE_DATA}  # trees of their own; the objective's; the data's
+    every = {field.name for name in recipes.RECIPES for field in fields(cast(Any, recipes.config_class(name)))}
     assert train.MODEL_OPTIONS.keys() == every - marks - other
     assert train.SETTINGS_OPTIONS.keys() == {field.name for field in fields(TrainingSettings)}
 

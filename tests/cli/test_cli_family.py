@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from support.cli_runs import Command, refuse
 
-from minitransformer.cli.kinds import _accuracy
+from minitransformer.cli.recipes import _accuracy
 from minitransformer.data import BPETokenizer, preparation
 from minitransformer.data.digits import digits
 from minitransformer.data.masked import MaskedText

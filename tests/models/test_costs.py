@@ -47,13 +47,40 @@ KINDS: dict[Kind, dict[str, st.SearchStrategy[Any]]] = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
-def test_the_closed_form_counts_what_a_baseline_has(kind: Kind, data: st.DataObject) -> None:
+def test_a_baseline_declares_what_it_has(kind: Kind, data: st.DataObject) -> None:
     options = {name: data.draw(values, name) for name, values in KINDS[kind].items()}
     sizes = {"d_model": 2 * data.draw(SMALL), "num_layers": data.draw(SMALL), "max_length": data.draw(SMALL)}
     config = kind(vocab_size=data.draw(st.integers(3, 9)), **sizes, **options)
     model = build_model(config)
     assert config.num_parameters == model.parameters.count
     assert config.num_layers_in_all == len(_layers(model.encoder)) + len(_layers(model.decoder))
+
+
+HUGE: dict[str, Any] = {"vocab_size": 2**50, "d_model": 2**40, "num_layers": 2**60, "max_length": 2**45}
+BLOCKS: dict[str, Any] = {"num_heads": 1, "d_ff": 2**42}
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        TransformerConfig(**HUGE, **BLOCKS),
+        GPTConfig(**HUGE, **BLOCKS, positions="rotary"),
+        BERTConfig(**HUGE, **BLOCKS),
+        T5Config(**HUGE, **BLOCKS, d_k=2**40),
+        MarianConfig(**HUGE, **BLOCKS),
+        ViTConfig(image_size=2**30, d_model=2**40, num_layers=2**60, **BLOCKS),
+        RecurrentConfig(**HUGE),
+        ConvolutionalConfig(**HUGE),
+    ],
+    ids=lambda config: config.kind,
+)
+def test_the_parameters_of_a_model_that_no_memory_holds_are_counted(config: ModelConfig) -> None:
+    tracemalloc.start()
+    count = config.num_parameters
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert count > config.num_layers * config.d_model**2
+    assert peak < 200_000
 
 
 def _layers(stack: Any) -> list[Any]:

@@ -108,6 +108,9 @@ a logit lens one layer early | logit_lens: reversed(states[:-1]) → reversed([s
 keys and values counted for every head of queries
     _stack: (attention.num_heads, attention.kv_heads) → (attention.num_heads,) * 2
 a gated network counted as one of two matrices | _stack: (2 + network.gated) → 2
+[models/config.py: models/test_tree]
+a parameter that all layers share counted in each of them
+    ModelConfig.parameter_sizes: ".layers.1." → ".layers.0."
 [costs.py: models/test_costs]
 a cache that grows with linear attention | inference_bytes: attention.kind == "linear" → False
 [check.py: check/test_check]
@@ -236,12 +239,11 @@ one dropout site for layers of one kind | Layer.name_layers: site_of(name) → s
 [layers/parameter.py: layers/test_context]
 a site that is another one in every process
     site_of: int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest()) → hash(name) % 2**64
-[models/copies.py: models/test_replicas]
-a copy of a model without its weights | Copies._with_weights: model.parameters.data[...] = data → pass
-a copy of a model without its gradients
-    Copies.__deepcopy__: twin.parameters.grad[...] = self.parameters.grad → pass
 [models/model.py: models/test_replicas]
-a replica with weights of its own | Model.replica: dtype, self.parameters → dtype
+a copy of a model without its weights | Model._with_weights: model.parameters.data[...] = data → pass
+a copy of a model without its gradients
+    Model.__deepcopy__: twin.parameters.grad[...] = self.parameters.grad → pass
+a replica with weights of its own | Model.replica: _place(self.parameters) → _place()
 [training/step.py: training/test_training]
 parts weighted by their sentences, 40 in all, however many words each has
     Worker.add_part: part.num_targets / num_targets → part.num_sentences / 40

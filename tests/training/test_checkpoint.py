@@ -15,6 +15,7 @@ from safetensors import safe_open
 from support.folders import flips
 
 from minitransformer import RecurrentConfig, RecurrentTranslator
+from minitransformer.layers import FlatParameters
 from minitransformer.models import GPT, GPTConfig
 from minitransformer.training import checkpoint as checkpoint_module
 from minitransformer.training.checkpoint import (
@@ -176,6 +177,12 @@ def test_a_model_of_more_layers_than_there_are_arrays_is_not_made(of_a_model, mo
     monkeypatch.setattr(checkpoint_module, "build_model", lambda *_: pytest.fail("it is made"))
     with pytest.raises(CheckpointError, match=r"in 1 arrays, but its configuration is of a model of .* in 100 layers"):
         Checkpoint(config.to_dict(), one_array).model()
+
+
+def test_no_weights_are_drawn_that_a_checkpoint_replaces(of_a_model, monkeypatch):
+    monkeypatch.setattr(FlatParameters, "initialize", lambda *_: pytest.fail("they are drawn"))
+    weights = of_a_model.model().parameters.state_dict()
+    assert all((weights[name] == array).all() for name, array in of_a_model.parameters.items())
 
 
 def test_weights_of_other_names_shapes_and_types_are_told(of_a_model):

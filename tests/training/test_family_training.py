@@ -14,7 +14,7 @@ from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 from transformers import BertConfig, BertForMaskedLM
 
-from minitransformer.cli.kinds import KINDS
+from minitransformer.cli.recipes import RECIPES
 from minitransformer.data import BPETokenizer
 from minitransformer.data.digits import digits
 from minitransformer.data.labelled import LabelledText
@@ -78,7 +78,7 @@ def test_with_another_head_a_model_keeps_its_encoder(head: Any, then: Any) -> No
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_recipe_for_digits_reads_97_in_100(seed: int) -> None:
     train, valid = digits()
-    recipe = KINDS["vit"]
+    recipe = RECIPES["vit"]
     config = ViTConfig(**dict(recipe.model))
     model = ViT(config, seed=seed)
     settings = TrainingSettings(**dict(recipe.settings) | {"seed": seed, "valid_interval": 10**6})

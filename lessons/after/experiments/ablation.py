@@ -78,10 +78,8 @@ class Variant:
 
 def equal_width() -> int:
     """The width of a gated network with which the model has as many parameters as the base, as nearly as it can."""
-    gated = replace(BASE, gated=True, activation="silu")
-    return min(
-        range(1, BASE.d_ff), key=lambda d_ff: abs(replace(gated, d_ff=d_ff).num_parameters - BASE.num_parameters)
-    )
+    least, next_one = (replace(BASE, gated=True, activation="silu", d_ff=d_ff).num_parameters for d_ff in (1, 2))
+    return 1 + round((BASE.num_parameters - least) / (next_one - least))
 
 
 BASE_NAME, SCALED, NONE = "base", "scaled sinusoids", "no positions"

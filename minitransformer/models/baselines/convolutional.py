@@ -55,19 +55,6 @@ class ConvolutionalConfig(TranslationConfig):
         odd = self.kernel_width % 2 == 1
         require(odd, f"kernel_width is {self.kernel_width}, expected an odd number: the encoder's has a middle")
 
-    @property
-    def num_layers_in_all(self) -> int:
-        """Layers of the encoder and of the decoder."""
-        return 2 * self.num_layers
-
-    @property
-    def num_parameters(self) -> int:
-        """A layer's convolution has K·C·2C + 2C parameters; a decoder layer also has a query of C·C + C."""
-        width = self.d_model
-        convolution, query = (self.kernel_width * width + 1) * 2 * width, (width + 1) * width
-        tables = (self.vocab_size + 2 * self.max_length) * width
-        return tables + self.num_layers * (2 * convolution + query)
-
 
 class ConvolutionalEncoder(Layer):
     """Maps source ids to keys and values for the decoder. Source: Gehring et al. 2017, §3.1 to §3.3."""
@@ -90,7 +77,7 @@ class ConvolutionalEncoder(Layer):
         return (x, (x + embedded) * ROOT_HALF), (embedding_cache, caches)
 
     def backward(self, dx: Memory, cache: tuple) -> None:
-        """Adds into the gradient of every parameter; ids have none."""
+        """Add into the gradient of every parameter; ids have none."""
         embedding_cache, caches = cache
         dkeys, dvalues = dx
         dembedded = dvalues * ROOT_HALF  # values = √½ (x + embedded)
@@ -123,7 +110,7 @@ class ConvolutionalDecoder(Layer):
         return x, (embedding_cache, caches)
 
     def backward(self, dx: Array, cache: tuple) -> Memory:
-        """Returns dmemory, the sum over the layers; adds into the gradient of every parameter."""
+        """Return dmemory, the sum over the layers; add into the gradient of every parameter."""
         embedding_cache, caches = cache
         dembedded, dkeys, dvalues = 0.0, 0.0, 0.0
         for layer, layer_cache in zip(reversed(self.layers), reversed(caches), strict=True):
@@ -139,6 +126,9 @@ class ConvolutionalTranslator(EncoderDecoder[ConvolutionalConfig, ConvolutionalE
     def _stacks(self, ops: Ops) -> tuple[ConvolutionalEncoder, ConvolutionalDecoder]:
         parts = ops, self.config, self.tokens
         return ConvolutionalEncoder(*parts), ConvolutionalDecoder(*parts)
+
+
+ConvolutionalConfig.model = ConvolutionalTranslator
 
 
 def _embedding(ops: Ops, config: ConvolutionalConfig, tokens: TokenEmbedding) -> InputEmbedding:

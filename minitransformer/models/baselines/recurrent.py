@@ -51,20 +51,6 @@ class RecurrentConfig(TranslationConfig):
     bos_id: int = whole(1, least=0)
     eos_id: int = whole(2, least=0)
 
-    @property
-    def num_layers_in_all(self) -> int:
-        """Layers of the encoder and of the decoder."""
-        return 2 * self.num_layers
-
-    @property
-    def num_parameters(self) -> int:
-        """A layer's cell has one or four gates, each with C·C + C parameters for its input and C·C for its state."""
-        width, gates = self.d_model, 4 if self.cell == "lstm" else 1
-        layers = 2 * self.num_layers * gates * (2 * width + 1) * width
-        attention = (2 * width + 1) * width + width  # query, key and score
-        combine = (2 * width + 1) * width
-        return self.vocab_size * width + layers + (attention + combine) * self.attention
-
 
 class RecurrentEncoder(Layer):
     """Maps source ids, read from left to right, to a hidden state for each token and each layer's final state.
@@ -84,7 +70,7 @@ class RecurrentEncoder(Layer):
         return memory, (embedding_cache, stack_cache)
 
     def backward(self, dx: Memory, cache: tuple) -> None:
-        """Adds into the gradient of every parameter; ids have none."""
+        """Add into the gradient of every parameter; ids have none."""
         embedding_cache, stack_cache = cache
         dembedded, _ = self.stack.backward(*dx, stack_cache)
         self.embedding.backward(dembedded, embedding_cache)
@@ -127,7 +113,7 @@ class RecurrentDecoder(Layer):
         return out, (embedding_cache, stack_cache, attention_cache, combine_cache, tanh_cache)
 
     def backward(self, dx: Array, cache: tuple) -> Memory:
-        """Returns dmemory, the gradients of all the encoder's states and of its final ones."""
+        """Return dmemory, the gradients of all the encoder's states and of its final ones."""
         embedding_cache, stack_cache, *attended = cache
         if self.attention is None or self.combine is None:
             dstates = self.ops.zeros(attended[0].shape, dx.dtype)  # without attention nothing reads them
@@ -148,6 +134,9 @@ class RecurrentTranslator(EncoderDecoder[RecurrentConfig, RecurrentEncoder, Recu
     def _stacks(self, ops: Ops) -> tuple[RecurrentEncoder, RecurrentDecoder]:
         parts = ops, self.config, self.tokens
         return RecurrentEncoder(*parts), RecurrentDecoder(*parts)
+
+
+RecurrentConfig.model = RecurrentTranslator
 
 
 def _stack(ops: Ops, config: RecurrentConfig) -> RecurrentStack:

@@ -54,7 +54,7 @@ class DataParallel(Worker):
         losses = np.zeros((len(batches), self.num_shards))
 
         def add_shard(replica: Model[Any], shard: int) -> None:
-            """The gradient of a shard: its part of each batch, and no part of a batch with too few rows."""
+            """Add the gradient of a shard: its part of each batch, and no part of a batch with too few rows."""
             replica.parameters.zero_grad()
             for row, parts in zip(losses, split, strict=True):
                 if shard < len(parts):
@@ -86,7 +86,7 @@ class DataParallel(Worker):
         return self._replicas[-1]
 
     def mean_loss(self, batches: Iterable[TrainingBatch]) -> float:
-        """The negative log-likelihood of a target, averaged over all of `batches`; no smoothing, no dropout."""
+        """Return the negative log-likelihood of a target, averaged over all of `batches`; no smoothing, no dropout."""
 
         @without_overflow_warnings
         def part_loss(part: TrainingBatch) -> float:

@@ -1,4 +1,4 @@
-"""How the processes that a launcher, such as `torchrun`, has started find each other, and what they must agree on.
+"""The meeting of processes that a launcher, such as `torchrun`, has started, and the facts they must agree on.
 
 A launcher tells a process by environment variables: its number RANK, from 0; how many there are, WORLD_SIZE; where the
 first one is, MASTER_ADDR and MASTER_PORT; and LOCAL_RANK, its number on its machine.
@@ -37,7 +37,7 @@ class Place:
 
 
 def launched_place() -> Place | None:
-    """This process's place; None if no launcher has started it.
+    """Return this process's place; None if no launcher has started it.
 
     Raises ValueError, naming it, for a variable that is wrong, or that is missing although there are several processes.
     """
@@ -52,7 +52,7 @@ def launched_place() -> Place | None:
 
 
 def world_size() -> int:
-    """How many processes there are, 1 without a launcher. Raises ValueError if the variable is not a number."""
+    """Return the number of processes, 1 without a launcher. Raises ValueError if the variable is not a number."""
     return _number("WORLD_SIZE", 1, 10**6, default="1")
 
 
@@ -64,19 +64,19 @@ def _number(name: str, least: int, most: int, default: str = "") -> int:
 
 
 def is_torchrun() -> bool:
-    """Whether the launcher is torchrun, which stays until its processes have ended."""
+    """Return True if the launcher is torchrun, which stays until its processes have ended."""
     return "TORCHELASTIC_RUN_ID" in os.environ
 
 
 def torchrun_command() -> str:
-    """How to start this module again with torchrun: on one machine in full."""
+    """Return the command that starts this module again with torchrun: on one machine in full."""
     if os.environ.get("GROUP_WORLD_SIZE") != "1":
         return "torchrun OPTIONS -m minitransformer"
     return f"torchrun --standalone --nproc-per-node {os.environ.get('LOCAL_WORLD_SIZE')} -m minitransformer"
 
 
 def meet(dist: Any, place: Place, backend: str, timeout: float) -> Any:
-    """The store that all processes see, once all have come; `dist` is `torch.distributed`, which then can send.
+    """Return the store that all processes see, once all have come; `dist` is `torch.distributed`, which then can send.
 
     Raises LostError if they do not come within `timeout` seconds.
     """
@@ -91,7 +91,7 @@ def meet(dist: Any, place: Place, backend: str, timeout: float) -> Any:
 
 
 def _session(store: Any, rank: int, size: int, timeout: float) -> str:
-    """A name for this start of the processes, the same in all of them.
+    """Return a name for this start of the processes, the same in all of them.
 
     When torchrun starts them again, its store still holds the addresses of those before. So each says hello by a new
     name, and the first one tells everybody its own until all have come in. Raises RuntimeError after `timeout` seconds.
@@ -117,13 +117,13 @@ def _session(store: Any, rank: int, size: int, timeout: float) -> str:
 
 
 def named(ranks: Iterable[int]) -> str:
-    """Such as `process 3` or `processes 1, 3`."""
+    """Return such as `process 3` or `processes 1, 3`."""
     names = sorted(ranks)
     return f"process{'es' if len(names) > 1 else ''} {', '.join(map(str, names))}"
 
 
 def facts_of(model: Model[Any]) -> dict[str, Any]:
-    """What makes a model's results: the backend, versions of the libraries, the configuration, the parameters."""
+    """Return the facts that make a model's results: backend, versions of libraries, configuration, parameters."""
     data, ops = model.parameters.data, model.ops
     library = sys.modules[type(data).__module__.partition(".")[0]]  # NumPy or PyTorch
     versions = {"minitransformer": __version__, "numpy": np.__version__, library.__name__: library.__version__}
@@ -138,7 +138,7 @@ def facts_of(model: Model[Any]) -> dict[str, Any]:
 
 
 def disagreement(facts: Sequence[Mapping[str, Any]]) -> str | None:
-    """A sentence that names the first fact in which two processes differ, from everybody's, by rank; None if none does.
+    """Return a sentence that names the first fact in which two processes differ, or None; facts are by rank.
 
     A fact that is a mapping, such as the settings, is compared field by field.
     """

@@ -30,7 +30,7 @@ GRACE = 3.0
 
 
 class PeerError(ValueError):
-    """What another process refused, in its words."""
+    """An error of another process, in its words."""
 
 
 class Processes:
@@ -53,7 +53,7 @@ class Processes:
 
     @classmethod
     def join(cls, device: str = "cpu", timeout: float = TIMEOUT) -> "Processes":
-        """The processes that torchrun, or another launcher that sets the same variables, has started.
+        """Return the processes that torchrun, or another launcher that sets the same variables, has started.
 
         device: where the training's arrays are; of GPUs each process takes that of its number on its machine. Without
         such a launcher this process is alone. Raises ValueError if PyTorch or a GPU is missing, if `device` is one GPU
@@ -82,22 +82,22 @@ class Processes:
 
     @property
     def orphaned(self) -> bool:
-        """Whether torchrun has ended without ending this process; other launchers need not stay."""
+        """True if torchrun has ended without ending this process; other launchers need not stay."""
         return self.launched and is_torchrun() and os.getppid() != self._parent
 
     def sum(self, numbers: np.ndarray) -> np.ndarray:
-        """The sum of everybody's float64 `numbers`; exact where all but one process give 0."""
+        """Return the sum of everybody's float64 `numbers`; exact where all but one process give 0."""
         if self.size > 1:
             numbers = np.array(numbers, np.float64)
             self.collective(torch_distributed().all_reduce, pytorch().from_numpy(numbers))
         return numbers
 
     def any(self, condition: bool) -> bool:
-        """Whether the condition holds in any process."""
+        """Return True if the condition holds in any process."""
         return bool(self.sum(np.array([float(condition)]))[0])
 
     def reason_to_stop(self, requested: bool) -> Literal["interrupted", "its launcher ended"] | None:
-        """Why all should stop after this step: one is `requested` to, or all are orphaned.
+        """Return why all should stop after this step: one is `requested` to, or all are orphaned.
 
         If the launcher of some has ended, as on one of several machines, they raise LostError, and torchrun starts the
         others again. One launcher's processes may notice its end in two steps, so an orphan waits for the next one.
@@ -110,14 +110,14 @@ class Processes:
         return "interrupted" if requests else "its launcher ended" if orphans == self.size else None
 
     def gathered(self, value: Any) -> list[Any]:
-        """Everybody's value, by rank."""
+        """Return everybody's value, by rank."""
         values = [value] * self.size
         if self.size > 1:
             self.collective(torch_distributed().all_gather_object, values, value)
         return values
 
     def map(self, function: Callable[[T], R], items: Iterable[T], while_launched: bool = False) -> list[R]:
-        """`function(item)` for each item, in order; each is computed by one process.
+        """Return `function(item)` for each item, in order; each is computed by one process.
 
         Raises ValueError if the numbers of items differ. while_launched: raise LostError once the launcher has ended.
         """
@@ -185,7 +185,7 @@ class Processes:
         raise LostError(self._who_is_missing(message))
 
     def _who_is_missing(self, message: str) -> str:
-        """A sentence about a collective that failed. Who waits says so in the launcher's store; the others do not."""
+        """Return a sentence about a collective that failed. Each that waits says so in the launcher's store."""
         reason = "waited in vain" if "imed out" in message else "lost the connection"
         try:
             self._store.set(f"waits/{self.rank}", "")
@@ -222,6 +222,6 @@ ALONE = Processes()
 
 
 def _message(error: Exception) -> str:
-    """An exception's message for the user of another process."""
+    """Return an exception's message for the user of another process."""
     text, name = getattr(error, "strerror", None) or str(error), getattr(error, "filename", None)
     return f"{name}: {text}" if name else text or type(error).__name__

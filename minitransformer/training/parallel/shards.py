@@ -45,7 +45,7 @@ GRAIN = 1024
 
 
 class TreeSum(Generic[T]):
-    """Adds values, which come in the order of their numbers 0, 1, 2, …, along one binary tree.
+    """The sum of values, which come in the order of their numbers 0, 1, 2, …, along one binary tree.
 
         ((0 + 1) + (2 + 3)) + ((4 + 5) + 6)
 
@@ -72,7 +72,7 @@ class TreeSum(Generic[T]):
         return [value for *_, value in self._subtrees]
 
     def total(self) -> T:
-        """The sum of all values, once no more come."""
+        """Return the sum of all values, once no more come."""
         *others, (_, _, total) = self._subtrees
         for *_, left in reversed(others):
             self._add(left, total)
@@ -82,7 +82,7 @@ class TreeSum(Generic[T]):
 
 
 def subtrees(numbers: range) -> list[tuple[int, int]]:
-    """The first number and the size of each of the largest whole subtrees that make up consecutive numbers."""
+    """Return the first number and the size of each of the largest whole subtrees that make up consecutive numbers."""
     tree = TreeSum[None](lambda left, right: None)
     for number in numbers:
         tree.push(number, None)
@@ -90,18 +90,18 @@ def subtrees(numbers: range) -> list[tuple[int, int]]:
 
 
 def share(count: int, rank: int, size: int) -> range:
-    """The consecutive numbers of `count` that process `rank` of `size` takes; shares differ by one at most."""
+    """Return the consecutive numbers of `count` that process `rank` of `size` takes; shares differ by one at most."""
     return range(count * rank // size, count * (rank + 1) // size)
 
 
 def pieces(size: int) -> list[slice]:
-    """The pieces of a flat array of `size` elements, the same for every number of processes."""
+    """Return the pieces of a flat array of `size` elements, the same for every number of processes."""
     step = GRAIN * -(-size // (PIECES * GRAIN))
     return [slice(start, min(start + step, size)) for start in range(0, size, step)]
 
 
 def slices(size: int, processes: int) -> list[slice]:
-    """The slice of a flat array of `size` elements that each process takes: consecutive whole pieces."""
+    """Return the slice of a flat array of `size` elements that each process takes: consecutive whole pieces."""
     edges = [*(piece.start for piece in pieces(size)), size]
     shares = (share(len(edges) - 1, rank, processes) for rank in range(processes))
     return [slice(edges[numbers.start], edges[numbers.stop]) for numbers in shares]
@@ -156,7 +156,7 @@ class ShardedAdam(Adam):
         self.parameters.refresh()
 
     def grad_norm(self) -> float:
-        """The norm of the whole gradient: the squares of its pieces are added in order, in float64."""
+        """Return the norm of the whole gradient: the squares of its pieces are added in order, in float64."""
         grad, squares = self.parameters.grad, np.zeros(PIECES)
         for number, piece in enumerate(pieces(len(grad))):
             if self.part.start <= piece.start < self.part.stop:

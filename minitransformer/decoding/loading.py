@@ -1,4 +1,4 @@
-"""Opens a checkpoint for decoding: its model, and the tokenizer of its texts."""
+"""Models opened for decoding, with the tokenizer of their texts: from a checkpoint, or from what opened one."""
 
 from pathlib import Path
 from typing import Any, NamedTuple, Self

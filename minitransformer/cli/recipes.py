@@ -1,4 +1,7 @@
-"""What `train` can train: for each kind of model its configuration, a recipe, its data, and what a validation tells."""
+"""The recipes of `train`: for each kind of model its defaults, its data, and the figures of a validation.
+
+A kind of `models.KINDS` can be trained from the command line once it has a recipe here.
+"""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -10,26 +13,26 @@ from typing import Any, cast
 from ..config import help_of
 from ..data.digits import NUM_CLASSES, SIZE, digits
 from ..data.masked import MaskedText
-from ..data.preparation import PreparedData
+from ..data.preparation import CorpusChoice, PreparedData
 from ..data.spans import SENTINELS, SpanText
 from ..data.text import TextDataset
 from ..decoding import Translator
 from ..evaluation import accuracy, evaluate
-from ..models import BERTConfig, GPTConfig, ModelConfig, T5Config, TransformerConfig, ViTConfig
+from ..models import DEFAULT_KIND, KINDS, GPTConfig, ModelConfig
 from ..training import Dataset, TrainingSettings
 from ..training.parallel.processes import ALONE, Processes
 from .common import in_groups
 
 BLEU_SENTENCES = 500
-"""How many sentences a validation translates to compute BLEU."""
+"""The number of sentences that a validation translates to compute BLEU."""
 
 Figures = Callable[[Any, Mapping[str, float]], Mapping[str, float]]
 """More figures of a validation, from the model and the figures so far: see `Trainer`."""
 
 
 @dataclass(frozen=True)
-class Kind:
-    """A kind of model that `train` trains, unless it has presets, with one recipe.
+class Recipe:
+    """The way in which `train` trains a kind of model; the paper's has presets besides.
 
     reads      "pairs", "lines" of a text, both, or "images"
     model      fields of the configuration
@@ -38,17 +41,11 @@ class Kind:
     example    the command that tries the model
     """
 
-    config: type[ModelConfig]
     reads: tuple[str, ...]
     example: str
     model: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     vocab_size: int = 8000
-
-    @property
-    def options(self) -> dict[str, str]:
-        """The help text of each field of the configuration that a training may choose."""
-        return {name: text for name, text in help_of(self.config).items() if text and name not in OF_THE_DATA}
 
 
 OF_THE_DATA = {"num_classes", "image_size", "channels", "token_types", "vocab_size"}
@@ -57,26 +54,26 @@ OF_THE_DATA = {"num_classes", "image_size", "channels", "token_types", "vocab_si
 SMALL = {"d_model": 128, "num_heads": 4, "d_ff": 512, "max_length": 128}
 BRIEFLY = {"label_smoothing": 0.0, "clip_norm": 1.0, "valid_interval": 200, "checkpoint_interval": 200}
 
-KINDS: dict[str, Kind] = {
-    "translation": Kind(TransformerConfig, ("pairs",), 'translate {model} "A dog runs."'),
-    "gpt": Kind(
-        GPTConfig,
+TRANSLATION = "translation"
+"""The name by which `train --kind` knows the paper's model."""
+
+RECIPES: dict[str, Recipe] = {
+    TRANSLATION: Recipe(("pairs",), 'translate {model} "A dog runs."'),
+    "gpt": Recipe(
         ("lines",),
         'generate {model} "A dog"',
         SMALL | {"num_layers": 4, "bos_id": 2, "eos_id": 2, "attention_dropout": 0.0},
         BRIEFLY | {"steps": 3000, "tokens_per_batch": 2048, "warmup_steps": 200, "peak_lr": 3e-3},
         3000,
     ),
-    "bert": Kind(
-        BERTConfig,
+    "bert": Recipe(
         ("lines",),
         'fill {model} "A [MASK] runs."',
         SMALL | {"num_layers": 2, "attention_dropout": 0.0},
         BRIEFLY | {"steps": 4000, "tokens_per_batch": 4096, "warmup_steps": 400, "peak_lr": 2e-3},
         3000,
     ),
-    "t5": Kind(
-        T5Config,
+    "t5": Recipe(
         ("pairs", "lines"),
         'translate {model} "A dog runs."',
         # One table of tokens that starts as the paper's, and scaled scores: both suit Adam, whose steps have one size.
@@ -86,8 +83,7 @@ KINDS: dict[str, Kind] = {
         BRIEFLY
         | {"steps": 1600, "tokens_per_batch": 2048, "warmup_steps": 300, "peak_lr": 5e-3, "label_smoothing": 0.1},
     ),
-    "vit": Kind(
-        ViTConfig,
+    "vit": Recipe(
         ("images",),
         "classify {model} --digits 5",
         {"image_size": SIZE, "num_classes": NUM_CLASSES, "channels": 1, "patch_size": 2}
@@ -100,42 +96,76 @@ KINDS: dict[str, Kind] = {
 }
 
 
-def kind_of(config: ModelConfig) -> str:
-    """The name of the kind of model. Raises ValueError for one that `train` doesn't train."""
-    for name, kind in KINDS.items():
-        if type(config) is kind.config:
-            return name
-    return "translation"  # a baseline's
+PRESET_SETTINGS: dict[str, dict[str, Any]] = {
+    "demo": {
+        "steps": 2000,
+        "tokens_per_batch": 1024,
+        "warmup_steps": 250,
+        "peak_lr": 4e-3,  # with 6e-3 after 200 steps nothing was learned
+        "valid_interval": 200,
+        "checkpoint_interval": 40,
+    },
+    # Paper: by §5.3 the peak would be (d_model · warmup_steps)^-0.5 = 0.002; the recipe for Multi30k has its own.
+    "tiny": {"steps": 4000, "warmup_steps": 2000, "peak_lr": 5e-3, "valid_interval": 500, "checkpoint_interval": 500},
+    "base": {"steps": 100_000, "tokens_per_batch": 25_000},
+    "big": {"steps": 300_000, "tokens_per_batch": 25_000},
+}
+"""The settings of each preset: `base` and `big` as in the paper, §5.3 and Table 3."""
+
+ENGLISH_VOCAB_SIZE = 1000
+"""The default number of tokens of a vocabulary for the grammar's English alone."""
+
+
+def default_vocab_size(name: str, dataset: str | None, reads: str) -> int:
+    """Return the number of tokens of a vocabulary: the grammar needs fewer than other text."""
+    if dataset == "grammar":
+        return ENGLISH_VOCAB_SIZE if reads == "lines" else CorpusChoice.vocab_size
+    return RECIPES[name].vocab_size
+
+
+def recipe_of(config: ModelConfig) -> str:
+    """Return the name of the recipe for this kind of model: one without its own, such as a baseline, translates."""
+    return config.kind if config.kind in RECIPES else TRANSLATION
+
+
+def config_class(name: str) -> type[ModelConfig]:
+    """Return the configuration that a recipe is for."""
+    return KINDS[DEFAULT_KIND if name == TRANSLATION else name]
+
+
+def options_of(name: str) -> dict[str, str]:
+    """Return the help text of each field of a recipe's configuration that a training may choose."""
+    return {option: text for option, text in help_of(config_class(name)).items() if text and option not in OF_THE_DATA}
 
 
 def example_of(name: str, reads: str) -> str:
-    """The command that tries a model; a T5 fills gaps, or translates what it learned from pairs."""
-    return KINDS["bert" if (name, reads) == ("t5", "lines") else name].example.replace(
+    """Return the command that tries a model; a T5 fills gaps, or translates what it learned from pairs."""
+    return RECIPES["bert" if (name, reads) == ("t5", "lines") else name].example.replace(
         "[MASK]", "[MASK]" if name == "bert" else "<extra_id_0>"
     )
 
 
 def model_options() -> dict[str, type[ModelConfig]]:
-    """The class that declares each option of a model: of several that have it, the one that allows most words."""
+    """Return the class that declares each option of a model: of several, the one that allows most words."""
     declared: dict[str, type[ModelConfig]] = {}
-    for kind in KINDS.values():
-        for name in kind.options:
-            declared.setdefault(name, kind.config)
+    for name in RECIPES:
+        for option in options_of(name):
+            declared.setdefault(option, config_class(name))
     return declared | dict.fromkeys(("positions", "norm_first"), GPTConfig)
 
 
 def varied_options() -> set[str]:
-    """The options of models whose default depends on the kind or the preset."""
+    """Return the options of models whose default depends on the kind or the preset."""
     defaults: dict[str, set[Any]] = {}
-    for kind in KINDS.values():
-        values = {each.name: each.default for each in fields(cast(Any, kind.config))} | dict(kind.model)
-        for name in kind.options:
-            defaults.setdefault(name, set()).add(values[name])
+    for name, recipe in RECIPES.items():
+        values = {each.name: each.default for each in fields(cast(Any, config_class(name)))} | dict(recipe.model)
+        for option in options_of(name):
+            defaults.setdefault(option, set()).add(values[option])
     return {name for name, values in defaults.items() if len(values) > 1}
 
 
 def sized(name: str, reads: str, vocab_size: int) -> dict[str, int]:
-    """The fields of a configuration that follow from a tokenizer of `vocab_size` tokens."""
+    """Return the fields of a configuration that follow from a tokenizer of `vocab_size` tokens."""
     if reads == "images":
         return {}
     if name == "bert":
@@ -144,13 +174,13 @@ def sized(name: str, reads: str, vocab_size: int) -> dict[str, int]:
 
 
 def longest_line(name: str, reads: str, config: Any) -> int:
-    """The longest line or sentence that the data keeps: lines that a stream joins may have any length."""
+    """Return the longest line or sentence that the data keeps: lines that a stream joins may have any length."""
     return sys.maxsize if reads == "images" or (reads == "lines" and name != "bert") else config.max_length
 
 
 @dataclass(frozen=True)
 class Material:
-    """What a model is trained and validated on, and what is told of it beside the loss."""
+    """The data on which a model is trained and validated, and the figures of a validation beside the loss."""
 
     train: Dataset[Any]
     valid: Dataset[Any]
@@ -161,7 +191,7 @@ class Material:
 def material(
     name: str, data: PreparedData | None, settings: TrainingSettings, processes: Processes = ALONE
 ) -> Material:
-    """What a kind of model makes of the prepared data; images need none. The processes share each validation."""
+    """Return the material of a recipe from the prepared data; images need none. Processes share each validation."""
     if data is None:
         train, valid = digits()
         return Material(train, valid, partial(_accuracy, valid, settings, processes), "images")
@@ -178,14 +208,14 @@ def material(
 
 
 def _bits_per_byte(tokens_per_byte: float, model: Any, figures: Mapping[str, float]) -> dict[str, float]:
-    """The bits that the model needs for a byte of the text, a line's end counted as one byte."""
+    """Return the bits that the model needs for a byte of the text, a line's end counted as one byte."""
     return {"bits_per_byte": figures["validation_loss"] * tokens_per_byte / log(2)}
 
 
 def _accuracy(
     valid: Dataset[Any], settings: TrainingSettings, processes: Processes, model: Any, figures: Mapping[str, float]
 ) -> dict[str, float]:
-    """The share of the targets that the model finds most probable, in percent."""
+    """Return the share of the targets that the model finds most probable, in percent."""
     size = max(4096, settings.tokens_per_batch)  # one setting for most trainings, and room for the longest line
     return {"accuracy": accuracy(model, valid.batches(size, None, model.config).epoch(0), processes.map)}
 
@@ -193,9 +223,7 @@ def _accuracy(
 def _bleu(
     data: PreparedData, settings: TrainingSettings, processes: Processes, model: Any, figures: Mapping[str, float]
 ) -> dict[str, float]:
-    """The BLEU of greedy translations of the first validation sentences, which are shared out in as many groups as a
-    batch.
-    """
+    """Return the BLEU of greedy translations of the first validation sentences, in as many groups as a batch."""
     sources, references = data.valid_sentences(BLEU_SENTENCES)
     translator = Translator(model, data.tokenizer, threads=settings.threads)
     translations = in_groups(partial(translator.translate, beam=1), sources, settings.shards or 1, processes.map)

@@ -1,19 +1,27 @@
-"""Opens a model by the name that a user gives: a checkpoint of ours, or a folder of another library's."""
+"""The argument that names a model, and what it names: a checkpoint of ours, or a folder of another library's."""
 
+import argparse
 from pathlib import Path
+from typing import Any
 
 from ..decoding import Opened, Translator, open_checkpoint, with_tokenizer
 from ..models import EncoderDecoder
 from ..training.checkpoint import description_of
 from .backend import Backend
+from .common import add_option, path_name
 
 LARGEST = 1e12
 """No trained model has parameters as large. A norm of what they make divides by infinity, and its zeros would be taken
 for what the model says."""
 
 
+def add_checkpoint_argument(parser: argparse.ArgumentParser, **more: Any) -> None:
+    """Add the argument for the checkpoint."""
+    add_option(parser, "checkpoint", "CHECKPOINT", path_name, "a file that `train` or `demo` saved", **more)
+
+
 def is_checkpoint(name: str) -> bool:
-    """Whether a name is that of a checkpoint, and not of a folder or of a repository.
+    """Return True for the name of a checkpoint, and False for that of a folder or a repository.
 
     Raises ValueError for a file of another library's, which says what to name instead.
     """
@@ -28,7 +36,7 @@ def is_checkpoint(name: str) -> bool:
 
 
 def open_model(name: str, backend: Backend) -> Opened:
-    """The model in a checkpoint, or in a folder that `save_pretrained` of `transformers` wrote, or of that name.
+    """Return the model in a checkpoint, or in a folder that `save_pretrained` of `transformers` wrote, or of that name.
 
     Raises FileNotFoundError, CheckpointError, ValueError for a folder without a model, and PretrainedError for one
     that can't be used.
@@ -50,7 +58,7 @@ def open_model(name: str, backend: Backend) -> Opened:
 
 
 def open_translator(name: str, backend: Backend, threads: int | None) -> Translator:
-    """The translator of a checkpoint, or of a folder with a Marian or a T5: processes share its sentences.
+    """Return the translator of a checkpoint, or of a folder with a Marian or a T5: processes share its sentences.
 
     Raises ValueError for other models too.
     """
