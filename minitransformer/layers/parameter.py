@@ -69,6 +69,9 @@ class Layer:
                 yield prefix + name, member
                 yield from member.named_layers(f"{prefix}{name}.")
 
+    def make_tables(self) -> None:
+        """Make the tables of positions that the layer computes. A model calls it when it takes its memory."""
+
     def name_layers(self) -> None:
         """Give every layer inside its name and its site. A model calls it once it is built."""
         for name, layer in reversed(list(self.named_layers())):  # a shared layer keeps its first name

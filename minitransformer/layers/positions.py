@@ -8,7 +8,7 @@ from ..ops.initialize import normal
 from .parameter import Layer, Parameter
 
 FIRST_POSITIONS = 8192
-"""Rows of the tables that a model makes for its first sentence; it makes more once one is longer."""
+"""Rows of the tables that a new model makes; it makes more once a sentence is longer."""
 
 
 class SinusoidalPositions(Layer):
@@ -26,6 +26,9 @@ class SinusoidalPositions(Layer):
     def table(self) -> Array:
         """The encodings of the first positions, or of more once they were needed, `(positions, C)`."""
         return self._encodings(min(self.max_length, FIRST_POSITIONS))
+
+    def make_tables(self) -> None:
+        _ = self.table
 
     def forward(self, x: Array, start: int = 0, padding: Array | None = None) -> tuple[Array, None]:
         """x `(B, T, C)` plus the encodings of positions start, …, start + T − 1, less `padding` `(B,)` of each row."""

@@ -67,6 +67,9 @@ class Rotary(Layer):
         """The cosines and sines of the first positions, or of more once they were needed."""
         return self._tables(min(self.max_length, FIRST_POSITIONS))
 
+    def make_tables(self) -> None:
+        _ = self.tables
+
     def forward(self, x: Array, start: int = 0) -> tuple[Array, tuple]:
         """x `(B, H, T, D)` → x turned by the angles of positions start, …, start + T − 1."""
         stop = start + x.shape[2]

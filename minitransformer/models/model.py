@@ -34,9 +34,11 @@ class Model(Layer, ABC, Generic[ConfigT]):
         return self
 
     def _place(self, shared: FlatParameters | None = None) -> Self:
-        """Give the parameters their arrays: new ones of zeros, or for a replica those of the original."""
+        """Give the parameters their arrays, new ones of zeros or for a replica the original's, and make tables."""
         ops = shared.ops if shared else self.ops
         self.parameters = FlatParameters(dict(self.named_parameters()), ops, self.dtype, shared)
+        for _, layer in self.named_layers():
+            layer.make_tables()
         return self
 
     @classmethod
