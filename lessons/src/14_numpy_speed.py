@@ -486,7 +486,7 @@ print(f"two halves against the whole batch: loss {abs(loss - whole_loss):.0e}, g
 
 # %% tags=["exercise"]
 def speed_up(shares, times):
-    """How many times as fast the whole becomes when part i, `shares[i]` of its time, becomes `times[i]` times as fast.
+    """The speed-up of the whole when part i, `shares[i]` of its time, becomes `times[i]` times as fast.
 
     shares (n,), between 0 and 1, their sum at most 1; times (n,), positive, perhaps infinite. → a number.
     """

@@ -13,7 +13,7 @@ from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, VERMILION
 
 
 def draw_attention(whole: AttentionMaps, less: AttentionMaps, layer: int, head: int) -> None:
-    """What is read as each word is written, by the heads of one layer (from 1): all, one head (from 1), all others.
+    """Draw the cross-attention of each written word, in one layer (from 1): all heads, one head (from 1), all others.
 
     `whole` is of the model with all heads, `less` of the one in which this head is off.
     """
@@ -46,7 +46,7 @@ def _draw_map(axes: Any, weights: np.ndarray, columns: Sequence[str], rows: Sequ
 
 
 def _changed(whole: AttentionMaps, less: AttentionMaps) -> list[bool]:
-    """Which of the tokens that are written without the head are new."""
+    """Mark the tokens written without the head that the whole model did not write."""
     changed = [True] * len(less.target_tokens)
     for block in SequenceMatcher(None, whole.target_tokens, less.target_tokens, autojunk=False).get_matching_blocks():
         changed[block.b : block.b + block.size] = [False] * block.size

@@ -71,7 +71,7 @@ def draw_lookup(
 
 
 def draw_merge_trees(words: Sequence[str], merges: Sequence[tuple[str, str]], cuts: Sequence[int]) -> None:
-    """How byte-pair encoding puts each of `words` together, one row a merge, the oldest below; lines at some `cuts`."""
+    """Draw the merges of byte-pair encoding that make each of `words`, the oldest lowest, with lines at `cuts`."""
     trees = [_tree(word, merges) for word in words]
     numbers = sorted({joint.number for tree in trees for joint in tree})
     row_of = {number: row for row, number in enumerate(numbers, start=1)}

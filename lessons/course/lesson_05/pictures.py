@@ -63,7 +63,7 @@ def blocks(weights: np.ndarray, width: int) -> None:
 
 
 def splits(before: tuple[np.ndarray, np.ndarray], after: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
-    """Where numbers go: each as its position, in the colour of the head that its column belongs to.
+    """Draw where each way to split moves the numbers: each as its position, in the colour of its column's head.
 
     before: heads and positions (T, C); after: the same (H, T, D), for each way to split.
     """

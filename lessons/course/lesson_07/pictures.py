@@ -83,7 +83,7 @@ def draw_sphere(x: np.ndarray, forward: Callable, backward: Callable, dy: np.nda
 
 
 def draw_bessel(axes: Axes, x: np.ndarray) -> None:
-    """Where rows x (N, 3) land when the variance is divided by C, and when by C − 1."""
+    """Draw the normalized rows of x (N, 3), with the variance divided by C and by C − 1."""
     centred = x - x.mean(-1, keepdims=True)
     for ddof, colour in ((0, BLUE), (1, VERMILION)):
         landed = centred / x.std(-1, ddof=ddof, keepdims=True) @ PLANE.T

@@ -8,15 +8,15 @@ import numpy as np
 
 from minitransformer import ops
 
+from ..checks import require, require_array, require_close
 from ..exercise import Wrong
-from ..judging import agree, array, require
 
 SUBLAYERS = ("self_attention", "cross_attention", "feed_forward")
 HEADS = 2
 
 
 class Call(NamedTuple):
-    """What a part of layer `number` was called with, and what it gave."""
+    """A call of a part of layer `number`: its arguments and its result."""
 
     part: str
     x: np.ndarray
@@ -87,7 +87,7 @@ def _allowed(mask, B: int, Tq: int, Tk: int) -> np.ndarray | None:
 
 
 def same(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether two arrays are equal, shape and all."""
+    """Return True if two arrays have the same shape and numbers, up to rounding."""
     return a.shape == b.shape and np.allclose(a, b)
 
 
@@ -103,7 +103,7 @@ def check_layer(
     memory: np.ndarray | None = None,
 ) -> None:
     """Checks every arrow of a layer, from its input x to its result; `masks` by the names of the attentions."""
-    result = array(result)
+    result = require_array(result)
     require(result.shape == x.shape, f"it returns shape {result.shape} and must return x's, {x.shape}")
     calls = {call.part: call for call in layer.calls}
     for part in [part for name in sublayers for part in (name, f"{name}_norm")]:
@@ -249,11 +249,11 @@ def check_model(whole: Whole, result) -> None:
         require(same(call.memory, memory), f"{place} does not look at what the last layer of the encoder gives")
         same_sentence = np.tri(Tt, Ts, dtype=bool)
         _check_mask(call.mask, real, place, (*target.shape, Ts), same_sentence)
-    _check_logits(array(result), tops["decoder"][-1], model.table)
+    _check_logits(require_array(result), tops["decoder"][-1], model.table)
 
 
 def _check_embedding(x: np.ndarray, ids: np.ndarray, others: np.ndarray, model: SimpleNamespace, stack: str) -> None:
-    """What the first layer of a stack gets must be √C · table[ids] + positions."""
+    """Raise `Wrong` unless the first layer of a stack gets √C · table[ids] + positions."""
     table, positions, T, C = model.table, model.positions, ids.shape[1], model.table.shape[1]
     words, places, root = table[ids], positions[:T], np.sqrt(C)
     for likely, other in (
@@ -276,7 +276,7 @@ def _check_embedding(x: np.ndarray, ids: np.ndarray, others: np.ndarray, model: 
         require(not same(x, other), f"what the {stack} begins with is {likely}")
     shape = (*ids.shape, C)
     require(x.shape == shape, f"what the {stack} begins with has shape {x.shape} and must have (B, T, C), {shape}")
-    agree(f"what the {stack} begins with", x, root * words + places)
+    require_close(f"what the {stack} begins with", x, root * words + places)
 
 
 def _check_mask(
@@ -359,7 +359,7 @@ def _check_logits(logits: np.ndarray, hidden: np.ndarray, table: np.ndarray) -> 
     probabilities /= probabilities.sum(axis=-1, keepdims=True)
     for words, other in (("probabilities", probabilities), ("log-probabilities", np.log(probabilities))):
         require(not same(logits, other), f"it returns {words}: the softmax belongs to the loss, return the logits")
-    agree(
+    require_close(
         f"the last layer is right, and the logits over {V} tokens are not: what is returned",
         logits,
         right,

@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..judging import farthest, keeps_float64, kind, require
+from ..checks import largest_error, require, require_float64, type_name
 
 START = np.array([3.0, -2.0, 1.0, 0.5])
 OLD = 7.0
 
 
 class Update(NamedTuple):
-    """What the update of a step was called with."""
+    """The arguments of the update in a step."""
 
     theta: np.ndarray
     grad: np.ndarray
@@ -121,7 +121,7 @@ def check_loop(recorder: Recorder, result) -> None:
                 else f"in the first step {name} must be 0",
             )
         for name, given in zip(("theta", "the gradient", "m", "v"), update[:4], strict=True):
-            keeps_float64(f"{place} {name}", given)
+            require_float64(f"{place} {name}", given)
         theta, m, v = recorder.returned[number - 1]
     require(
         np.allclose(recorder.weights, theta),
@@ -222,7 +222,7 @@ def _check_gradient(given: np.ndarray, grads: list[np.ndarray], clip_norm: float
             not np.allclose(given, np.clip(grad, -clip_norm, clip_norm)),
             f"{place} each element of the gradient is clipped: scale the whole, so that its direction stays",
         )
-    index, mine, wanted = farthest(np.asarray(given, dtype=float), right)
+    index, mine, wanted = largest_error(np.asarray(given, dtype=float), right)
     require(False, f"{place} the update gets another gradient than this batch has: at {index} {mine} and not {wanted}")
 
 
@@ -276,12 +276,12 @@ def _two_lists(result) -> list[list[float]]:
     """The losses and the perplexities, as the contract has them: two lists of numbers."""
     require(
         isinstance(result, tuple | list) and len(result) == 2,
-        f"it must return two lists, losses and perplexities, not {kind(result)}",
+        f"it must return two lists, losses and perplexities, not {type_name(result)}",
     )
     for name, numbers in zip(("losses", "perplexities"), result, strict=True):
-        require(isinstance(numbers, list), f"{name} must be a list, as the contract says, not {kind(numbers)}")
+        require(isinstance(numbers, list), f"{name} must be a list, as the contract says, not {type_name(numbers)}")
         others = [one for one in numbers if np.ndim(one) or not np.issubdtype(np.asarray(one).dtype, np.number)]
-        require(not others, f"{name} must be a list of numbers, and holds one {kind(others[0]) if others else 0}")
+        require(not others, f"{name} must be a list of numbers, and holds one {type_name(others[0]) if others else 0}")
     return [[float(one) for one in numbers] for numbers in result]
 
 

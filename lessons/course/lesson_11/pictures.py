@@ -54,7 +54,7 @@ def draw_beams(
 
 
 def draw_cache(written: Sequence[str], source: Sequence[str]) -> None:
-    """What each step of decoding computes and what it keeps, without a cache (above) and with one.
+    """Draw the positions that each step of decoding computes and keeps, without a cache (above) and with one.
 
     written: the target's tokens, the begin token first; source: the source's. A row is a step, a column a position.
     """

@@ -70,7 +70,7 @@ def draw_gpu(sizes: Mapping[str, str]) -> None:
 
 
 def draw_time(tasks: Mapping[str, tuple[float, float]]) -> None:
-    """Where time goes: of each task the seconds for its bytes and for its operations, beside the longer of the two."""
+    """Draw for each task the seconds that its bytes and its operations take, relative to the longer of the two."""
     _, axes = plt.subplots(figsize=(7.2, 0.55 * len(tasks) + 0.9))
     for place, (moving, computing) in enumerate(tasks.values()):
         for shift, seconds, colour in ((-0.18, moving, BLUE), (0.18, computing, GREEN)):

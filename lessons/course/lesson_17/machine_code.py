@@ -1,4 +1,4 @@
-"""Lesson 17: what is told of a kernel's machine code, and drawn of its execution, from `course.compiled`'s data."""
+"""Lesson 17: list a kernel's machine code, and draw its execution, from the data of `course.compiled`."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -52,7 +52,7 @@ def lines_of(code: Sequence[Sequence[Any]]) -> Iterator[tuple[str, list[Sequence
 
 
 def abridged(code: Iterable[Sequence[Any]], first: int) -> list[str]:
-    """How many instructions of one kind follow each other, in words, and the first of them; most of a long list."""
+    """Return a line for each run of instructions of one kind: number, kind, first instruction. Shorten a long list."""
     rows = []
     for words, same in groupby(code, key=lambda each: WORDS[each[0]]):
         texts = [each[1] for each in same]
@@ -98,7 +98,7 @@ def _draw_waves(axes: Axes, kinds: Sequence[str], turns: Sequence[tuple[int, lis
 
 
 def _additions(found: dict[str, Any]) -> tuple[list[list[float]], list[str]]:
-    """What the lanes hold before the first addition and after each, and where each found what it adds."""
+    """Return the values in the lanes before the first addition and after each, and the source of what each adds."""
     texts, ((number, *before), *after) = [text for _, text in found["executed"]], found["lanes"]
     rows, names, previous = [before], ["e^(x − max)"], number - 1
     for number, *values in after:

@@ -35,7 +35,7 @@ PARTS = {
 
 
 def roof(axes: Axes, flops: float, bandwidth: float, **style: Any) -> None:
-    """What is attainable, in operations a second, at every intensity on the axis."""
+    """Draw the attainable operations a second at every intensity on the axis."""
     low, high = axes.get_xlim()
     intensity = np.array([low, flops / bandwidth, high])
     axes.plot(intensity, np.minimum(flops, intensity * bandwidth), **style)

@@ -14,7 +14,7 @@ HALF = 2
 
 @dataclass(frozen=True)
 class Gpu:
-    """What a data sheet promises: dense operations a second in `kind` of numbers, and bytes a second of its memory."""
+    """The numbers of a data sheet: dense operations a second in numbers of `kind`, and bytes a second of memory."""
 
     name: str
     year: int

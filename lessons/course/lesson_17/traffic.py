@@ -1,4 +1,4 @@
-"""What PyTorch's operations move and multiply, counted without computing anything. Needs PyTorch."""
+"""Count the bytes and the multiplications of PyTorch's operations without computing anything. Needs PyTorch."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence

@@ -1,9 +1,9 @@
-"""One file of NumPy from a learner's answers: `assembled()`.
+"""Assemble one file of NumPy from a learner's answers: `assembled()`.
 
-Two modules of this room, `layers.py` and `model.py`, hold what nobody had to write. Their imports say what else the
-file needs: `from ..lesson_04.solutions import causal_mask` stands for the learner's own `causal_mask`, or for the
-course's where the learner's is not yet right. The package's ops, which an answer may call, become those of
-`minitransformer.textbook`. What is left to import is NumPy and Python's own modules.
+Two modules of this folder, `layers.py` and `model.py`, have the code that is no exercise. Their imports say what else
+the file needs: `from ..lesson_04.solutions import causal_mask` stands for the learner's own `causal_mask`, or for the
+course's if the learner's is not yet right. The package's ops, which an answer may call, become those of
+`minitransformer.textbook`. The file then imports only NumPy and Python's own modules.
 """
 
 import ast
@@ -33,21 +33,21 @@ SEAL = "# Written by lesson 18; the digest of all above is "
 
 
 class NotNumPyAlone(ValueError):
-    """What an answer needs and the file has to do without: the end of a sentence about the answer."""
+    """An answer needs a package other than NumPy; the message completes a sentence about the answer."""
 
 
 class Assembled(NamedTuple):
-    """What was put together."""
+    """The assembled file."""
 
     text: str
     own: dict[tuple[str, str], bool]
-    """Whether the answer is the learner's, for each exercise in the file, by lesson and name."""
+    """For each exercise in the file, by lesson and name, True if the answer is the learner's."""
     refused: list[str]
-    """Why an answer of the learner's could not be taken."""
+    """For each answer of the learner's that could not be taken, the reason."""
 
 
 def assembled() -> Assembled:
-    """The file of the answers that are kept; the course's stands in for one that is not right in it."""
+    """Assemble the file of the saved answers, with the course's in place of one that is not right in it."""
     refused: dict[tuple[str, str], str] = {}
     while True:
         file = _File(refused)
@@ -63,16 +63,16 @@ def assembled() -> Assembled:
 
 
 def _fault(text: str, lesson: str, name: str) -> str:
-    """What is wrong with an exercise's answer in the file; nothing where it is right."""
+    """Return what is wrong with an exercise's answer in the file; an empty string if it is right."""
     try:
-        verdict = exercises(lesson)[name].verdict(answers.loaded(text, name, "my_transformer"))
+        verdict = exercises(lesson)[name].verdict(answers.load_function(text, name, "my_transformer"))
     except answers.Damaged as damage:
         return f"{damage}, in the file"
     return "" if verdict.state == CORRECT else "is no longer right in the file"
 
 
 def write() -> Path:
-    """Write the file beside the answers that it is made of, say of each part whose it is, and return where it lies."""
+    """Write the file into the folder of the answers, print whose each part is, and return the file's path."""
     text, own, refused = assembled()
     path = answers.folder() / "my_transformer.py"
     if path.exists() and not _untouched(path.read_bytes()):
@@ -103,7 +103,7 @@ def part(lesson: str, name: str) -> Callable[..., Any]:
     """The learner's answer to an exercise, or else the course's."""
     module = f"course.lesson_{lesson}.solutions"
     try:
-        return answers.loaded(answers.text_of(lesson, name), name, module)
+        return answers.load_function(answers.read_answer(lesson, name), name, module)
     except (FileNotFoundError, answers.Damaged):  # there is none, or what is there is broken: `write` says so
         return getattr(import_module(module), name)
 
@@ -119,7 +119,7 @@ def imported(path: Path) -> Any:
 
 
 class _File:
-    """What stands in the file so far: `pieces` by name, in their order."""
+    """The file under construction: its `pieces` by name, in order."""
 
     def __init__(self, refused: dict[tuple[str, str], str]) -> None:
         self.imports, self.pieces = set[str](), dict[str, str]()
@@ -182,9 +182,9 @@ class _File:
         if self.own[key]:
             before = self.imports.copy(), self.pieces.copy(), self.own.copy()
             try:
-                text = answers.text_of(lesson, name)
+                text = answers.read_answer(lesson, name)
                 self.add(text, lesson, name, "mine")
-                answers.loaded(text, name)  # or one that raises would take the others with it
+                answers.load_function(text, name)  # or one that raises would take the others with it
                 return
             except FileNotFoundError:
                 pass
@@ -193,7 +193,7 @@ class _File:
             self.imports, self.pieces, self.own = before
             self.own[key] = False
         solution = getattr(import_module(f"course.lesson_{lesson}.solutions"), name)
-        self.add("\n\n\n".join(answers.standing_alone(solution)), lesson, name, OURS)
+        self.add("\n\n\n".join(answers.standalone_parts(solution)), lesson, name, OURS)
 
     def add_op(self, name: str) -> None:
         """Add an op as the textbook prints it. Raises `NotNumPyAlone` for what the textbook does not have."""
@@ -205,7 +205,7 @@ class _File:
         if function is None or getattr(function, "__module__", "").rpartition(".")[0] != textbook.__name__:
             raise NotNumPyAlone(f"uses minitransformer's {name}, which its textbook does not have")
         self.pieces[name] = ""  # it is on its way
-        lines = _statements("\n\n\n".join(answers.standing_alone(function)))
+        lines = _statements("\n\n\n".join(answers.standalone_parts(function)))
         for node, source in lines:
             if isinstance(node, ast.Import | ast.ImportFrom):
                 self.imports |= set(self.add_import(node, source))

@@ -119,7 +119,7 @@ def training(losses: Sequence[float], references: Mapping[str, float]) -> None:
 
 
 def piece(cached: int, new: int) -> None:
-    """Which keys the new positions of a piece see, as the last rows of the whole triangle."""
+    """Draw the keys that the new positions of a piece see, as the last rows of the whole triangle."""
     total = cached + new
     _, axes = plt.subplots(figsize=(5.2, 3.0))
     for query in range(total):

@@ -1,4 +1,4 @@
-"""What `make after` has measured, as far as this lesson shows it."""
+"""The results of `make after` that this lesson shows."""
 
 from typing import Any
 

@@ -119,7 +119,7 @@ def draw_mistakes(errors: Mapping[str, Mapping[str, float]], rounding: Mapping[s
 
 
 def draw_halves(order: np.ndarray) -> None:
-    """Where each channel of the sinusoids goes: from sine and cosine in turn to all sines first."""
+    """Draw the moves of the sinusoids' channels: from sine and cosine in turn to all sines first."""
     _, axes = plt.subplots(figsize=(7.2, 1.9))
     for new, old in enumerate(order):
         colour = BLUE if old % 2 == 0 else ORANGE

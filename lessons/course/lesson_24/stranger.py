@@ -100,7 +100,7 @@ def _numbers(sentences: list[str], vocabulary: dict[str, int], merges: list[tupl
 
 
 def _tokenizer(vocabulary: dict[str, int], merges: list[tuple[str, str]]) -> dict[str, Any]:
-    """What `tokenizer.json` holds."""
+    """Return the content of `tokenizer.json`."""
     end = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
     level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
     return {

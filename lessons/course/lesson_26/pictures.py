@@ -36,7 +36,7 @@ def draw_drift(differences: Mapping[str, Sequence[float]], rounding: float) -> N
 
 
 def draw_exchange(num_shards: int = 8, sizes: Sequence[int] = (2, 3)) -> None:
-    """The same tree over the shards for several numbers of processes: who adds what alone, what is sent, the slices."""
+    """Draw one tree over the shards for several numbers of processes: each one's own sums, the messages, the slices."""
     figure, panels = plt.subplots(1, len(sizes), figsize=(9.0, 4.7))
     for axes, size in zip(panels, sizes, strict=True):
         _draw_tree(axes, num_shards, size)

@@ -167,7 +167,7 @@ def _line(tokens: tuple[int, int], times: Sequence[float]) -> tuple[float, float
 
 
 def fits(config: TransformerConfig, sentences: int, length: int, threads: int) -> bool:
-    """Whether there is enough free memory for `time_step`; False if the system does not tell."""
+    """Return True if there is enough free memory for `time_step`; False if the system does not tell."""
     names = ("SC_AVPHYS_PAGES", "SC_PAGE_SIZE")
     if not set(names) <= set(getattr(os, "sysconf_names", {})):
         return False

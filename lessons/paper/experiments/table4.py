@@ -148,7 +148,7 @@ def _row(trial: Trial, result: TrialResult, data: PreparedData) -> dict[str, Any
 
 
 def _soundness(answers: Answers) -> dict[str, Any]:
-    """How many parses are malformed and why; F1 if all their constituents count as wrong, and F1 without them."""
+    """Count malformed parses by cause; give F1 if all their constituents count as wrong, and F1 without them."""
     malformed = answers.statistics[:, 3] > 0
     pairs = zip(answers.hypotheses, answers.references, strict=True)
     # Whether the brackets have the reference's order, without regard to the words between them.

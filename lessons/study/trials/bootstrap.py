@@ -33,7 +33,7 @@ class Interval:
 
     @property
     def excludes_zero(self) -> bool:
-        """Whether a difference is more than chance."""
+        """True if zero is outside the interval, so that a difference is more than chance."""
         return self.low > 0 or self.high < 0
 
 

@@ -116,7 +116,7 @@ class Runner:
         return open_prepared(self._data(choice))
 
     def _is_done(self, trial: Trial) -> bool:
-        """Whether the trial's result exists, and its model unless it diverged. Raises if one of them is damaged."""
+        """Return True if the trial's result exists, and its model unless it diverged. Raises if one is damaged."""
         if not self._result(self.key(trial)).is_file():
             return False
         if self.result(trial).diverged is not None:

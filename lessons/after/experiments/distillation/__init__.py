@@ -144,7 +144,7 @@ def _closed(best: TrialResult, alone: TrialResult, teacher: TrialResult) -> dict
 
 
 def _beam_gains(ours: TrialResult, theirs: TrialResult) -> dict[str, float]:
-    """What a beam wins over greedy search, in BLEU, for ours less than for theirs."""
+    """Return the gain of a beam over greedy search, in BLEU, for `ours` minus that for `theirs`, with its interval."""
 
     def gap(sums: NDArray[np.float64]) -> float:
         a, b, c, d = (BLEU.score(part) for part in np.split(sums, 4))
@@ -232,7 +232,7 @@ def _search_name(search: str) -> str:
 
 
 def speed(findings: Findings, search: str) -> dict[str, Any] | None:
-    """How many times as fast the student translates as the teacher; None if one of them diverged."""
+    """Return the factor by which the student translates faster than the teacher; None if one of them diverged."""
     times = findings["times"]
     if not times.keys() >= {TEACHER, BASELINE}:
         return None
@@ -240,7 +240,7 @@ def speed(findings: Findings, search: str) -> dict[str, Any] | None:
 
 
 def judge(findings: Findings) -> dict[str, Outcome]:
-    """What came of each prediction."""
+    """Return the outcome of each prediction."""
     if "best" not in findings:
         return dict.fromkeys(findings["predictions"], Outcome("a training diverged", None))
     models, against = findings["models"], findings["against"]
@@ -334,7 +334,7 @@ def _table(findings: Findings) -> str:
 
 
 def _costs(findings: Findings) -> str:
-    """What the columns of costs count, and what they do not."""
+    """Return a paragraph on what the columns of costs include and leave out."""
     teacher, times = findings["models"][TEACHER][SEARCHED], findings["times"].get(TEACHER)
     said = f"""
         All models take as many steps, but not at equal cost. *Operations* are those of a model's own forwards and
@@ -350,7 +350,7 @@ def _costs(findings: Findings) -> str:
 
 
 def _said(gap: Interval) -> str:
-    """Whether the first of two is better, as far as its interval says."""
+    """Return in words which of two is better, or that the interval shows no difference."""
     if not gap.excludes_zero:
         return "no difference shown"
     return f"the first is {'better' if gap.value > 0 else 'worse'}"
@@ -384,7 +384,7 @@ def _differences(findings: Findings) -> list[str]:
 
 
 def _meaning(findings: Findings) -> list[str]:
-    """What a student is worth: its scores beside the others', for which teacher that holds, its size and its speed."""
+    """Return paragraphs on the value of a student: its scores, the teacher they hold for, its size and its speed."""
     if "best" not in findings:
         return []
     models = findings["models"]
@@ -415,7 +415,7 @@ def _meaning(findings: Findings) -> list[str]:
 
 
 def _choice(findings: Findings) -> str:
-    """Which model these trainings speak for, where they show no difference in BLEU."""
+    """Return the practical choice if the trainings show no difference in BLEU, else an empty text."""
     if any(between(gap).excludes_zero for each in findings["against"].values() for gap in each.values()):
         return ""
     return """With this budget the student alone is the practical choice: a smaller and faster model whose training is
@@ -423,7 +423,7 @@ def _choice(findings: Findings) -> str:
 
 
 def _result(findings: Findings) -> str:
-    """What the differences between trainings show, and what they do not."""
+    """Return a paragraph on the differences between trainings that are shown, and on those that are not."""
     models, best = findings["models"], findings["best"]
     gaps = {
         f"{name}, {_search_name(search)}": between(gap)
@@ -452,7 +452,7 @@ def _result(findings: Findings) -> str:
 
 
 def _perplexities(findings: Findings) -> list[str]:
-    """Why sequence level has a high perplexity, where it has one."""
+    """Return a paragraph on the likely reason of sequence level's high perplexity, if it is high."""
     taught, alone = (Interval(**findings["models"][name][SEARCHED]["perplexity"]) for name in (SEQUENCES, BASELINE))
     if taught.low <= alone.high:
         return []

@@ -32,7 +32,7 @@ BEAM = 4
 
 
 class _Soft(NamedTuple):
-    """What the backward needs of a loss towards probabilities."""
+    """The cache of a loss towards probabilities, for its backward."""
 
     forward_cache: tuple
     loss_cache: tuple
@@ -85,7 +85,7 @@ class TaughtBatch(Batch):
 
     @property
     def inputs(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:  # type: ignore[override]
-        """What the loss of a student takes."""
+        """The arguments of a student's loss."""
         return self.source, self.target_in, self.wanted
 
     def split(self, n: int) -> list["TaughtBatch"]:  # type: ignore[override]

@@ -18,7 +18,7 @@ from minitransformer.layers import Attention, FeedForward, Parameter
 from minitransformer.models import IGNORED, EncoderDecoder
 from study.trials.bootstrap import MEAN, Interval, Metric, interval
 from study.trials.likelihood import question, row_losses, target_losses
-from study.trials.reading import task_of
+from study.trials.text_models import text_dataset
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def subject(model: Any, data: PreparedData, sentences: int, split: Split = "test
         asked: Any = TokenDataset.from_pairs((encode(pair.source), encode(pair.target)) for pair in pairs)
     else:
         lines = (encode(pair.source) for pair in pairs)
-        asked = task_of(model.config, TextDataset.from_lines(line for line in lines if len(line) + 2 <= longest))
+        asked = text_dataset(model.config, TextDataset.from_lines(line for line in lines if len(line) + 2 <= longest))
     return Subject(model, list(asked.batches(2048, None, model.config).epoch(0)))
 
 
@@ -65,7 +65,7 @@ def look_inside(seen: Subject, chosen_on: Subject, some: float) -> dict[str, Any
 
 
 def kind_of(name: str) -> str:
-    """Whether an attention is of the encoder, of the decoder, or across, from the name of its layer."""
+    """Return the kind of an attention, "encoder", "decoder" or "cross", from the name of its layer."""
     return "cross" if name.endswith("cross_attention") else name.partition(".")[0]
 
 
@@ -135,7 +135,7 @@ def head_rows(layer: Attention, head: int) -> tuple[Parameter, slice]:
 
 
 def heads_off(seen: Subject, chosen_on: Subject, some: float) -> dict[str, Any]:
-    """How much the loss rises without each head, in nats, and as heads go one after the other.
+    """Measure the rise of the loss, in nats, without each head alone, and as heads are removed one after the other.
 
     single  for each head its layer's name, its number, and the rise with its interval over the test rows
     rises   the rise without the first n heads, n = 0, 1, …: those first that cost least alone on other text, chosen_on
@@ -178,7 +178,7 @@ def _rise(before: NDArray, after: NDArray) -> Interval:
 
 
 def sublayers_off(seen: Subject) -> list[dict[str, Any]]:
-    """How much the loss rises without each sub-layer, in nats, with its interval over the test rows."""
+    """Measure the rise of the loss without each sub-layer, in nats, with its interval over the test rows."""
     everything, found = seen.losses(), []
     for name, layer in seen.model.named_layers():
         if not isinstance(layer, Attention | FeedForward):

@@ -19,8 +19,8 @@ from study.charts import finish, plain_logarithm
 from study.experiment import Context, Findings
 from study.markdown import listed, paragraph, picture, scientific, table
 from study.trials.bootstrap import CONFIDENCE, MEAN, Interval, interval
-from study.trials.reading import Reading, ReadingTrial
 from study.trials.run import lasting
+from study.trials.text_models import TextLoss, TextTrial
 from study.trials.trial import Trial
 
 from ...predictions import Outcome, prediction_blocks, predictions_of
@@ -102,7 +102,7 @@ LAWS = {ALL: "The law of all parameters", WITHOUT: "The law without embeddings"}
 COLOURS = (BLUE, GREEN, ORANGE, VERMILION)
 
 
-def trial(size: Size, operations: float, task: Texts, scale: float) -> ReadingTrial:
+def trial(size: Size, operations: float, task: Texts, scale: float) -> TextTrial:
     """The training of a size with so many operations at scale 1. A tenth of its steps are warm-up.
 
     Paper: Hoffmann et al. end at a tenth of the peak, along a cosine; here the rate falls as 1/√step to a third of it,
@@ -121,7 +121,7 @@ def trial(size: Size, operations: float, task: Texts, scale: float) -> ReadingTr
         TrainingSettings.from_dict(settings.to_dict() | {"warmup_steps": max(1, round(steps / 10))}), steps
     )
     name = f"scaling {size.name}, {operations:.1e}"
-    return ReadingTrial(name, task.english(SENTENCES), config, settings, (Reading(length=LENGTH, averaged=True),))
+    return TextTrial(name, task.english(SENTENCES), config, settings, (TextLoss(length=LENGTH, averaged=True),))
 
 
 def trials(task: Texts, scale: float) -> Sequence[Trial]:
@@ -151,10 +151,10 @@ def find(context: Context[Texts]) -> Findings:
 
 
 def ahead(runs: Sequence[dict[str, Any]], known: int) -> dict[str, Any] | None:
-    """What a law of the first `known` budgets says of the trainings with the last one, N being all parameters.
+    """Predict the trainings with the last budget by a law of the first `known` ones, N being all parameters.
 
-    None where fewer than six trainings have those budgets, or none has the last. `misses` are in per cent, with their
-    intervals.
+    Returns None if fewer than six trainings have those budgets, or none has the last. `misses` are in per cent, with
+    their intervals.
     """
     below = [run for run in runs if run["budget"] < known]
     goals = [run for run in runs if run["budget"] == len(BUDGETS) - 1]
@@ -168,7 +168,7 @@ def ahead(runs: Sequence[dict[str, Any]], known: int) -> dict[str, Any] | None:
     }
 
 
-def _run(size: Size, budget: int, done: ReadingTrial, runner: Any) -> dict[str, Any]:
+def _run(size: Size, budget: int, done: TextTrial, runner: Any) -> dict[str, Any]:
     result = runner.result(done)
     found = {
         "size": size.name,
@@ -265,18 +265,18 @@ def _whole(findings: Findings) -> list[dict[str, Any]]:
 
 
 def miss(law: Law, run: dict[str, Any], count: str) -> float:
-    """How far the law's loss of a training, with N by this count, is above its own loss, in per cent of the latter."""
+    """Return the law's loss of a training, N by this count, minus its own loss, in per cent of the latter."""
     return 100 * (law.loss(run["parameters"][count], run["tokens"]) / run["loss"] - 1)
 
 
 def aside_miss(findings: Findings, count: str) -> Interval:
-    """How far a law misses the loss of the size that was kept aside, in per cent, by the law's interval."""
+    """Return a law's miss of the loss of the held-out size, in per cent, with the law's interval."""
     loss = findings["aside"]["loss"]
     return Interval(*(100 * (each / loss - 1) for each in findings["laws"][count]["aside"]))
 
 
 def _size(miss: Interval) -> Interval:
-    """How far a miss is from 0, to either side."""
+    """Return the absolute value of a miss, with its interval."""
     ends = abs(miss.low), abs(miss.high)
     return Interval(abs(miss.value), min(ends) if miss.excludes_zero else 0.0, max(ends))
 
@@ -298,7 +298,7 @@ def guesses(findings: Findings) -> tuple[dict[str, Any], float] | None:
 
 
 def judge(findings: Findings) -> dict[str, Outcome]:
-    """What came of each prediction."""
+    """Return the outcome of each prediction."""
     if not findings["laws"]:
         return dict.fromkeys(findings["predictions"], Outcome("too many trainings diverged"))
     law, claims = findings["laws"][ALL], findings["predictions"]
@@ -342,7 +342,7 @@ def _judge_fit(findings: Findings) -> Outcome:
 
 
 def misses_of(findings: Findings, count: str) -> list[float]:
-    """How far a law misses each of its trainings, in per cent."""
+    """Return a law's miss of each of its trainings, in per cent."""
     law = Law(*findings["laws"][count]["law"])
     return [miss(law, run, count) for run in _whole(findings)]
 
@@ -446,7 +446,7 @@ def _wide(found: Interval) -> str:
 
 
 def _fit_quality(findings: Findings) -> str:
-    """Which trainings the law of all parameters misses, and what that says of its shape."""
+    """Return a paragraph on the trainings that the law of all parameters misses, and on its shape."""
     misses = misses_of(findings, ALL)
     median = f"""
         The median of the misses says little. Beyond δ Huber's loss grows like the miss and not like its square, so that
@@ -484,7 +484,7 @@ def _signed(*values: float) -> str:
 
 
 def _exponents(findings: Findings) -> str:
-    """What the two counts differ in, beside what others found, and what C is."""
+    """Return paragraphs that compare the exponents of the two counts with each other and with others', and define C."""
     gap = Interval(*findings["gap"])
     differ = "is larger" if gap.low > 0 else "is smaller" if gap.high < 0 else "can't be told from the other"
     digits = _digits(findings["predictions"]["without embeddings"])
@@ -503,7 +503,7 @@ def _exponents(findings: Findings) -> str:
 
 
 def _kept_aside(findings: Findings) -> list[str]:
-    """What the laws, and guesses without a law, say of the size that was kept aside."""
+    """Return a paragraph on the predictions for the held-out size, by the laws and by guesses without a law."""
     aside = findings["aside"]
     if aside["diverged"] is not None:
         return []
@@ -536,7 +536,7 @@ def _kept_aside(findings: Findings) -> list[str]:
 
 
 def _ahead(findings: Findings) -> list[str]:
-    """How far laws of the smaller budgets reach."""
+    """Return a paragraph on the errors of laws of the smaller budgets at the largest budget."""
     said = []
     for found in findings["ahead"]:
         factor = findings["operations"][-1] / findings["operations"][found["known"] - 1]

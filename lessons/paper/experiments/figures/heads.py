@@ -43,12 +43,12 @@ def axes_of(maps: AttentionMaps, kind: Kind) -> tuple[list[str], list[str]]:
 
 
 def is_mark(token: str) -> bool:
-    """Whether a token, as `AttentionMaps` labels it, is punctuation or the end of the sentence."""
+    """Return True if a token, as `AttentionMaps` labels it, is punctuation or the end of the sentence."""
     return token == END or not any(character.isalnum() for character in token)
 
 
 def visible(kind: Kind, num_queries: int, num_keys: int) -> NDArray[np.bool_]:
-    """Which keys the mask lets each query see, `(Tq, Tk)`: in the decoder those read so far."""
+    """Return the mask of the keys that each query may see, `(Tq, Tk)`: in the decoder those read so far."""
     everything = np.ones((num_queries, num_keys), bool)
     return np.tril(everything) if kind == "decoder" else everything
 

@@ -49,7 +49,7 @@ SERIES = [Series(kind) for kind in LAYER_TYPES] + [Series(kind, True) for kind i
 
 @dataclass(frozen=True)
 class Effort:
-    """How long each point is timed.
+    """The settings that decide how long each point is timed.
 
     rounds           each round times every point once, so that a slow minute of the machine affects all layers
     repeats, least   the fewest forwards and backwards in a round; there are more until `least` seconds have passed
