@@ -1,4 +1,4 @@
-"""Predictions: what was expected of each experiment before it ran for its results, and how it stands beside them.
+"""Predictions for each experiment, written down before it ran for its results, and their comparison with these.
 
 `predictions.json` has for each experiment, by name, the `claim`, `why` it was made, and `low` and `high` where a number
 was predicted, which the claim names in braces. The results keep the predictions as they stood when the experiment ran,

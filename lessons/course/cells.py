@@ -34,7 +34,7 @@ def read_cells(content: bytes) -> list[dict[str, Any]]:
         raise ValueError(f"is no notebook: its line {problem.lineno} is not JSON") from None
     except UnicodeDecodeError:
         raise ValueError("is no notebook: it is not in UTF-8") from None
-    except (ValueError, RecursionError):  # a number of thousands of digits, or brackets as deep
+    except (ValueError, RecursionError):  # a number with thousands of digits, or brackets thousands deep
         raise ValueError("is no notebook") from None
     cells = notebook.get("cells") if isinstance(notebook, dict) else None
     if not isinstance(cells, list):

@@ -96,7 +96,7 @@ class Exercise:
         """Return the judge's verdict on `function`."""
         attempt = Attempt(function, self.in_place, self.seconds)
         try:
-            # A learner's overflow is for the judge to explain, not for NumPy to warn of.
+            # The judge explains an overflow; NumPy's warning about it would only distract.
             with np.errstate(all="ignore"):
                 self.judge(attempt)
         except Unwritten:

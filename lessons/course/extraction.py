@@ -197,7 +197,7 @@ def parse_statements(code: list[str]) -> Notebook:
     return notebook
 
 
-@cache  # most cells of a class are the lesson's own
+@cache  # most cells of a class are the same, the lesson's own
 def _statements(text: str) -> tuple[str, list[tuple[Any, ...]]]:
     """Return a cell's text as plain Python and, for each of its statements, the fields of `Statement` after `cell`."""
     try:
@@ -304,7 +304,7 @@ def _dump(node: ast.stmt) -> str:
     try:
         return ast.dump(node)
     except RecursionError:
-        return ""  # a sum of a thousand terms
+        return ""  # nested too deep to dump, such as a sum of a thousand terms
 
 
 def _defines_as_the_course(node: ast.stmt, known: dict[str, set[str]]) -> bool:

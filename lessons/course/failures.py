@@ -48,7 +48,7 @@ def is_stub(problem: BaseException, function: Callable[..., Any]) -> bool:
     """Return True if `problem` is the `NotImplementedError` of a stub, and not of a library that `function` calls."""
     problem, frame, number = _origin(problem, function)
     line = _line(frame, number) if frame is not None else ""
-    if type(problem).__name__ == "UnsupportedLanguageConstruct":  # on a GPU, Triton compiles no `raise`
+    if type(problem).__name__ == "UnsupportedLanguageConstruct":  # Triton cannot compile a `raise`
         return "raise NotImplementedError" in str(problem)
     return isinstance(problem, NotImplementedError) and (not line or "NotImplementedError" in line)
 

@@ -163,7 +163,7 @@ def kill_fork(fork: int) -> int:
         with suppress(ProcessLookupError):
             kill(fork, signal.SIGKILL)
     status = os.waitstatus_to_exitcode(os.waitpid(fork, 0)[1])
-    with suppress(ChildProcessError):  # there is none
+    with suppress(ChildProcessError):  # until no child is left
         while True:
             os.waitpid(-1, os.WNOHANG)
             for each in psutil.Process().children(recursive=True):

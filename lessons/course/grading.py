@@ -70,7 +70,7 @@ def find_submissions(folder: Path) -> tuple[list[Submission], Marks]:
     """
     os.listdir(folder)
     submissions, notes = list[Submission](), list[str]()
-    contents = defaultdict[str, list[str]](list)  # of learners' folders
+    contents = defaultdict[str, list[str]](list)  # the names in each learner's folder
 
     def shown(path: str) -> str:
         return visible(os.path.relpath(path, folder))

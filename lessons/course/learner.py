@@ -95,7 +95,7 @@ def _scan_lesson(number: str, names: list[str]) -> tuple[set[str], list[str]]:
                 right.add(name)
             except answers.Damaged as damage:
                 faults.append(f"{answers.display_path(path)} {damage}: {again}")
-            except FileNotFoundError:  # it has just gone
+            except FileNotFoundError:  # deleted since the folder was listed
                 continue
         elif name := _meant(path, names):
             faults.append(f"{answers.display_path(path)} is another file of {name}: only {name}.py is counted")
@@ -260,5 +260,5 @@ def _free(path: Path) -> Path:
 
 
 def _cannot(what: str, path: Path, problem: OSError) -> str:
-    reason = (problem.strerror or str(problem)).rpartition(": ")[2]  # `atomic_write` says where, too
+    reason = (problem.strerror or str(problem)).rpartition(": ")[2]  # `atomic_write` puts the path in front
     return f"cannot {what} {answers.display_path(path)} ({reason})"

@@ -24,7 +24,7 @@ class Minutes(NamedTuple):
 def minutes(notebook: Any) -> Minutes:
     """Return the minutes that a lesson takes a learner."""
     whole = core = 0.0
-    optional = 0  # the level of the optional heading above; 0 where there is none
+    optional = 0  # the level of the optional heading above; 0 for none
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
             taken = len(cell["source"].splitlines()) / LINES

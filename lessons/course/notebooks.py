@@ -47,10 +47,10 @@ def execute(notebook: Notebook) -> float:
     started = time.perf_counter()
     folder = {"metadata": {"path": str(LESSONS)}}
     client = NotebookClient(notebook, timeout=SECONDS_A_CELL, kernel_name="python3", resources=folder)
-    client.extra_arguments = ["--log-level=ERROR"]  # the kernel warns that it listens on a port of this machine
+    client.extra_arguments = ["--log-level=ERROR"]  # the kernel's warning about its open port would be an output
     client.execute()
     for cell in notebook.cells:
-        cell.metadata.pop("execution", None)  # when each cell ran: noise in a diff
+        cell.metadata.pop("execution", None)  # the times of each cell, which change with every build
     return time.perf_counter() - started
 
 

@@ -459,7 +459,7 @@ replicas = [model, model.replica()]
 
 
 def part_loss(replica, part):
-    """Leaves the gradient of a part of the batch in a replica, and returns that part's share of the loss."""
+    """The share of a part of the batch in the loss; the gradient of the part is left in the replica."""
     share = part.num_target_tokens / batch.num_target_tokens
     replica.parameters.zero_grad()
     loss, cache = replica.loss(part.source, part.target_in, part.target_out, 0.1)

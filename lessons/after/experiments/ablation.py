@@ -103,7 +103,7 @@ VARIANTS = [
 BY_NAME = {variant.name: variant for variant in VARIANTS}
 OF_BASE = "pre-norm, LayerNorm, GELU, learned positions, full attention"
 LEARNED = "learned"
-"""The base, where positions are compared."""
+"""The name of the base in the comparison of positions."""
 
 COLOURS = {"norm": BLUE, "activation": GREEN, "positions": ORANGE, "attention": VERMILION}
 POSITIONS = {
@@ -119,7 +119,7 @@ POSITIONS = {
 
 
 EQUAL = 0.01
-"""Nats within which two losses count as equal: a prediction of no difference is right where the interval is."""
+"""Nats within which two losses count as equal: a prediction of no difference is right if the interval is within."""
 
 HIGHEST = 100
 """The highest perplexity that the picture of length extrapolation shows."""
@@ -145,7 +145,7 @@ def trial(variant: Variant, seed: int, task: Texts, scale: float) -> TextTrial:
 
 
 def trials(task: Texts, scale: float) -> Sequence[Trial]:
-    """Every variant with every seed."""
+    """Return a trial of every variant with every seed."""
     return [trial(variant, seed, task, scale) for variant in VARIANTS for seed in SEEDS]
 
 
@@ -282,7 +282,7 @@ def judge(findings: Findings) -> dict[str, Outcome]:
     gaps = {name: gap_of(findings, name) for name in findings["differences"]}
 
     def none(name: str) -> Outcome:
-        """Right where the whole interval is within `EQUAL`, wrong where it leaves out zero."""
+        """Return the outcome for "no difference": right if the interval is within `EQUAL`, wrong if it lacks zero."""
         gap = gaps[name]
         right = None
         if gap is not None and gap.low >= -EQUAL and gap.high <= EQUAL:

@@ -76,7 +76,7 @@ def linear_backward(attempt: Attempt) -> None:
 def numerical_gradient(attempt: Attempt) -> None:
     x = np.random.default_rng(0).standard_normal((2, 3))
     weights = np.arange(1.0, 7.0).reshape(2, 3)
-    begin, moved = x.copy(), []  # at each call of f, how many elements were not where they began
+    begin, moved = x.copy(), []  # for each call of f, the number of elements of x that differ from the start
 
     def linear(at):
         moved.append(int(np.count_nonzero(at != begin)))
@@ -113,7 +113,7 @@ def numerical_gradient(attempt: Attempt) -> None:
     require_close("the gradient of Σ weights·x", slope, weights, tolerance=1e-8, factors=factors)
 
     x = 4 * x
-    cubic = attempt(lambda x: (x**3).sum(), x, 1e-3) - 3 * x**2  # ε², since the third derivative of x³ is 6
+    cubic = attempt(lambda x: (x**3).sum(), x, 1e-3) - 3 * x**2  # ε²: the third derivative of x³ is 6
     off = np.abs(cubic).max()
     require(
         off < 1e-5,

@@ -25,5 +25,5 @@ def switched_off(translator: Translator, layer: int, head: int) -> Iterator[None
     rows[...] = 0
     try:
         yield
-    finally:  # whatever happens inside, the model is whole again
+    finally:  # restore the model even after an exception
         rows[...] = kept

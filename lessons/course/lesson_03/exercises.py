@@ -10,7 +10,7 @@ from . import solutions
 
 
 def _rnn_backward(dhidden, hidden, recurrent):
-    """As `layers.Recurrent.backward` with a `TanhCell`, without the input's projection."""
+    """Do the backward of `layers.Recurrent` with a `TanhCell`, without the input's projection."""
     dprojected = np.empty_like(dhidden)
     dbefore = np.zeros_like(hidden[:, 0])
     for t in reversed(range(dhidden.shape[1])):
@@ -22,7 +22,7 @@ def _rnn_backward(dhidden, hidden, recurrent):
 
 
 def _additive_scores_backward(dscores, features, score_weight):
-    """As `ops.additive_attention_backward`, before its softmax."""
+    """Do the part of `ops.additive_attention_backward` that comes after its softmax's backward."""
     dsum = dscores[..., None] * score_weight * (1 - features**2)  # (B, Tq, Tk, C)
     dscore_weight = dscores.reshape(-1) @ features.reshape(-1, len(score_weight))
     return dsum.sum(axis=2), dsum.sum(axis=1), dscore_weight

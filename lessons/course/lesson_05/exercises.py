@@ -43,7 +43,7 @@ def _self_attention_backward(dout, x, w_qkv, w_out, num_heads, causal=False):
 @exercise(answer=_split_heads)
 def split_heads(attempt: Attempt) -> None:
     for B, T, H, D in ((2, 5, 3, 4), (1, 3, 4, 2), (2, 1, 2, 6)):
-        # A number says where it stands: 1000 · sentence + 100 · position + 10 · head + column.
+        # Each number encodes its place: 1000 · sentence + 100 · position + 10 · head + column.
         sentence, position, head, column = np.meshgrid(*map(np.arange, (B, T, H, D)), indexing="ij")
         x = np.asfortranarray((1000.0 * sentence + 100 * position + 10 * head + column).reshape(B, T, H * D))
         heads = require_array(attempt(x, H))
@@ -155,7 +155,7 @@ def _louder_at_the_end(x: np.ndarray) -> np.ndarray:
 
 
 def _judge_sentences(attempt: Attempt, x: Any, w_qkv: Any, w_out: Any) -> np.ndarray:
-    """Shapes, the last product, and who hears of whom; returns the output with four heads."""
+    """Check shapes, the last product, and which positions reach which; return the output with four heads."""
     out = attempt(x, w_qkv, w_out, 4)
     require(isinstance(out, np.ndarray), f"it must return one array, not {type_name(out)}: the cache is not asked for")
     require(
@@ -215,7 +215,7 @@ def _judge_heads(attempt: Attempt, x: Any, w_qkv: Any, w_out: Any, out: np.ndarr
         error(out, _self_attention(x, w_qkv[:, thirds], w_out[interleaved], 4)) > 1e-9,
         "every H-th column goes to a head: head h has the columns h·D to (h+1)·D of each third, next to each other",
     )
-    first = w_out * (np.arange(8) < 2)[:, None]  # only head 0 speaks
+    first = w_out * (np.arange(8) < 2)[:, None]  # only head 0 contributes to the output
     other = w_qkv.copy()
     other[:, [2, 3, 10, 11, 18, 19]] += 1  # head 1's columns
     require(
@@ -225,7 +225,7 @@ def _judge_heads(attempt: Attempt, x: Any, w_qkv: Any, w_out: Any, out: np.ndarr
     )
     for number, name in enumerate(("queries", "keys", "values")):
         other = w_qkv.copy()
-        other[:, 8 * number + 6 : 8 * number + 8] += 1  # the last head's
+        other[:, 8 * number + 6 : 8 * number + 8] += 1  # the last head's columns
         require(
             error(attempt(x, other, w_out, 4), out) > 1e-9,
             f"the last head's columns for its {name} change nothing: every head has {name} of its own",

@@ -95,7 +95,7 @@ def layernorm_forward(attempt: Attempt) -> None:
     for N, C in ((6, 4), (3, 8), (5, 5), (1, 40)):
         rng = np.random.default_rng(N)
         x = 3 + 2 * rng.standard_normal((N, C))
-        x[0, 0] += C  # in many channels one may be far from the others
+        x[0, 0] += C  # an outlier, which is larger the more channels there are
         gamma, beta = rng.standard_normal(C), rng.standard_normal(C)
         with in_case(f"for {N} row{'s' * (N > 1)} of {C} channels,"):
             _judge_layernorm(attempt, x, gamma, beta, 0.5)
@@ -269,8 +269,8 @@ def dropout_forward(attempt: Attempt) -> None:
     rng = np.random.default_rng(0)
     for rate, shape in ((0.2, (40, 25)), (0.0, (40, 25)), (0.35, (300,)), (0.35, (5, 4, 30))):
         x, uniform = rng.uniform(1, 2, shape), rng.random(shape)
-        uniform.flat[7] = rate  # is not below it
-        x.flat[::7], x.flat[1::5] = 0.0, -x.flat[1::5]  # whether one is kept does not depend on what it is
+        uniform.flat[7] = rate  # a number equal to the rate is not below it: the element is kept
+        x.flat[::7], x.flat[1::5] = 0.0, -x.flat[1::5]  # zeros and negative numbers are kept or dropped as others are
         with in_case(f"for x of shape {shape} and rate {rate},"):
             _judge_dropout(attempt, x, rate, uniform)
 

@@ -26,7 +26,7 @@ def _layers():
         x, memory = rng.standard_normal((B, Tt, C)), rng.standard_normal((B, Ts, C))
         memory_mask = np.ones((B, 1, 1, Ts), dtype=bool)
         memory_mask[0, ..., -1] = False
-        mask = np.tri(Tt, k=1, dtype=bool)  # no triangle, which an answer may make itself
+        mask = np.tri(Tt, k=1, dtype=bool)  # not the causal mask, which an answer might make itself
         mask[-1, 1] = False
         yield Parts(rng, C), x, memory, {"self_attention": mask, "cross_attention": memory_mask}
 
@@ -64,7 +64,7 @@ def transformer(attempt: Attempt) -> None:
                 f"it changes the list model.{name}: the next sentence needs it as it was",
             )
         check_model(noted, result)
-        words = noted.target != noted.model.pad  # what padding gives is not in the loss
+        words = noted.target != noted.model.pad  # the logits of padding are not in the loss
         expected = solutions.transformer(fresh.model, fresh.source, fresh.target)[words]
         require(
             np.allclose(result[words], expected),
@@ -149,7 +149,7 @@ def _right(attempt, forward, x, memory, weights) -> bool:
 
 
 class _Layer:
-    """As if x (2,) → gain · x + weight · memory[:2], for a memory (3,); its cache is its number.
+    """A layer x (2,) → gain · x + weight · memory[:2], for a memory (3,); its cache is its number.
 
     `received` holds the caches that its backward was called with.
     """
@@ -255,7 +255,7 @@ def count_parameters(attempt: Attempt) -> None:
         "apart from the table, N layers must have N times as many as one: is something counted once that every layer "
         "has, or the other way round?",
     )
-    attentions = without // N - 2 * (2 * C * F + F + C)  # of one encoder and one decoder layer, and their norms
+    attentions = without // N - 2 * (2 * C * F + F + C)  # the attentions and norms of one encoder and one decoder layer
     right = 3 * 4 * (C * C + C) + 5 * 2 * C
     if attentions != right:
         off = attentions - right

@@ -102,7 +102,7 @@ def check_layer(
     masks: Mapping[str, np.ndarray],
     memory: np.ndarray | None = None,
 ) -> None:
-    """Checks every arrow of a layer, from its input x to its result; `masks` by the names of the attentions."""
+    """Check every arrow of a layer, from its input x to its result; `masks` by the names of the attentions."""
     result = require_array(result)
     require(result.shape == x.shape, f"it returns shape {result.shape} and must return x's, {x.shape}")
     calls = {call.part: call for call in layer.calls}
@@ -187,14 +187,14 @@ def whole(B: int, Ts: int, Tt: int, C: int, V: int, pad: int, layers: tuple[int,
     )
     words = [word for word in range(V) if word != pad]
     source, target = rng.choice(words, (B, Ts)), rng.choice(words, (B, Tt))
-    source[0, 0] = target[-1, -1] = pad == 0  # 0, where it is not padding: an id as any other
+    source[0, 0] = target[-1, -1] = pad == 0  # the id 0 is a word unless it is padding
     source[-1, -2:] = pad
     target[0, 2:][-2:] = pad
     return Whole(model, encoder, decoder, source, target)
 
 
 def check_model(whole: Whole, result) -> None:
-    """Checks the way of the tokens through a whole model, from the embeddings to the logits."""
+    """Check the way of the tokens through a whole model, from the embeddings to the logits."""
     model, source, target = whole.model, whole.source, whole.target
     Ts, Tt = source.shape[1], target.shape[1]
     real, causal = (source != model.pad)[:, None, None, :], np.tri(Tt, dtype=bool)
@@ -312,7 +312,7 @@ def _check_mask(
 
 
 def _check_target_mask(mask: Any, causal: np.ndarray, real: np.ndarray, place: str) -> None:
-    """As `_check_mask`, for the decoder's self-attention, which may hide the target's padding (`real` is False)."""
+    """Do `_check_mask` for the decoder's self-attention, which may hide the target's padding (`real` is False)."""
     B, T = real.shape
     found = _allowed(mask, B, T, T)
     if found is not None:

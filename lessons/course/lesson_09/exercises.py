@@ -333,7 +333,7 @@ class _Run:
         self.rng = np.random.default_rng(seed)
 
     def train(self, steps: int) -> None:
-        """Like the lesson's; all arrays in place."""
+        """Train as in the lesson, with all arrays updated in place."""
         for _ in range(steps):
             self.step += 1
             grad = self.model.weights + self.rng.standard_normal(6)
@@ -406,4 +406,4 @@ def save(attempt: Attempt) -> None:
         )
     resumed.train(5)
     require(np.array_equal(resumed.theta, run.theta), "the resumed run does not end where the other one did")
-    attempt(run)  # which leaves as it was what the first call returned
+    attempt(run)  # a second call, which must not change the result of the first

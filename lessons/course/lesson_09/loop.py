@@ -35,7 +35,7 @@ class Recorder:
         self.parameters = SimpleNamespace(data=self.weights, grad=np.full(4, OLD), zero_grad=self._zero_grad)
         self.grad = self.parameters.grad
         self.events, self.more = list[tuple[str, Any]](), False
-        self.given = self, self.batch_of, self.rate, steps, self.update  # what every training is called with
+        self.given = self, self.batch_of, self.rate, steps, self.update  # the arguments of every training
         self.updates, self.returned, self.validated = list[Update](), list[tuple[np.ndarray, ...]](), list[np.ndarray]()
 
     def _zero_grad(self) -> None:
@@ -64,7 +64,7 @@ class Recorder:
     def update(self, theta, grad, m, v, step, lr):
         self.events.append(("update", step))
         self.updates.append(Update(np.array(theta), np.array(grad), np.array(m), np.array(v), step, lr))
-        m, v = m + 0.1 * grad, v + 0.01 * grad**2  # a rule of its own, so that adam_step itself is told apart
+        m, v = m + 0.1 * grad, v + 0.01 * grad**2  # not Adam's rule, to detect a training that calls adam_step itself
         self.returned.append((theta - lr * m, m, v))
         return self.returned[-1]
 
@@ -80,7 +80,7 @@ class Recorder:
 
 
 def check_loop(recorder: Recorder, result) -> None:
-    """Checks a training of some steps: what was asked, in which order, with which arrays, and what came of it."""
+    """Check a training of some steps: its calls, their order and arguments, and its results."""
     steps, updates = recorder.steps, recorder.updates
     _check_calls(recorder)
     require(
@@ -132,7 +132,7 @@ def check_loop(recorder: Recorder, result) -> None:
 
 
 def _check_calls(recorder: Recorder) -> None:
-    """Every step has its batch, loss, backward, rate and update, with the step's number."""
+    """Raise `Wrong` unless every step has its batch, loss, backward, rate and update, with the step's number."""
     steps, events = recorder.steps, recorder.events
     numbers = {event: [value for name, value in events if name == event] for event in ("batch", "rate", "update")}
     require(
@@ -227,7 +227,7 @@ def _check_gradient(given: np.ndarray, grads: list[np.ndarray], clip_norm: float
 
 
 def _check_results(recorder: Recorder, result) -> None:
-    """Losses and perplexities, and when the validation was asked."""
+    """Raise `Wrong` for wrong losses or perplexities, and for validations at wrong steps."""
     steps, every = recorder.steps, recorder.every
     losses, perplexities = _two_lists(result)
     asked = [place for place, (name, _) in enumerate(recorder.events) if name == "validate"]
@@ -286,5 +286,5 @@ def _two_lists(result) -> list[list[float]]:
 
 
 def _listed(steps: list[int]) -> str:
-    """Some steps, of which a hint has room for the first."""
+    """Return a list of steps for a hint, cut to the first ones."""
     return f"{steps[:8]}"[:-1] + ", …]" if len(steps) > 8 else f"{steps}"

@@ -64,7 +64,7 @@ def spread(attempt: Attempt) -> None:
 
 
 def _word_map(weights, target_words, source_words):
-    columns = np.eye(source_words.max() + 1)[source_words]  # (Tk, Wk), 1 where a token is of a word
+    columns = np.eye(source_words.max() + 1)[source_words]  # (Tk, Wk), 1 if the token belongs to the word
     rows = np.eye(target_words.max() + 1)[target_words]  # (Tq, Wq)
     return (rows / rows.sum(axis=0)).T @ weights @ columns
 
@@ -139,7 +139,7 @@ def word_map(attempt: Attempt) -> None:
 def excess_errors(attempt: Attempt) -> None:
     rng = np.random.default_rng(0)
     lengths = rng.integers(3, 7, 400)
-    by_length = lengths >= 5  # an error wherever a sentence is long, whatever it contains
+    by_length = lengths >= 5  # all long sentences are wrong, whatever constructions they have
     has = np.stack([rng.random(400) < 0.2 + 0.15 * (lengths - 3), np.ones(400, dtype=bool)], axis=1)
     result = require_array(attempt(by_length, has, lengths))
     require(result.shape == (2,), f"it returns shape {result.shape} and must return one number for each construction")

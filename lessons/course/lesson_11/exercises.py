@@ -28,11 +28,11 @@ from .toy_models import (
     two_sentences,
 )
 
-SPECIALS = 2  # the package never writes its padding and begin tokens: an adapter puts them in front
+SPECIALS = 2  # the padding and begin tokens that the package needs: `_Searchable` puts them in front of the toy's ids
 
 
 class _Prefixes:
-    """A translation under way of one sentence: the prefix of each beam."""
+    """The state of decoding one sentence: the prefix of each beam."""
 
     def __init__(self, num_beams: int):
         self.prefixes: list[Prefix] = [()] * num_beams
@@ -48,7 +48,7 @@ class _Searchable:
     ops = numpy_ops
 
     def __init__(self, next_log_probs: Any, eos: int, max_length: int):
-        self.next_log_probs, self.eos, self.max_length = cache(next_log_probs), eos, max_length  # one call a prefix
+        self.next_log_probs, self.eos, self.max_length = cache(next_log_probs), eos, max_length
         self.config: Any = SimpleNamespace(pad_id=0, bos_id=1, eos_id=eos + SPECIALS, max_length=max_length)
         self.vocab_size = len(self.next_log_probs(()))
 
@@ -62,9 +62,9 @@ class _Searchable:
         return np.stack([self._row(prefix) for prefix in state.prefixes])[None]  # (1, K, SPECIALS + V)
 
     def _row(self, prefix: Prefix) -> np.ndarray:
-        closed = self.eos in prefix or min(prefix, default=0) < 0  # a place that is closed, or was never filled
+        closed = self.eos in prefix or min(prefix, default=0) < 0  # the beam has ended, or has never begun
         log_probs = np.zeros(self.vocab_size) if closed else self.next_log_probs(prefix)
-        rest = np.log1p(-min(np.exp(log_probs).sum(), 1.0))  # what is never written, so that the row sums to 1
+        rest = np.log1p(-min(np.exp(log_probs).sum(), 1.0))  # log P of padding, so that the row sums to 1
         return np.r_[rest, [-np.inf] * (SPECIALS - 1), log_probs]
 
 
@@ -106,7 +106,7 @@ def beam_search(attempt: Attempt) -> None:
         "two places, and the second best first token is eos: its place is closed, so from then on there is one, and "
         f"{ids} is beyond its reach",
     )
-    _judge_narrow(attempt, 2.0, (20, 29))  # where it matters that prefixes are ranked by log P, and not by the score
+    _judge_narrow(attempt, 2.0, (20, 29))  # prefixes ranked by the score, and not by log P, give another result here
     for alpha, seed, width in product((0.0, 1.0), range(12), (1, 3)):
         model = toy_model(seed)
         expected, log_prob = _narrow(seed, width, alpha, 2)
@@ -145,7 +145,7 @@ def _search(
     )
     calls, prefixes = len(model.asked), len(set(model.asked))
     require(
-        calls <= prefixes + 1,  # one to see how large the vocabulary is
+        calls <= prefixes + 1,  # one more call is allowed, to find the size of the vocabulary
         f"it calls next_log_probs {calls} times for {prefixes} prefix{'es' * (prefixes > 1)}: each call is a forward "
         "of the whole model, so ask once for each prefix and keep the row",
     )
@@ -318,7 +318,7 @@ def cached_step(attempt: Attempt) -> None:
         f"√D = √{width} = {np.sqrt(width):.3g}",
     )
     require_close("step by step, the attention of five positions", np.stack(rows, axis=1), whole)
-    other = rng.standard_normal((5, 3, 4))  # (…, H, D): of the position and of two earlier ones
+    other = rng.standard_normal((5, 3, 4))  # (…, H, D): the position and two earlier ones
     new, earlier = tuple(other[:3]), tuple(np.stack([rows, -rows], axis=1) for rows in other[3:])
     require_close("with three heads of width 4, mixed", attempt(*new, *earlier)[0], _cached_step(*new, *earlier)[0])
     loud = new[0] * np.array([[1e4], [1.0], [1.0]])
@@ -347,7 +347,7 @@ def cached_step(attempt: Attempt) -> None:
 
 def _divisor(attempt: Attempt, query, key, other_key, value_width: int) -> float:
     """Return the divisor of the scores, from the weights of two positions; NaN if these do not determine it."""
-    values = np.zeros((2, len(query), value_width))  # the first position's and the second's: one-hot
+    values = np.zeros((2, len(query), value_width))  # one-hot, so that the output shows the weights
     values[0, :, 0] = values[1, :, 1] = 1
     mixed = require_arrays(attempt(query, key, values[1], other_key[:, None], values[0][:, None]), "mixed", "", "")[0]
     if not (mixed[:, :2] > 0).all():
@@ -360,7 +360,7 @@ def _bleu(hypotheses, references):
     from sacrebleu.metrics.bleu import BLEU
 
     metric = BLEU(tokenize="none", smooth_method="none", force=True)
-    names: dict[str, str] = {}  # sacrebleu cuts at spaces, and a token may be one
+    names: dict[str, str] = {}  # sacrebleu splits at spaces, and a token may contain one
     lines = [
         [" ".join(names.setdefault(token, str(len(names))) for token in tokens) for tokens in corpus]
         for corpus in (hypotheses, references)

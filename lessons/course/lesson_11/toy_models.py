@@ -11,8 +11,8 @@ from minitransformer import decoding
 
 from ..checks import type_name
 
-EOS = 0  # of every toy vocabulary, unless a model says otherwise
-VOCAB_SIZE, MAX_LENGTH = 4, 4  # of random models
+EOS = 0  # the end token of the toy vocabularies
+VOCAB_SIZE, MAX_LENGTH = 4, 4  # of the random models
 
 Prefix = tuple[int, ...]
 NextLogProbs = Callable[[Any], np.ndarray]
@@ -42,7 +42,7 @@ class ToyModel:
         return self.table[prefix]
 
     def __deepcopy__(self, memo: Any) -> "ToyModel":
-        return self  # `untouched` sees what a copy, of which each call of a judge would make one, could show
+        return self  # `Attempt` copies arguments to detect changes; `untouched` does that here without the cost
 
     @property
     def untouched(self) -> bool:

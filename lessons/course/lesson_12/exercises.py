@@ -6,13 +6,13 @@ from ..checks import require, require_array, require_close
 from ..exercise import Attempt, exercise
 from . import solutions
 
-SINGLE = 1e-6  # float32, which the model's own weights are, is right too
+SINGLE = 1e-6  # tolerance: a result in float32, the type of the model's weights, is right too
 
 
 def _looks_at(weights, lengths, offset):
     query = np.arange(weights.shape[2])
     key = query + offset
-    pairs = (query < lengths[:, None]) & (key >= 0) & (key < lengths[:, None])  # (B, Tq): both are real
+    pairs = (query < lengths[:, None]) & (key >= 0) & (key < lengths[:, None])  # (B, Tq): query and key are no padding
     exists = (key >= 0) & (key < weights.shape[3])
     picked = weights[:, :, query[exists], key[exists]]  # (B, H, some)
     kept = pairs[:, None, exists]  # (B, 1, some)
@@ -111,7 +111,7 @@ def without_head(attempt: Attempt) -> None:
 def _judge_without_head(attempt: Attempt, heads: int, width: int) -> None:
     rng = np.random.default_rng(0)
     weight = rng.standard_normal((heads * width, 15))
-    mixed = rng.standard_normal((heads, 5, width))  # what each head mixed, (H, T, Dv)
+    mixed = rng.standard_normal((heads, 5, width))  # each head's output, (H, T, Dv)
 
     def out(weight: np.ndarray, mixed: np.ndarray) -> np.ndarray:
         return np.concatenate(list(mixed), axis=-1) @ weight  # (T, C), the heads side by side

@@ -75,7 +75,7 @@ def dilated_layers(attempt: Attempt) -> None:
             f"for n = {n} and k = {k} it says {found}: {after} a position has heard of {k**right} positions, "
             f"itself included{f', and after {right - 1} of {k ** (right - 1)}' if right else ''}",
         )
-    # Where it counts positions, as it may, large numbers of them would take it too long.
+    # An answer may count positions one by one; then large numbers of them would take too long.
     counts = count_lines(lambda: layers(200_001, 2)) > 10_000 or peak_memory(lambda: layers(200_001, 2)) > 100_000
     largest = 200_000 if counts else 2**60
     hair = ". A logarithm less a hair is wrong where n + 1 lies within the hair; integers are always right"

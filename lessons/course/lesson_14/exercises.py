@@ -12,7 +12,7 @@ from ..measuring import Machine
 from . import solutions
 
 ENDLESS = 1e30
-"""A rate so high that it never decides."""
+"""A rate so high that it is never the limit."""
 
 
 @exercise(answer=solutions.predicted_seconds)
@@ -115,7 +115,7 @@ def adam_step(attempt: Attempt) -> None:
         f"{actual[0][0]:.4g} and {actual[0][1]:.4g} and must become {expected[0][0]:.4g} and {expected[0][1]:.4g}: the "
         "contract's default is eps=1e-9, without which 0 is divided by 0",
     )
-    size, block = 1 << 18, 1 << 14  # large, beside what Python itself allocates meanwhile
+    size, block = 1 << 18, 1 << 14  # large in comparison with what Python itself allocates
     wide, narrow = (_temporaries(attempt, arrays(size, dtype), block) for dtype in (np.float64, np.float32))
     require(
         wide < 10 * 8 * block,

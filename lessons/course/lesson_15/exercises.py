@@ -18,7 +18,7 @@ add, relu, contiguous = ladder.add, ladder.relu, ladder.contiguous  # in the les
 row_sums, matmul, max_and_sum = ladder.row_sums, ladder.matmul, ladder.max_and_sum
 
 FLOAT32 = 1e-5  # tolerance
-HALF_ULP = 2.0**-11  # of a float16: what rounding a number once costs, as a share of it
+HALF_ULP = 2.0**-11  # the largest relative error of rounding a number to float16 once
 
 
 def _softmax_rows(x):
@@ -30,7 +30,7 @@ def _layernorm_backward_rows(dy, x, gamma, mean, rstd, programs):
     require_kernels()
     from kernels.norms import whole as norms
 
-    # The forward's cache, which nobody but the pair looks into, made of what the exercise is given.
+    # The private cache of the package's forward, built from the exercise's arguments.
     cache = norms.Normalised(x, None, gamma, True, mean, rstd, norms.NO_DROPOUT, x.shape)
     with mock.patch.object(norms, "programs_at_once", return_value=programs):
         return kernels.layernorm_backward(dy, cache)
@@ -132,7 +132,7 @@ def softmax_rows(attempt: Attempt) -> None:
     half = tensor(4 * rng.standard_normal((2, 300)), torch.float16)
     y, _, _, seen, found = judged(half)
     exact = ops.softmax_forward(half.double().cpu().numpy())[0]
-    normal = exact > 2.0**-14  # below, float16 has fewer digits
+    normal = exact > 2.0**-14  # below this, float16 is subnormal and has fewer digits
     worst = np.abs(y / exact - 1)[normal].max()
     require(
         worst <= 1.1 * HALF_ULP,

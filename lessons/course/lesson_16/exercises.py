@@ -26,9 +26,7 @@ def _flash_forward(query, key, value, causal=False, tile=TILE):
     from kernels.tuning import Tile
 
     with contextlib.ExitStack() as asked:
-        if (
-            DEVICE == "cpu"
-        ):  # the tile that is asked for, and a program for each block of queries, which the lesson counts
+        if DEVICE == "cpu":  # use the given tile, and one program for each block of queries, as the exercise does
             one_tile = mock.patch.object(tiles, "candidates", return_value=(Tile(tile[0], tile[1], 4, 1),))
             asked.enter_context(one_tile)
             asked.enter_context(mock.patch.object(host, "parts_of", return_value=1))
@@ -111,7 +109,7 @@ def merge(attempt: Attempt) -> None:
             "two blocks in which a query sees nothing give NaN: −inf − (−inf). Take 0 for m there, in the exponents",
         )
         require(np.array_equal(a, e), "two blocks in which a query sees nothing must give m = −inf, l = 0, acc = 0")
-    # The first query sees something in the left block alone, the second in the right one, the third in neither.
+    # The first query may attend to keys of the left block alone, the second of the right one, the third of neither.
     left, right, both = (
         tuple(np.concatenate([part[first:last], no[last - first :]]) for part, no in zip(whole, nothing, strict=True))
         for first, last in ((0, 1), (1, 2), (0, 2))

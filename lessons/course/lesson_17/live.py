@@ -17,7 +17,7 @@ def this_gpu() -> Gpu:
     name = torch.cuda.get_device_name()
     if known := gpu_named(name):
         return known
-    n, count = 8192, min(2**30, torch.cuda.mem_get_info()[0] // 16)  # four arrays in half of what is free
+    n, count = 8192, min(2**30, torch.cuda.mem_get_info()[0] // 16)  # four arrays fill half of the free memory
     product = seconds_of([partial(torch.matmul, randn(n, n), randn(n, n)) for _ in range(2)])
     copy = seconds_of([partial(torch.empty_like(source).copy_, source) for source in (randn(count), randn(count))])
     return Gpu(name, 0, f"{str(DTYPE).removeprefix('torch.')} as measured", 2 * n**3 / product, 4 * count / copy)

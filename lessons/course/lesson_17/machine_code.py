@@ -38,7 +38,7 @@ NEIGHBOURS = {
     r"quad_perm:\[2,3,0,1\]": "+ lane ± 2",
     r"quad_perm:\[1,0,3,2\]": "+ lane ± 1",
 }
-"""Where an instruction finds the lane that it reads."""
+"""Patterns of instructions that read another lane, and the words for the lane's place."""
 
 
 # --- In words -----------------------------------------------------------------------------------------------------
@@ -65,7 +65,7 @@ def abridged(code: Iterable[Sequence[Any]], first: int) -> list[str]:
 
 
 def draw_execution(found: dict[str, Any]) -> None:
-    """Above, what each wave executes at each turn; below, what the lanes of one hold while it adds up."""
+    """Draw the instruction of each wave at each turn, and below the values in the lanes of one while it adds up."""
     _, (waves, lanes) = plt.subplots(2, 1, figsize=(7.2, 5.2), height_ratios=[1, 1.6])
     _draw_waves(waves, [kind for kind, _ in found["executed"]], found["turns"])
     shown = [Patch(color=colour, label=kind) for kind, colour in COLOURS.items()]
@@ -78,8 +78,8 @@ def draw_execution(found: dict[str, Any]) -> None:
 def _draw_waves(axes: Axes, kinds: Sequence[str], turns: Sequence[tuple[int, list[int]]]) -> None:
     waves = 1 + max(wave for _, there in turns for wave in there)
     mine = [[(time, number) for time, (number, there) in enumerate(turns) if wave in there] for wave in range(waves)]
-    came: list[tuple[int, int, int]] = []  # a barrier, a wave, and when it has come there
-    opened: dict[int, int] = {}  # a barrier, and when the first wave goes on
+    came: list[tuple[int, int, int]] = []  # a barrier, a wave, and the turn in which it arrives
+    opened: dict[int, int] = {}  # by barrier the turn in which the first wave goes on
     for wave, its in enumerate(mine):
         for time, number in its:
             axes.add_patch(Rectangle((time, wave - 0.36), 1, 0.72, color=COLOURS[kinds[number]], lw=0))

@@ -128,4 +128,4 @@ WORKS = (
     _attention(4096, 128, BOTH),
     _attention(16_384, 128, FORWARD),
 )
-"""Every op that has kernels of ours, at one of the sizes at which the benchmark times it."""
+"""Every op with kernels of the package's, at one of the sizes at which the benchmark times it."""

@@ -10,9 +10,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 FREE = {"_unsafe_view", "empty", "empty_like", "detach", "alias", "lift_fresh"}
-"""Operations that touch no memory, beside all views."""
+"""Operations that, like all views, touch no memory."""
 UNREAD = {"full_like", "zeros_like", "ones_like", "copy_", "fill_", "zero_"}
-"""Operations that look at no element of their first argument."""
+"""Operations that read no element of their first argument."""
 PRODUCTS = {"mm", "bmm", "addmm", "baddbmm"}
 
 

@@ -104,7 +104,7 @@ def part(lesson: str, name: str) -> Callable[..., Any]:
     module = f"course.lesson_{lesson}.solutions"
     try:
         return answers.load_function(answers.read_answer(lesson, name), name, module)
-    except (FileNotFoundError, answers.Damaged):  # there is none, or what is there is broken: `write` says so
+    except (FileNotFoundError, answers.Damaged):  # no answer, or a damaged one: `write` says so
         return getattr(import_module(module), name)
 
 
@@ -131,7 +131,7 @@ class _File:
         statements = list(_statements(text))
         defined = {name for node, _ in statements if (name := _defined(node))}
         others = defined & set(exercises(lesson)) - {exercise} if lesson else set[str]()
-        for name in sorted(others):  # answers to other exercises: once is enough
+        for name in sorted(others):  # answers to other exercises are added once, on their own
             self.exercise(lesson, name)
         inside, alone = [], True
         for node, source in statements:
@@ -149,12 +149,12 @@ class _File:
         if alone and defined - others == {exercise}:
             self.imports |= {line for line in inside if line in USUAL}
             self.pieces[exercise] = head + inside[-1]
-        else:  # helpers, constants and imports of its own stay inside a function, out of each other's way
+        else:  # wrap the answer's helpers, constants and imports in a function, so that names do not clash
             body = textwrap.indent("\n\n".join([*inside, f"return {exercise}"]), "    ")
             self.pieces[exercise] = f"{head}def _{exercise}():\n{body}\n\n\n{exercise} = _{exercise}()"
 
     def add_import(self, node: ast.Import | ast.ImportFrom, source: str) -> list[str]:
-        """Add what an import stands for, other answers or ops of the textbook; returns what is left of it."""
+        """Add the other answers or textbook ops that an import stands for; return the rest of the import."""
         if isinstance(node, ast.Import):
             self.check(*(alias.name for alias in node.names))
             return [source]
@@ -165,7 +165,7 @@ class _File:
                 self.exercise(lesson[1] or ROOM.name[-2:], alias.name)
             elif module.startswith("minitransformer"):
                 self.add_op(alias.name)
-            elif not module.startswith((".", "course.lesson_18")):  # these stand in the file already
+            elif not module.startswith((".", "course.lesson_18")):  # those are in the file already
                 self.check(module)
                 left.append(f"from {module} import {ast.unparse(alias)}")
                 continue
@@ -184,7 +184,7 @@ class _File:
             try:
                 text = answers.read_answer(lesson, name)
                 self.add(text, lesson, name, "mine")
-                answers.load_function(text, name)  # or one that raises would take the others with it
+                answers.load_function(text, name)  # an answer that raises would break the whole file
                 return
             except FileNotFoundError:
                 pass
@@ -204,7 +204,7 @@ class _File:
         function = getattr(textbook, name, None)
         if function is None or getattr(function, "__module__", "").rpartition(".")[0] != textbook.__name__:
             raise NotNumPyAlone(f"uses minitransformer's {name}, which its textbook does not have")
-        self.pieces[name] = ""  # it is on its way
+        self.pieces[name] = ""  # being added: stop a recursion
         lines = _statements("\n\n\n".join(answers.standalone_parts(function)))
         for node, source in lines:
             if isinstance(node, ast.Import | ast.ImportFrom):

@@ -65,9 +65,9 @@ MEMORY = 2, 5, 4  # the shape of dmemory
 
 
 class _Two(tuple[np.ndarray, np.ndarray]):
-    """Two gradients; whoever adds to them both, as if they were one, is told so."""
+    """Two gradients, which raise `TypeError` if they are added as if they were one."""
 
-    __array_ufunc__ = None  # without it NumPy would make one array of the two, or try
+    __array_ufunc__ = None  # otherwise NumPy would try to make one array of the two
 
     def __add__(self, _: Any) -> Any:
         raise TypeError("two gradients, as add_norm_backward and cross_attention_backward return, are added as if one")
@@ -105,7 +105,7 @@ class _Layers:
 
 @exercise(answer=solutions.decoder_layer_backward)
 def decoder_layer_backward(attempt: Attempt) -> None:
-    layers, before = _Layers(), np.random.default_rng(0).standard_normal((2, 3, 4))  # which float32 would round
+    layers, before = _Layers(), np.random.default_rng(0).standard_normal((2, 3, 4))  # numbers that float32 would round
     dx, dmemory = require_arrays(attempt(layers, before, (0, 1, 2, 3, 4, 5)), "dx", "dmemory")
     for part, name in enumerate(PARTS):
         name = f"{name} (number {part + 1} of the cache)"
@@ -168,7 +168,7 @@ def _judge_gradients(attempt: Attempt, V: int, heads: int, label_smoothing: floa
         gradient[...] = 1.0
     for gradient in right.gradients.values():
         gradient[...] = 1.0
-    smoothing = [label_smoothing] if label_smoothing != 0.1 else []  # which is the default
+    smoothing = [label_smoothing] if label_smoothing != 0.1 else []  # 0.1 is the default
     loss = attempt(mine, source, target_in, target_out, *smoothing)
     expected = solutions.model_gradients(right, source, target_in, target_out, label_smoothing)
     require(np.ndim(loss) == 0, f"it must return the loss, one number, not one {type_name(loss)}")

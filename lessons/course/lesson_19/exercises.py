@@ -72,7 +72,7 @@ def _judge_block(attempt: Attempt, seed: int, shape: tuple[int, ...]) -> None:
     right = _block(above, norm1, attention, norm2, feed_forward)
     result = require_array(result)
     require(result.shape == shape, f"dx has shape {result.shape} and must have that of the block's output, {shape}")
-    past_first = above + above @ feed_forward @ norm2  # what the second residual connection hands down
+    past_first = above + above @ feed_forward @ norm2  # the gradient after the second residual connection
     through_attention = past_first @ attention @ norm1
     for likely, wrong in _block_mistakes(above, layers.matrices, past_first, through_attention).items():
         require(not np.allclose(result, wrong), f"dx is {likely}")
@@ -147,7 +147,7 @@ def _summed(dx, matrices):
 @exercise(answer=solutions.tied_backward)
 def tied_backward(attempt: Attempt) -> None:
     rng = np.random.default_rng(0)
-    ids = np.array([[1, 4, 1, 0], [4, 1, 6, 1], [2, 2, 2, 5]])  # some stand twice, in a row and in several
+    ids = np.array([[1, 4, 1, 0], [4, 1, 6, 1], [2, 2, 2, 5]])  # some ids occur twice, in one row or in several
     _judge_tied(attempt, rng, ids, V=7, C=3, longest=6)
     with in_case("for one row of two tokens, with positions for no more,"):
         _judge_tied(attempt, rng, np.array([[3, 0]]), V=5, C=4, longest=2)
@@ -444,7 +444,7 @@ def top_p(attempt: Attempt) -> None:
     rng = np.random.default_rng(0)
     for B, V, spread in ((4, 9, 1.0), (3, 50, 2.0), (2, 300, 0.5), (1, 1, 1.0)):
         rows = spread * rng.standard_normal((B, V))
-        rows[0] *= 3  # a row that is surer than the others, and keeps fewer
+        rows[0] *= 3  # a sharper distribution, which keeps fewer tokens
         for p in (0.3, 0.55, 0.95, 1.0):
             with in_case(f"for {B} row{'s' * (B > 1)} of {V} and p = {p},"):
                 found = kept(rows, p)
@@ -502,7 +502,7 @@ def _name_nucleus_mistakes(found, shares, right, p: float) -> None:
     ascending = order[::-1]
     low[0, ascending] = np.where(np.cumsum(shares[0, ascending]) - shares[0, ascending] < p, shares[0, ascending], 0)
     unsorted = np.where(np.cumsum(shares, axis=-1) - shares < p, shares, 0)
-    ordered = np.where(cumulative - descending < p, descending, 0)  # of the best, in their order
+    ordered = np.where(cumulative - descending < p, descending, 0)  # the kept probabilities, in descending order
     again = ordered[order] / ordered.sum()
     unmoved = np.where(ordered > 0, shares, 0)
     rest = np.zeros_like(shares)

@@ -21,7 +21,7 @@ def _mask_batch(ids: np.ndarray, mask_id: int, rng: np.random.Generator) -> tupl
 
 @exercise(answer=_mask_batch)
 def mask_batch(attempt: Attempt) -> None:
-    lengths = [2, 5, 7, 13, 20, 23]  # 15 % of none of them lies halfway between two whole numbers
+    lengths = [2, 5, 7, 13, 20, 23]  # for none of them is 15 % halfway between two whole numbers
     ids = _batch(np.random.default_rng(0), [lengths[row % 6] for row in range(120)], mask_id=60)
     hidden, targets = _masked(attempt, ids, 60, 1)
     again, same = _masked(attempt, ids, 60, 1)
@@ -32,7 +32,7 @@ def mask_batch(attempt: Attempt) -> None:
     _judge_choice(ids, hidden, targets, 60)
 
     rows = 2000
-    ids = _batch(np.random.default_rng(2), [20] * rows, mask_id=31)  # so half of the words stand nowhere in it
+    ids = _batch(np.random.default_rng(2), [20] * rows, mask_id=31)  # half of the vocabulary does not occur in it
     rng = np.random.default_rng(3)
     hidden, targets = _masked(attempt, ids, 60, rng)
     _judge_choice(ids, hidden, targets, 60)
@@ -44,7 +44,7 @@ def mask_batch(attempt: Attempt) -> None:
         "rng gives next",
     )
     _judge_fates(ids, hidden, targets, 60)
-    for mask_id in (5, 4):  # so few words show what one too many, or too few, does to the shares
+    for mask_id in (5, 4):  # with so few words, drawing one too many or too few changes the shares visibly
         ids = _batch(np.random.default_rng(4), [20] * rows, mask_id)
         with in_case(f"with the words 3 to {mask_id - 1} alone"):
             hidden, targets = _masked(attempt, ids, mask_id, 5)
@@ -156,7 +156,7 @@ def _judge_choice(ids: np.ndarray, hidden: np.ndarray, targets: np.ndarray, mask
 
 
 def _judge_places(chosen: np.ndarray) -> None:
-    """Every word of a row is chosen as often as any other; chosen (rows, words)."""
+    """Raise `Wrong` unless all places and pairs of a row are chosen equally often; chosen (rows, words)."""
     require(
         not (chosen == chosen[0]).all(), "the same places are chosen in every row: draw them for each row by itself"
     )
@@ -170,7 +170,7 @@ def _judge_places(chosen: np.ndarray) -> None:
     together = chosen.T.astype(float) @ chosen / len(chosen) * ~np.eye(len(often), dtype=bool)
     one, other = sorted(int(each) for each in np.unravel_index(np.argmax(together), together.shape))
     require(
-        together[one, other] < 0.05,  # of 3 among 20, two given ones are in 1.6 % of the rows
+        together[one, other] < 0.05,  # with 3 chosen of 20, a given pair is in 1.6 % of the rows
         f"words {one + 1} and {other + 1} of 20 are chosen together in {_percent(together[one, other])} of the rows, "
         "far more often than others: every choice of so many words should be as likely as any other",
     )
@@ -191,7 +191,7 @@ def _judge_fates(ids: np.ndarray, hidden: np.ndarray, targets: np.ndarray, mask_
         masked.all() or not masked.any() or alike < 0.9,
         "all targets of a row share one fate: throw the dice for each target, not for each row",
     )
-    by_chance = 0.1 * (words - 1) / words  # the word that is drawn may be the one that stood there
+    by_chance = 0.1 * (words - 1) / words  # the drawn word may be the old one
     said = (
         f"{_percent(masked.mean())} become the mask, {_percent(other.mean())} another word, and "
         f"{_percent((now == before).mean())} stay"
@@ -244,7 +244,7 @@ def _masked_loss(hidden: np.ndarray, table: np.ndarray, targets: np.ndarray) -> 
 
 def _masked_loss_backward(dloss: Any, hidden: Any, table: Any, targets: Any) -> tuple[np.ndarray, np.ndarray]:
     _, cache = cross_entropy_forward(hidden @ table.T, targets, ignore_index=IGNORED)
-    dlogits = cross_entropy_backward(dloss, cache)  # (B, T, V), zero where nothing is asked
+    dlogits = cross_entropy_backward(dloss, cache)  # (B, T, V), zero at positions without a target
     return dlogits @ table, np.einsum("btv,btc->vc", dlogits, hidden)
 
 

@@ -233,7 +233,7 @@ def _judge_rollout(found: np.ndarray, weights: np.ndarray) -> None:
         ("the layers are multiplied number by number, and must be by the product of matrices", half.prod(axis=0)),
         ("the rows of the result are keys: rows are queries, as in the weights", right.swapaxes(1, 2)),
     ):
-        require(error(found, wrong) > 1e-9, why)  # for one layer, or one head, some of these are right
+        require(error(found, wrong) > 1e-9, why)  # with one layer, or one head, some mistakes give the right result
     _, given, one = largest_error(sums, 1.0)
     require(
         np.allclose(sums, 1, rtol=0, atol=1e-9),

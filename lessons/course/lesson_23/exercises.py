@@ -335,11 +335,11 @@ def _judge_linear(found: np.ndarray, query: np.ndarray, key: np.ndarray, value: 
 
 
 def _judge_cost(attempt: Attempt, count: int) -> None:
-    """Nothing is (T, T) or (T, D, Dv), and the cost, which is counted, grows as T. `count` arrays are given."""
+    """Raise `Wrong` for arrays (T, T) or (T, D, Dv), or if the counted cost grows faster than T; `count` arguments."""
     rng = np.random.default_rng(2)
 
     def call(T: int, D: int, function: Callable[..., Any] = attempt.function) -> Any:
-        return Attempt(function, seconds=60.0)(*rng.standard_normal((count, T, D)))  # what is watched is slow
+        return Attempt(function, seconds=60.0)(*rng.standard_normal((count, T, D)))  # counting makes a call slow
 
     def numbers(T: int) -> int:
         call(T, 16, counted(attempt.function))

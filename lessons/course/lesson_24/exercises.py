@@ -111,7 +111,7 @@ def _judge_header(attempt: Attempt, data: bytes) -> None:
     )
     require(not surplus, f"the file has no tensor {surplus[:1]}")
     for name, entry in sorted(right.items(), key=lambda item: item[1][3], reverse=True):
-        # The last first: it has others before it, so that its stop is not its size too.
+        # Begin with the last tensor: others lie before it, so that its stop differs from its size.
         _judge_entry(name, found[name], entry, data)
 
 
@@ -262,7 +262,7 @@ def split_c_attn_backward(attempt: Attempt) -> None:
 
 
 def _judge_split(attempt: Attempt, C: int, H: int, D: int) -> None:
-    # A number says where it stands: 10000 · row of the weight + 1000 · kind + 100 · head + column of the head.
+    # Each number encodes its place: 10000 · row of the weight + 1000 · kind + 100 · head + column of the head.
     sort, head, row, column = np.meshgrid(np.arange(3), np.arange(H), np.arange(C), np.arange(D), indexing="ij")
     dweights = 10000.0 * row + 1000 * sort + 100 * head + column
     dbiases = dweights[:, :, 0] + 0.5
@@ -279,7 +279,7 @@ def _judge_split(attempt: Attempt, C: int, H: int, D: int) -> None:
     for name, mine, right in (("dweight", dweight, expected), ("dbias", dbias, expected_bias)):
         factor = float(np.vdot(right, mine) / np.vdot(right, right))
         if factor and error(mine / factor, right) < 1e-9:
-            require_close(name, mine, right)  # says by which factor it is wrong, if it is
+            require_close(name, mine, right)  # the hint names a constant factor
     require(
         np.array_equal(dweight // 10000, np.broadcast_to(np.arange(C)[:, None], wanted)),
         "rows of dweight hold numbers of other rows: before the reshape the axis of C must be the first, since reshape "
@@ -306,7 +306,7 @@ def _judge_split(attempt: Attempt, C: int, H: int, D: int) -> None:
 
 def _judge_columns(name: str, row: np.ndarray, right: np.ndarray, H: int) -> None:
     """Raise `Wrong` with the wrong order of kinds, heads or columns in one row of dweight or in dbias."""
-    if not np.array_equal(np.sort(row), np.sort(right)):  # more than the order is wrong
+    if not np.array_equal(np.sort(row), np.sort(right)):  # the numbers themselves are wrong, not only their order
         return
     kinds, heads, columns = (row // 1000, row // 100 % 10, row % 100)
     if np.array_equal(kinds, right // 1000) and np.array_equal(heads, right // 100 % 10):
@@ -351,7 +351,7 @@ def adapter_forward(
 
 @exercise(answer=solutions.adapter_backward)
 def adapter_backward(attempt: Attempt) -> None:
-    # The square one first: there a factor that is not transposed raises nothing, and can be named.
+    # Square matrices first: with them a missing transpose raises no exception, and the hint can name it.
     for shape, (C, F, r), alpha in (
         ((6,), (4, 4, 4), 6),
         ((2, 5), (6, 9, 2), 3),
@@ -557,11 +557,11 @@ def _judge_first_step(attempt: Attempt) -> None:
 
 
 def _judge_memory(attempt: Attempt) -> None:
-    C, F, r = 400, 500, 2  # large beside the buffers that np.einsum takes
+    C, F, r = 400, 500, 2  # large in comparison with np.einsum's buffers
     dout, arguments = _adapter_case((3,), C, F, r)
     _, cache = adapter_forward(**arguments, alpha=3)
     attempt(dout, cache)
-    most = peak_memory(lambda: attempt.function(dout, cache))  # as an attempt it would be measured with its copies
+    most = peak_memory(lambda: attempt.function(dout, cache))  # not `attempt(…)`, whose copies would count too
     require(
         most < 4 * C * F,
         f"it is right, and with W {(C, F)}, 3 rows and r = {r} it needs {most / 1e3:,.0f} kB at a time; W itself has "

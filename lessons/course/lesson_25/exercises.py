@@ -228,7 +228,7 @@ def _judge_optimum(attempt: Attempt, theta: np.ndarray, A: float, B: float, firs
 # --- The gradient of the fit ------------------------------------------------------------------------------------
 
 NAMES = "a", "α", "b", "β", "e"
-WIDE = 10.0  # a delta that no residual reaches
+WIDE = 10.0  # a delta larger than any residual
 
 
 def _terms(theta: Any, log_n: Any, log_d: Any) -> np.ndarray:

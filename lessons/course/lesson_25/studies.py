@@ -34,12 +34,12 @@ def findings(experiment: str, folder: Path = STUDY.out) -> Findings | None:
 
 
 def wrapped(lines: Sequence[str]) -> str:
-    """Sentences, one below the other, with long ones on several lines."""
+    """Return sentences one below the other, with long ones on several lines."""
     return "\n".join(fill(line, 116, subsequent_indent="    ") for line in lines)
 
 
 def predicted(experiment: Any, found: Findings) -> list[str]:
-    """Each prediction that was written down before, with what came of it."""
+    """Return each prediction with its outcome."""
     words = {True: "right", False: "WRONG", None: "can't be told"}
     outcomes = experiment.judge(found)
     return [
@@ -188,7 +188,7 @@ def what_is_known(found: Findings) -> str:
 
 
 def columns(runs: Sequence[dict[str, Any]], count: str) -> tuple[list[float], list[float], list[float]]:
-    """Parameters, tokens and losses of trainings."""
+    """Return the parameters, tokens and losses of trainings."""
     return (
         [float(run["parameters"][count]) for run in runs],
         [float(run["tokens"]) for run in runs],

@@ -15,7 +15,7 @@ from . import solutions
 from .network import Network
 
 CASES = [(8, 1), (8, 2), (8, 4), (8, 8), (8, 3), (8, 5), (8, 6), (8, 7), (6, 1), (6, 4), (7, 2), (5, 8)]
-"""How many shards, how many processes."""
+"""Pairs of a number of shards and a number of processes."""
 
 
 def _add(left: Any, right: Any) -> None:
@@ -68,7 +68,7 @@ def _judge_exchange(attempt: Attempt, shards: int, size: int) -> None:
     place = f"with {shards} shards and {size} process{'es' * (size > 1)},"
     try:
         result = attempt(grads, shares, parts, network.send)
-    except Wrong:  # what was sent before may say why
+    except Wrong:  # the messages before the exception may show the mistake
         network.complain(place)
         _judge_messages(network, grads, shares, parts, place)
         raise
@@ -127,9 +127,9 @@ def _judge_sums(result: Any, grads: Any, shares: Any, parts: Any, place: str) ->
 
 
 def _judge_messages(network: Network, grads: Any, shares: Any, parts: Any, place: str) -> set[tuple[int, int, int]]:
-    """Only the sums of the largest subtrees were sent, of the receiver's slice, each once.
+    """Raise `Wrong` unless all messages are sums of the largest subtrees, in the receiver's slice, each sent once.
 
-    Returns which are missing: sender, receiver, first shard.
+    Returns the missing ones: sender, receiver, first shard.
     """
     numbers = range(len(parts))
     missing = {(s, r, first) for s in numbers for r in numbers if s != r for first, _ in subtrees(shares[s])}
@@ -301,7 +301,7 @@ def _judge_piece(mine: np.ndarray, right: np.ndarray, douts: Any, part: slice, r
 @exercise(answer=solutions.clip_slice)
 def clip_slice(attempt: Attempt) -> None:
     rng = np.random.default_rng(0)
-    # The last: a slice far shorter than the limit, of a gradient that is far longer.
+    # In the last case a slice's norm is far below the limit, and that of the whole gradient far above.
     for clip_norm, scales in ((1.0, [3, 5, 4]), (100.0, [3, 5, 4]), (2.0, [1.0]), (1.0, [0.01, 20.0]), (1.0, [0, 2])):
         parts = [scale * rng.standard_normal(6) for scale in scales]
         norm = math.sqrt(sum(float(np.sum(part**2)) for part in parts))

@@ -35,7 +35,7 @@ def trained(processes: Processes = ALONE) -> dict[str, Any]:
 
 
 def shared(size: int) -> list[dict[str, Any]]:
-    """`trained` in `size` processes, by rank. Raises RuntimeError if one fails."""
+    """Return the results of `trained` in `size` processes, by rank. Raises RuntimeError if one fails."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]

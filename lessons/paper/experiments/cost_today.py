@@ -124,7 +124,7 @@ class StepTime:
 def time_step(
     config: TransformerConfig, ops: Ops, dtype: str, threads: int, sentences: int, length: int, rounds: int = 3
 ) -> StepTime:
-    """Times steps on batches of `sentences` and of a quarter of them, one after the other in each round.
+    """Time steps on batches of `sentences` and of a quarter of them, one after the other in each round.
 
     The fastest step of each size counts; single rounds are kept too, to show their variation. Sentences have `length`
     random tokens on each side and no padding. A step is the trainer's, with Adam; a first step is not timed.

@@ -42,7 +42,7 @@ STEPS = 2200
 """The steps of each training at scale 1."""
 
 DROPOUT = 0.1
-"""The students'; the teacher has its preset's."""
+"""The students' dropout; the teacher has its preset's."""
 
 TEACHER, BASELINE, WORDS, SEQUENCES, BOTH = "teacher", "student alone", "word level", "sequence level", "both levels"
 COLOURS = {TEACHER: GREY, BASELINE: BLUE, WORDS: GREEN, SEQUENCES: ORANGE, BOTH: VERMILION}
@@ -61,7 +61,7 @@ SEED_SD = float(np.std(OF_SEEDS[SEARCHED], ddof=1))
 """The standard deviation of a training's BLEU over seeds. Greedy the three differ less; this one serves for both."""
 
 GAIN_SD = float(np.std(np.subtract(OF_SEEDS[SEARCHED], OF_SEEDS[GREEDY]), ddof=1))
-"""The standard deviation over seeds of what a beam wins over greedy search."""
+"""The standard deviation over seeds of a beam's gain over greedy search."""
 
 
 def trials(task: Texts, scale: float) -> Sequence[Trial]:
@@ -155,7 +155,7 @@ def _beam_gains(ours: TrialResult, theirs: TrialResult) -> dict[str, float]:
 
 
 def _times(runner: Runner, timed: dict[str, Trial]) -> dict[str, dict[str, list[list[float]]]]:
-    """For each model and search the seconds of some translations on one core, in rounds."""
+    """Time some translations on one core, in rounds; return the seconds for each model and search."""
     models = {
         name: load_checkpoint(runner.model_path(each), with_optimizer=False).model() for name, each in timed.items()
     }
@@ -223,7 +223,7 @@ def draw(findings: Findings, folder: Path) -> None:
     for axes, search in zip(both, (GREEDY, SEARCHED), strict=True):
         values = {name: Interval(**each[search]["bleu"]) for name, each in models.items()}
         draw_intervals(axes, values, [COLOURS[name] for name in values], f"BLEU, {_search_name(search)}")
-    both[1].invert_yaxis()  # again, because both axes share it and each inverted it
+    both[1].invert_yaxis()  # `draw_intervals` inverted the shared axis twice
     page.save(folder / f"{NAME}-bleu.png")
 
 
@@ -357,7 +357,7 @@ def _said(gap: Interval) -> str:
 
 
 def _differences(findings: Findings) -> list[str]:
-    """All differences in a table, first those between two trainings, and what the words in it mean."""
+    """Return a table of all differences, those between two trainings first, and a paragraph that explains its words."""
     apart = [
         (f"{name} minus {BASELINE}", _search_name(search), None if gap is None else between(gap))
         for name, gaps in findings["against"].items()

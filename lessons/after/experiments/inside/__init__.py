@@ -137,19 +137,19 @@ def _percent(share: Mapping[str, float]) -> Interval:
 
 
 def costs_of_heads(found: Mapping[str, Any]) -> dict[str, list[float]]:
-    """By kind of attention the rise of the loss without each of its heads, in nats."""
+    """Return, by kind of attention, the rise of the loss without each of its heads, in nats."""
     single = found["heads"]["single"]
     kinds = dict.fromkeys(kind_of(each["layer"]) for each in single)
     return {kind: [each["value"] for each in single if kind_of(each["layer"]) == kind] for kind in kinds}
 
 
 def nearness(found: Mapping[str, Any]) -> dict[str, list[float]]:
-    """By kind of self-attention the distance of each head, divided by even attention's."""
+    """Return, by kind of self-attention, the distance of each head divided by even attention's."""
     return {kind: (np.ravel(each["heads"]) / each["even"]).tolist() for kind, each in found["distances"].items()}
 
 
 def layer_name(name: str) -> str:
-    """`decoder.layers.0.cross_attention` as `layer 1, cross-attention`."""
+    """Return a layer's name for readers: `layer 1, cross-attention` for `decoder.layers.0.cross_attention`."""
     _, _, number, part = name.split(".")
     return f"layer {int(number) + 1}, {part.replace('_', '-')}"
 
@@ -341,7 +341,7 @@ def report(findings: Findings) -> list[str]:
 
 
 def _worse_than_even(models: Mapping[str, Any]) -> str:
-    """Names the models whose loss before the first layer is above an even guess's, the logarithm of the vocabulary."""
+    """Name the models whose loss before the first layer is above an even guess's, the logarithm of the vocabulary."""
     worse = [kind for kind, found in models.items() if found["lens"]["loss"][0] > math.log(VOCABULARIES[kind])]
     if not worse:
         return ""
@@ -394,7 +394,7 @@ def _interval(found: Mapping[str, Any]) -> Interval:
 
 
 def _sublayer_tables(models: Mapping[str, Any]) -> list[str]:
-    """For each model the rise without each sub-layer, a column for each layer of its stack."""
+    """Return a table for each model: the rise of the loss without each sub-layer, a column for each layer."""
     rows: dict[str, list[str]] = {}
     for kind, found in models.items():
         for each in found["sublayers"]:

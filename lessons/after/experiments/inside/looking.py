@@ -1,4 +1,4 @@
-"""Looks inside a trained model: where it attends, what it can do without, and what it would say after each layer."""
+"""Look inside a trained model: distances of attention, parts that can be removed, predictions after each layer."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,7 +51,7 @@ def subject(model: Any, data: PreparedData, sentences: int, split: Split = "test
 
 
 def look_inside(seen: Subject, chosen_on: Subject, some: float) -> dict[str, Any]:
-    """All measurements of a model; heads go in the order of what they cost on other text, up to `some` nats."""
+    """Return all measurements of a model; heads are removed in the order of their cost on other text."""
     return {
         "loss": seen.loss(),
         "distances": distances(seen),
@@ -114,7 +114,7 @@ def _single_rows(seen: Subject) -> Iterator[tuple[Any, ...]]:
 
 @contextmanager
 def zeroed(model: Any, *parts: tuple[Parameter, slice]) -> Iterator[None]:
-    """Sets these rows of parameters to zero for a while."""
+    """Set these rows of parameters to zero inside this context."""
     before = [parameter.data[rows].copy() for parameter, rows in parts]
     for parameter, rows in parts:
         parameter.data[rows] = 0
@@ -150,7 +150,7 @@ def heads_off(seen: Subject, chosen_on: Subject, some: float) -> dict[str, Any]:
             single.append({"layer": name, "head": head, **asdict(_rise(everything, seen.losses()))})
             costs[name, head] = chosen_on.loss()
     order = sorted(heads, key=costs.__getitem__)
-    sums = []  # for each count of heads that are gone, the loss of each row
+    sums = []  # for each number of removed heads, the loss of each row
     for count in range(len(order) + 1):
         with zeroed(seen.model, *(head_rows(attentions[name], head) for name, head in order[:count])):
             sums.append(seen.losses()[:, 0])
@@ -194,7 +194,7 @@ def sublayers_off(seen: Subject) -> list[dict[str, Any]]:
 
 
 def lens(seen: Subject) -> dict[str, list[Any]]:
-    """After 0, 1, … layers the mean `loss`, and how often the best guess is that of the last layer, `agrees`.
+    """Return, after 0, 1, … layers, the mean `loss` and the share of best guesses equal to the last layer's, `agrees`.
 
     `agrees` are intervals over the test rows.
     """

@@ -97,7 +97,7 @@ FAR = 3.5
 """The per cent of the loss beyond which the report counts a miss of the law as far."""
 
 LAWS = {ALL: "The law of all parameters", WITHOUT: "The law without embeddings"}
-"""What the report calls the law of each count."""
+"""The name of each count's law in the report."""
 
 COLOURS = (BLUE, GREEN, ORANGE, VERMILION)
 
@@ -125,7 +125,7 @@ def trial(size: Size, operations: float, task: Texts, scale: float) -> TextTrial
 
 
 def trials(task: Texts, scale: float) -> Sequence[Trial]:
-    """Every size with every budget that it gets, and the one that is kept aside."""
+    """Return a trial of every size with each of its budgets, and that of the held-out size."""
     fitted = [trial(size, operations, task, scale) for operations, sizes in BUDGETS for size in sizes]
     return [*fitted, trial(ASIDE, LARGEST, task, scale)]
 
@@ -237,7 +237,7 @@ def draw(findings: Findings, folder: Path) -> None:
         n, d, losses = (np.array([row[i] for row in map(_point, here)]) for i in range(3))
         left.plot(n, losses, "o", ms=4.5, color=colour, label=f"{scientific(operations)} operations")
         fine = np.geomspace(n.min() / 1.3, n.max() * 1.3, 60)
-        # So many operations buy about as many tokens as at the measured sizes, interpolated in logarithms.
+        # The tokens that the budget buys at other sizes are interpolated in logarithms from the measured sizes.
         tokens = np.exp(np.polyval(np.polyfit(np.log(n), np.log(d), min(2, len(n) - 1)), np.log(fine)))
         left.plot(fine, [law.loss(*each) for each in zip(fine, tokens, strict=True)], color=colour, lw=1.2)
         right.plot(n, [miss(law, run, ALL) for run in here], "o-", ms=4.5, lw=0.9, color=colour)
@@ -255,7 +255,7 @@ def draw(findings: Findings, folder: Path) -> None:
 
 
 def _point(run: dict[str, Any]) -> tuple[float, float, float]:
-    """All parameters, tokens and loss of a run."""
+    """Return the number of all parameters, the tokens and the loss of a run."""
     return run["parameters"][ALL], run["tokens"], run["loss"]
 
 
@@ -282,7 +282,7 @@ def _size(miss: Interval) -> Interval:
 
 
 def guesses(findings: Findings) -> tuple[dict[str, Any], float] | None:
-    """Two guesses, without a law, of the loss of the size that was kept aside, from the trainings with its budget.
+    """Return two guesses, without a law, of the held-out size's loss, from the trainings with its budget.
 
     The largest of these trainings, whose loss is the one guess; and the loss by a parabola in log N that fits theirs
     with least squares. None where fewer than three of them are whole.
@@ -324,7 +324,7 @@ def judge(findings: Findings) -> dict[str, Outcome]:
 
 
 def _digits(prediction: dict[str, Any]) -> int:
-    """Decimals for what came: one more than the range has that was predicted, so that rounding can't mislead."""
+    """Return the decimals of a result: one more than its predicted range has, so that rounding can't mislead."""
     return 1 + max(len(f"{prediction[end]:g}".partition(".")[2]) for end in ("low", "high"))
 
 
@@ -479,7 +479,7 @@ def _fit_quality(findings: Findings) -> str:
 
 
 def _signed(*values: float) -> str:
-    """Signed numbers, as `+1.00, −2.00 and +3.00`."""
+    """Return signed numbers as text: `+1.00, −2.00 and +3.00`."""
     return listed([f"{value:+.2f}".replace("-", "−") for value in values])
 
 
