@@ -60,7 +60,7 @@ def is_too_coarse(prediction: Mapping[str, Any], outcome: Outcome) -> bool:
 
 
 def prediction_blocks(predictions: Predictions, outcomes: Mapping[str, Outcome]) -> list[str]:
-    """The part of a report that holds predictions against what came.
+    """The part of a report that compares predictions with results.
 
     Raises `ValueError` if a prediction has no outcome, or an outcome no prediction.
     """

@@ -64,12 +64,12 @@ class ForkServer:
         subprocess.run(["rm", "-rf", self.folder], stderr=subprocess.DEVNULL)  # rmtree cannot remove very deep folders
 
     def mark(
-        self, lesson: str, name: str, pieces: list[Piece], standing_in: list[str], seconds: float
+        self, lesson: str, name: str, pieces: list[Piece], fallbacks: list[str], seconds: float
     ) -> tuple[str, str]:
         """Return the mark of an answer and the reason, within `seconds`, or how its process ended."""
         if self.process is None:
             self._start()
-        if line := self._line([lesson, name, pieces, standing_in, seconds]):
+        if line := self._line([lesson, name, pieces, fallbacks, seconds]):
             state, why = json.loads(line)
             return state, why
         self._end()

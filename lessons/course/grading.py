@@ -213,8 +213,8 @@ def _judge(
         for other in needs:
             judge(other)
         if state == ANSWERED:
-            standing_in = [other for other in needs if found[other] not in ("", CORRECT)]
-            state, why = server.mark(str(each.lesson), name, pieces, standing_in, seconds)
+            fallbacks = [other for other in needs if found[other] not in ("", CORRECT)]
+            state, why = server.mark(str(each.lesson), name, pieces, fallbacks, seconds)
         found[name] = state
         if name in names:
             marks[name] = {"mark": state, "why": truncate(visible(" ".join(why.split())), LONGEST_WHY)}

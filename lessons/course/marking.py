@@ -25,10 +25,10 @@ MARKS = CORRECT, WRONG, NOT_YET, MISSING, STOPPED, UNREADABLE
 NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 
 
-def mark_answer(lesson: str, name: str, pieces: list[Piece], standing_in: list[str], seconds: float) -> tuple[str, str]:
+def mark_answer(lesson: str, name: str, pieces: list[Piece], fallbacks: list[str], seconds: float) -> tuple[str, str]:
     """Return one of `MARKS` and the reason for an answer's `pieces`, with at most `seconds` for a call.
 
-    As in the notebook, the course's answers replace those to the exercises in `standing_in`, which are not right. Call
+    As in the notebook, the course's answers replace those to the exercises in `fallbacks`, which are not right. Call
     it in a process of its own: the pieces become that process's `__main__`.
     """
     known = exercises(lesson)
@@ -45,7 +45,7 @@ def mark_answer(lesson: str, name: str, pieces: list[Piece], standing_in: list[s
     state, why, problem = WRONG, "", ""
     try:
         with mock.patch.object(exercise_module, "run_limited", limited):
-            replaced = {other: known[other] for other in standing_in}
+            replaced = {other: known[other] for other in fallbacks}
             names, problem = limited(seconds, lambda: _run_pieces(pieces, lesson, replaced))
             if name in names:
                 judge = replace(known[name], seconds=min(seconds, known[name].seconds)).verdict

@@ -1,4 +1,4 @@
-"""A learner's kernels as machine code, in a process beside the one in which Triton interprets."""
+"""A learner's kernels as machine code, compiled by a worker process, since Triton interprets in this one."""
 
 import math
 import sys

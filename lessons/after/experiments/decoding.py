@@ -81,7 +81,7 @@ SIZES = Sizes()
 
 
 def trials(task: Texts, scale: float) -> Sequence[Trial]:
-    """No trials: what a token costs does not depend on the weights."""
+    """Return no trials: the cost of a token does not depend on the weights."""
     return []
 
 
@@ -144,7 +144,7 @@ def kept_bytes(config: GPTConfig, length: int) -> int:
 
 
 def moved_bytes(config: GPTConfig, length: int) -> int:
-    """The bytes that the next token moves, at least: every weight once, and what is kept of the tokens before.
+    """The bytes that the next token moves, at least: every weight once, and the cache of the tokens before.
 
     Keys and values are read; linear attention's state is read and written.
     """
@@ -187,7 +187,7 @@ def seconds(model: GPT, length: int, steps: int) -> float:
 
 
 def draw(findings: Findings, folder: Path) -> None:
-    """Draw `decoding-cost.png`: time a token, and what is kept, against the length."""
+    """Draw `decoding-cost.png`: the time of a token, and the memory of the cache, against the length."""
     lengths = findings["sizes"]["lengths"]
     page = Page(7.4, 3.4, layout="constrained")
     left, right = page.figure.subplots(1, 2)

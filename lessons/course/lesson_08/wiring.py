@@ -1,4 +1,4 @@
-"""Lesson 08: a model that notes what its parts are asked, and the checks of every arrow between them."""
+"""Lesson 08: a model that records the calls of its parts, and the checks of every arrow between them."""
 
 from collections.abc import Iterable, Mapping
 from types import SimpleNamespace
@@ -27,7 +27,7 @@ class Call(NamedTuple):
 
 
 class Parts:
-    """A layer with the parts of the lesson's `Layer`, of width C, that notes in `calls` what it is asked.
+    """A layer with the parts of the lesson's `Layer`, of width C, that records their calls in `calls`.
 
     Attention is a mean over the places that the mask allows, the same for every head.
     """
@@ -69,7 +69,10 @@ class Parts:
 
 
 def _mean(values: np.ndarray, x: np.ndarray, mask) -> np.ndarray:
-    """The mean of values (B, Tk, C) over what each place of x (B, Tq, C) may look at; of all, where no mask fits."""
+    """Return the mean of values (B, Tk, C) over the keys that the mask allows each position of x (B, Tq, C).
+
+    Without a mask that fits it is the mean over all keys.
+    """
     sizes = len(x), x.shape[1], values.shape[1]
     allowed = _allowed(mask, *sizes)
     shares = np.ones(sizes) if allowed is None else allowed[:, 0].astype(float)
@@ -77,7 +80,7 @@ def _mean(values: np.ndarray, x: np.ndarray, mask) -> np.ndarray:
 
 
 def _allowed(mask, B: int, Tq: int, Tk: int) -> np.ndarray | None:
-    """The mask (B, H, Tq, Tk); or `None` where there is none, or it does not broadcast."""
+    """Return the mask, broadcast to (B, H, Tq, Tk), or None if there is none or it does not broadcast."""
     if mask is None:
         return None
     try:
@@ -146,7 +149,7 @@ def check_layer(
 
 
 def _given(mask: Any, name: str, masks: Mapping[str, np.ndarray]) -> None:
-    """An attention must have got the mask that the layer was given for it."""
+    """Raise `Wrong` unless an attention got the mask that the layer was given for it."""
     require(mask is not None, f"{name} gets no mask")
     for other, wrong in masks.items():
         require(other == name or not np.array_equal(mask, wrong), f"{name} gets the mask that is meant for {other}")
@@ -286,7 +289,7 @@ def _check_mask(
     sizes: tuple[int, int, int],
     causal: np.ndarray | None = None,
 ) -> None:
-    """The mask must say what `right` says, in whatever shape; `causal` is one that belongs elsewhere."""
+    """Raise `Wrong` unless the mask is `right`, in whatever shape; `causal` is the mask of another attention."""
     B, Tq, Tk = sizes
     rule = "padding of the source is hidden, and nothing else" if right.ndim == 4 else "position t looks at 0 … t"
     require(mask is not None, f"{place} has no mask: {rule}")
@@ -332,7 +335,7 @@ def _check_target_mask(mask: Any, causal: np.ndarray, real: np.ndarray, place: s
 
 
 def _shows(found: np.ndarray, right: np.ndarray, place: str, rule: str) -> None:
-    """The mask `found` must be the `right` one."""
+    """Raise `Wrong` unless the mask `found` is the `right` one."""
     what = [
         words
         for words, wrong in (

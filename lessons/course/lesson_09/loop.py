@@ -1,4 +1,4 @@
-"""Lesson 09: a model that notes what a training loop does with it, and the checks of every step."""
+"""Lesson 09: a model that records what a training loop does with it, and the checks of every step."""
 
 import math
 from types import SimpleNamespace
@@ -24,9 +24,9 @@ class Update(NamedTuple):
 
 
 class Recorder:
-    """A model of four weights, whose loss is a parabola in them, and all else that a loop is given.
+    """A model of four weights, whose loss is a parabola in them, and the other arguments of a training loop.
 
-    `parameters.grad` holds something old when the training begins. `events`: what the loop asked for, in order.
+    `parameters.grad` holds an old gradient when the training begins. `events` has the calls of the loop, in order.
     """
 
     def __init__(self, clip_norm: float | None, steps: int, every: int) -> None:
@@ -187,7 +187,7 @@ def _check_calls(recorder: Recorder) -> None:
 
 
 def _check_gradient(given: np.ndarray, grads: list[np.ndarray], clip_norm: float | None, place: str) -> None:
-    """The update must get the gradient of this step's batch, alone, clipped if it is too long."""
+    """Raise `Wrong` unless the update gets the gradient of this step's batch alone, clipped if it is too long."""
     grad, norm = grads[-1], float(np.linalg.norm(grads[-1]))
     scale = 1.0 if clip_norm is None else min(1.0, clip_norm / norm)
     right = scale * grad

@@ -236,7 +236,7 @@ def _judge_narrow(attempt: Attempt, alpha: float, seeds: Iterable[int] = range(1
 
 
 def _judge_length_penalty(attempt: Attempt) -> None:
-    """Between two sentences the penalty decides: up to which ratio of their log P the long one wins tells lp's."""
+    """Raise `Wrong` for a wrong length penalty: it decides up to which ratio of log P the longer sentence wins."""
     for (short, long), alpha in product(((3, 9), (2, 14)), (None, 0.0, 0.6, 1.0, 2.0)):
         given = () if alpha is None else (alpha,)
         expected = decoding.penalty(long, alpha or 0.0) / decoding.penalty(short, alpha or 0.0)

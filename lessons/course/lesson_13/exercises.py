@@ -11,7 +11,7 @@ from . import solutions
 
 
 def _window_backward(dout, query, key, value, weights, r):
-    """The package's windowed attention of one sequence and one head; it takes its own way forward again."""
+    """Run the package's windowed attention of one sequence and one head, forward again and then backward."""
     one_head = (array[None, None] for array in (query, key, value))
     _, cache = ops.attention_forward(*one_head, window=r)
     dquery, dkey, dvalue = (gradient[0, 0] for gradient in ops.attention_backward(dout[None, None], cache))

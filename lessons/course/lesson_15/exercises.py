@@ -42,7 +42,7 @@ def softmax_rows(attempt: Attempt) -> None:
     rng = np.random.default_rng(0)
 
     def judged(x):
-        """y in float64, the largest error of each row, which rows are right, what was seen, and y itself."""
+        """Return y in float64, the largest error of each row, True for right rows, the report, and y itself."""
         with sanitize() as seen:
             found = attempt(x)
         y = as_numbers("what it returns", found, tuple(x.shape), x.dtype)

@@ -329,7 +329,7 @@ def max_and_sum(attempt: Attempt) -> None:
     rng = np.random.default_rng(0)
 
     def run(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, AccessReport, list[Any]]:
-        """m, l; what is right; what was seen; and x, m and l as tensors."""
+        """Return m and l, the right ones, the report, and the tensors x, m and l."""
         given = tensor(x)
         found, seen = run_sanitized(lambda: attempt(given))
         unpack(found, "m", "l")

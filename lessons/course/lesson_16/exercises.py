@@ -190,7 +190,7 @@ def flash_forward(attempt: Attempt) -> None:
         return [rng.standard_normal((heads, T, D)).astype(np.float32) for T in (Tq, Tk, Tk)]
 
     def run(arrays, causal=False, tile=TILE, dtype=None):
-        """out and lse in float64, what was seen, and the tensors that it was given."""
+        """Return out and lse in float64, the report, and the tensors that the attempt was given."""
         given = [tensor(array, dtype) for array in arrays]
         with sanitize() as seen:
             found = attempt(*given, causal, tile) if causal or tile != TILE else attempt(*given)
@@ -206,7 +206,7 @@ def flash_forward(attempt: Attempt) -> None:
         return out, lse, seen, given
 
     def judge(arrays, hint, causal=False, tile=TILE, tolerance=FLOAT32, found=None):
-        """Compare out and lse; the hint says what is new in these arrays, and what is likely wrong."""
+        """Raise `Wrong` for a wrong out or lse; `hint` says what is special about these arrays and likely wrong."""
         out, lse, seen, given = found or run(arrays, causal, tile)
         right_out, right_lse = attention(arrays, causal)
         require(not (wrong := worst("out", out, right_out, tolerance)), f"{hint} ({wrong})")

@@ -82,7 +82,7 @@ def of_one_head(arrays: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def adds_long(out: np.ndarray, lse: np.ndarray) -> None:
-    """Raise `Wrong` where the sums over a `long_tail` were kept in float16."""
+    """Raise `Wrong` if the sums over a `long_tail` were kept in float16."""
     right, right_lse = of_one_head([array.astype(np.float16) for array in long_tail()])
     wrong = worst("out", out, right, 2e-3) or worst("lse", lse, right_lse, 2e-3)
     require(

@@ -17,7 +17,7 @@ PRODUCTS = {"mm", "bmm", "addmm", "baddbmm"}
 
 
 class Launches(TorchDispatchMode):
-    """Within it, `found` collects (operations of a matrix product, bytes read and written) of each launch.
+    """A context in which `found` collects, for each launch, (operations of a matrix product, bytes moved).
 
     On tensors of PyTorch's device "meta", which have shapes and no numbers, nothing is computed: the count takes no
     time, however large they are.
@@ -41,7 +41,7 @@ class Launches(TorchDispatchMode):
 
 
 def _tensors(tree: Any) -> Iterable[Tensor]:
-    """Each tensor once: `g * g` reads g once."""
+    """Return each tensor once: `g * g` reads g once."""
     return {id(leaf): leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor)}.values()
 
 
@@ -159,5 +159,5 @@ def _half(*shape: int) -> Tensor:
 
 
 def _merged(found: list[tuple[float, float]]) -> list[tuple[float, float, float]]:
-    """Equal launches together."""
+    """Merge equal launches."""
     return [(flops, moved, found.count((flops, moved))) for flops, moved in dict.fromkeys(found)]

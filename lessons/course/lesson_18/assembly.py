@@ -90,7 +90,7 @@ def write() -> Path:
 
 
 def _sealed(text: str) -> bytes:
-    """The file's bytes, with a last line that tells whether somebody has changed them."""
+    """Return the file's bytes with a last line that holds their digest, to detect changes."""
     content = text.encode()
     return content + f"{SEAL}{hashlib.sha256(content).hexdigest()}\n".encode()
 
@@ -100,7 +100,7 @@ def _untouched(content: bytes) -> bool:
 
 
 def part(lesson: str, name: str) -> Callable[..., Any]:
-    """The learner's answer to an exercise, or else the course's."""
+    """Return the learner's answer to an exercise, or else the course's."""
     module = f"course.lesson_{lesson}.solutions"
     try:
         return answers.load_function(answers.read_answer(lesson, name), name, module)
@@ -109,7 +109,7 @@ def part(lesson: str, name: str) -> Callable[..., Any]:
 
 
 def imported(path: Path) -> Any:
-    """The file as a module."""
+    """Import the file and return it as a module."""
     spec = spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
@@ -127,7 +127,7 @@ class _File:
         self.refused = refused
 
     def add(self, text: str, lesson: str = "", exercise: str = "", whose: str = "") -> None:
-        """Add a module, after what it imports: all of it, or an exercise's answer with what the answer uses."""
+        """Add a module after its imports: all of it, or an exercise's answer with the code that it uses."""
         statements = list(_statements(text))
         defined = {name for node, _ in statements if (name := _defined(node))}
         others = defined & set(exercises(lesson)) - {exercise} if lesson else set[str]()
@@ -196,7 +196,7 @@ class _File:
         self.add("\n\n\n".join(answers.standalone_parts(solution)), lesson, name, OURS)
 
     def add_op(self, name: str) -> None:
-        """Add an op as the textbook prints it. Raises `NotNumPyAlone` for what the textbook does not have."""
+        """Add an op as the textbook prints it. Raises `NotNumPyAlone` if the textbook does not have it."""
         from minitransformer import textbook
 
         if name in self.pieces:
@@ -233,7 +233,7 @@ def _statements(text: str) -> Iterator[tuple[ast.stmt, str]]:
 
 
 def _defined(node: ast.stmt) -> str:
-    """The name that a statement defines; none where it defines none."""
+    """Return the name that a statement defines, or an empty string."""
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
         return node.name
     if isinstance(node, ast.Assign | ast.AnnAssign):

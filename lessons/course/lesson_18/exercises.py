@@ -76,7 +76,7 @@ class _Two(tuple[np.ndarray, np.ndarray]):
 
 
 class _Layers:
-    """As the layers of lesson 18, with one gain for each part; its caches are the numbers of the parts, 0 to 5."""
+    """Layers like those of lesson 18, with one gain for each part; its caches are the numbers of the parts, 0 to 5."""
 
     def __init__(self) -> None:
         self.called: list[int] = []
@@ -205,7 +205,7 @@ def _judge_gradients(attempt: Attempt, V: int, heads: int, label_smoothing: floa
 
 
 def _judge_table(found: np.ndarray, right: MyTransformer, uses: dict[str, np.ndarray]) -> None:
-    """The three uses of the table add; what is missing, or scaled wrongly, is named."""
+    """Raise `Wrong` if one of the table's three uses is missing in its gradient, or scaled wrongly."""
     everything = 1.0 + sum(uses.values())
     for name, use in uses.items():
         require(

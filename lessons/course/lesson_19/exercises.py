@@ -28,7 +28,7 @@ KINDS = ("norm", "self_attention", "norm", "feed_forward")
 
 
 class _Layers:
-    """As the layers of lesson 19, each part a matrix; the caches are the numbers of the parts, 0 to 3."""
+    """Layers like those of lesson 19, each part a matrix; the caches are the numbers of the parts, 0 to 3."""
 
     def __init__(self, rng: np.random.Generator, width: int) -> None:
         self.matrices = rng.standard_normal((4, width, width))
@@ -156,7 +156,7 @@ def tied_backward(attempt: Attempt) -> None:
 
 
 class _Stack:
-    """As if a stack: x (B, T, C) → tanh(x) @ matrix, mixed over positions."""
+    """A stack x (B, T, C) → tanh(x) @ matrix, mixed over positions."""
 
     def __init__(self, rng: np.random.Generator, T: int, C: int) -> None:
         self.matrix, self.mix = rng.standard_normal((C, C)), np.tri(T) * rng.standard_normal((T, T))
@@ -318,7 +318,10 @@ def cached_attention(attempt: Attempt) -> None:
 
 
 def _judge_large_scores(attempt: Attempt, query, key, value) -> None:
-    """In the first row one head has scores of both signs; another has negative ones, and the larger the later."""
+    """Raise `Wrong` for a wrong softmax of large scores.
+
+    In the first row one head has scores of both signs; another has negative ones, larger at later keys.
+    """
     query, key = query.copy(), key.copy()
     query[0, 0] *= 1e4
     query[0, 1], key[0, 1, :, 0] = [-1e4, 0, 0, 0], 5 - 0.3 * np.arange(7)

@@ -113,7 +113,7 @@ def _judge_dgamma(gradients: Any, dy: Any, normed: Any, rstd: Any, dgamma: Any) 
 
 
 def _judge_dx(gradients: Any, dy: Any, normed: Any, rstd: Any, dx: Any) -> None:
-    """dx where gamma is 1 and eps is 0."""
+    """Raise `Wrong` for a wrong dx where gamma is 1 and eps is 0."""
     ones = np.ones(dx.shape[-1])
     along = (dy * normed).mean(-1, keepdims=True)
     right = rstd * (dy - normed * along)
@@ -322,7 +322,7 @@ def _turned(x: np.ndarray, cos: Any, sin: Any) -> np.ndarray:
 
 
 def _mistaken(x: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> list[tuple[np.ndarray, str]]:
-    """x turned wrongly, and what is wrong; backwards, where `sin` has the other sign, the same goes wrong."""
+    """Return x turned by each known mistake, with its hint; for the backward, pass `sin` with the other sign."""
     a, b = np.split(x, 2, axis=-1)
     even, odd = x[..., 0::2], x[..., 1::2]
     first, second = a * cos - b * sin, b * cos + a * sin
@@ -587,7 +587,7 @@ def rmsnorm_rows(attempt: Attempt) -> None:
     rng = np.random.default_rng(0)
 
     def judged(x: np.ndarray, eps: float | None = None) -> Any:
-        """y and rstd, and what is right, in float64; what was seen; x, y and rstd as tensors."""
+        """Return y and rstd and the right ones, in float64, the report, and the tensors x, y and rstd."""
         gamma = (1 + rng.random(x.shape[1])).astype(np.float32)
         given, gains = tensor(x), tensor(gamma)
         with sanitize() as seen:

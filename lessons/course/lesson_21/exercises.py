@@ -61,7 +61,7 @@ def mask_batch(attempt: Attempt) -> None:
 
 
 def _batch(rng: np.random.Generator, lengths: list[int], mask_id: int) -> np.ndarray:
-    """Rows [CLS] words [SEP], padded: so many words in each."""
+    """Return rows [CLS] words [SEP], padded, with the given numbers of words."""
     places, end = np.arange(max(lengths) + 4), np.array(lengths)[:, None] + 1
     ids = rng.integers(FIRST, mask_id, (len(lengths), len(places)))
     ids[:, 0] = CLS
@@ -211,7 +211,7 @@ def _judge_fates(ids: np.ndarray, hidden: np.ndarray, targets: np.ndarray, mask_
 
 
 def _judge_words_by_chance(now: np.ndarray, other: np.ndarray, before: np.ndarray, mask_id: int) -> None:
-    """The words that replace targets, all with the same chance; now and other (rows, targets)."""
+    """Raise `Wrong` unless the words that replace targets are equally frequent; now and other (rows, targets)."""
     replaced = now[other]
     counts = np.bincount(replaced, minlength=mask_id)[FIRST:]
     often, rare = int(np.argmax(counts)), int(np.argmin(counts))
@@ -337,7 +337,7 @@ def _class_head(hidden: Any, w_pool: Any, b_pool: Any, w_class: Any, b_class: An
 
 
 def _class_head_backward(dlogits: Any, hidden: Any, w_pool: Any, b_pool: Any, w_class: Any) -> tuple[np.ndarray, ...]:
-    """The package's own head does it; only its weights are set."""
+    """Run the backward of the package's own head with these weights."""
     width, classes = w_class.shape
     config = BERTConfig(
         FIRST, d_model=width, num_heads=1, d_ff=1, num_layers=1, dropout=0.0, head="classes", num_classes=classes

@@ -232,7 +232,7 @@ SHAPES = ((6, 3, 4), (5, 4, 2), (1, 2, 3), (80, 3, 3))
 
 
 def _linear_attention(query, key, value, eps=1e-6):
-    """The package's, of one sequence and one head."""
+    """Run the package's linear attention of one sequence and one head."""
     out, _ = ops.linear_attention_forward(query[None, None], key[None, None], value[None, None], causal=True, eps=eps)
     return out[0, 0]
 
@@ -429,7 +429,7 @@ def _gradients(
     keys_see: Any = None,
     queries_see: Any = None,
 ) -> list[np.ndarray]:
-    """The gradients by way of all weights, and what they become where something is left out.
+    """Return the gradients computed from all weights; the options leave out a part, as mistakes do.
 
     query_slope, key_slope  φ' is in the gradient
     to_query, to_key        the factor on what the denominator sends, one or (T, T)

@@ -421,7 +421,7 @@ def _judge_shapes(
 
 
 def _is_none_of(name: str, found: np.ndarray, right: np.ndarray, mistakes: dict[str, np.ndarray]) -> None:
-    """Raise `Wrong` with the mistake that gives what was found. Some give what is right, for this shape."""
+    """Raise `Wrong` with the mistake that gives `found`; mistakes that are right for this shape are skipped."""
     for mistake, other in mistakes.items():
         if other.shape == right.shape and error(other, right) > 1e-6:
             require(error(found, other) > 1e-9, f"{name} {mistake}")
@@ -454,7 +454,7 @@ def _rows(array: np.ndarray) -> np.ndarray:
 
 
 def _is_of_the_forward(name: str, found: np.ndarray, right: np.ndarray, other: str, moved: np.ndarray) -> None:
-    """Raise `Wrong` where the other matrix has taken a step: that makes `found` wrong by a multiple of `moved`."""
+    """Raise `Wrong` if the other matrix has taken a step, which makes `found` wrong by a multiple of `moved`."""
     step = float(np.vdot(moved, found - right) / np.vdot(moved, moved))
     require(
         abs(step) < 1e-6 or error(found - right, step * moved) > 1e-9,

@@ -51,7 +51,7 @@ def leave(folder: Path) -> None:
 
 
 def short_sentences(split: str, count: int) -> list[str]:
-    """The short ones of the first English sentences of a split of the grammar."""
+    """Return the short sentences among the first English ones of a split of the grammar."""
     return [english for english, _ in pairs(split, seed=0, count=count) if len(english.split()) <= LONGEST]
 
 
@@ -149,7 +149,7 @@ def _trained(ids: np.ndarray, vocab_size: int) -> GPT:
 
 
 def _as_published(folder: Path, length: int, num_layers: int) -> None:
-    """The tensors as the published file has them: without the first part of their names, and with masks beside them.
+    """Return the tensors in the form of the published file: without the first part of their names, and with masks.
 
     And as bfloat16, as most models are published today.
     """

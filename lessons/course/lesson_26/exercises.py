@@ -93,7 +93,7 @@ def _judge_exchange(attempt: Attempt, shards: int, size: int) -> None:
 
 
 def _judge_sums(result: Any, grads: Any, shares: Any, parts: Any, place: str) -> None:
-    """The results are the sums, up to rounding."""
+    """Raise `Wrong` unless the results are the sums, up to rounding."""
     total = np.asarray(np.sum(grads, axis=0, dtype=np.float64))
     for rank, (mine, part) in enumerate(zip(result, parts, strict=True)):
         who = f"{place} process {rank}"
@@ -203,7 +203,7 @@ def _shards(first: int, count: int) -> str:
 
 
 def _judge_bits(result: Any, grads: Any, shares: Any, parts: Any, place: str) -> None:
-    """The results have the bits of the tree."""
+    """Raise `Wrong` unless the results have the bits of the tree."""
     for rank, mine in enumerate(result):
         require(
             mine.dtype == np.float32,
@@ -215,7 +215,7 @@ def _judge_bits(result: Any, grads: Any, shares: Any, parts: Any, place: str) ->
         return all(np.array_equal(mine, total(rank)[parts[rank]]) for rank, mine in enumerate(result))
 
     def in_turn(first: int) -> np.ndarray:
-        """The sums of subtrees, those of one process before all others."""
+        """Return the sum of all subtrees' sums in order, those of process `first` before all others."""
         ranks = sorted(range(len(parts)), key=lambda rank: rank != first)
         return _in_order([_tree(grads[f : f + s]) for rank in ranks for f, s in subtrees(shares[rank])])
 

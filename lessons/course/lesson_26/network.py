@@ -42,6 +42,6 @@ class Network:
         return ""
 
     def complain(self, place: str) -> None:
-        """Raise `Wrong` if something was sent that cannot be."""
+        """Raise `Wrong` if an invalid message was sent."""
         if self.fault:
             raise Wrong(f"{place} {self.fault}")

@@ -196,7 +196,7 @@ BOLTZMANN, ROOM, BITS = 1.380649e-23, 300.0, 32
 
 
 def trials(task: Task, scale: float) -> list[Trial]:
-    """No trials: steps are timed, and no model is trained."""
+    """Return no trials: steps are timed, and no model is trained."""
     return []
 
 

@@ -1,4 +1,4 @@
-"""Intervals of differences between trainings of several seeds each: what seeds and the choice of test rows change."""
+"""Intervals of differences between trainings of several seeds each, for the effects of seeds and of the test rows."""
 
 import math
 from collections.abc import Sequence

@@ -133,7 +133,7 @@ def _statistics(result: TrialResult, *evaluations: str) -> list[NDArray[np.float
 
 
 def _closed(best: TrialResult, alone: TrialResult, teacher: TrialResult) -> dict[str, float]:
-    """The percentage of what the student alone lacks to the teacher that the best student makes up for."""
+    """The percentage of the teacher's lead over the student alone that the best student closes."""
 
     def share(sums: NDArray[np.float64]) -> float:
         ours, low, high = (BLEU.score(part) for part in np.split(sums, 3))
@@ -180,7 +180,7 @@ def _sources(data: PreparedData) -> list[list[int]]:
 
 
 def widened(found: Interval, sd: float) -> Interval:
-    """An interval of the test sentences, widened by what a seed changes; each side on its own.
+    """An interval of the test sentences, widened by the variance over seeds; each side on its own.
 
     sd  the standard deviation over seeds, known from as many as `OF_SEEDS` has, so that Student's t stands for 1.96
     """

@@ -155,7 +155,7 @@ def layer_name(name: str) -> str:
 
 
 def place_of(name: str, found: Mapping[str, Any]) -> str:
-    """A layer's name, with its stack where there are two."""
+    """A layer's name, with that of its stack if the model has two."""
     return layer_name(name) if len(found["distances"]) == 1 else f"{name.partition('.')[0]}, {layer_name(name)}"
 
 

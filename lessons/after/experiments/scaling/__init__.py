@@ -103,7 +103,7 @@ COLOURS = (BLUE, GREEN, ORANGE, VERMILION)
 
 
 def trial(size: Size, operations: float, task: Texts, scale: float) -> TextTrial:
-    """The training of a size with so many operations at scale 1. A tenth of its steps are warm-up.
+    """The training of a size with a number of operations at scale 1. A tenth of its steps are warm-up.
 
     Paper: Hoffmann et al. end at a tenth of the peak, along a cosine; here the rate falls as 1/√step to a third of it,
     and the last fifth is averaged.
@@ -131,7 +131,7 @@ def trials(task: Texts, scale: float) -> Sequence[Trial]:
 
 
 def find(context: Context[Texts]) -> Findings:
-    """The losses of all trainings, the laws that fit them by each count of parameters, and what they predict."""
+    """The losses of all trainings, the laws that fit them by each count of parameters, and the laws' predictions."""
     task, scale, runner = context.task, context.scale, context.runner
     runs = []
     for number, (operations, sizes) in enumerate(BUDGETS):
@@ -192,7 +192,7 @@ def _fit(runs: Sequence[dict[str, Any]], count: str) -> Fit:
 
 
 def _described(fit: Fit, aside: dict[str, Any], count: str) -> dict[str, Any]:
-    """A law's constants with their intervals, and what it says of the size that was kept aside."""
+    """A law's constants with their intervals, and its prediction for the held-out size."""
     n, d = aside["parameters"][count], aside["tokens"]
     return {
         "law": [fit.law.a, fit.law.alpha, fit.law.b, fit.law.beta, fit.law.e],
@@ -334,7 +334,7 @@ def _positive(found: Interval, digits: int) -> str:
 
 
 def _judge_fit(findings: Findings) -> Outcome:
-    """The median of the misses, by all parameters, with what it hides."""
+    """The median of the misses, by all parameters, with their root mean square and the greatest, which it hides."""
     misses = misses_of(findings, ALL)
     median = median_miss(misses)
     said = f"{median:.2f} %; root mean square {_root(misses):.2f} %, greatest {greatest_miss(misses):.2f} %"
