@@ -1,4 +1,4 @@
-"""`python -m after`, with `lessons` on the path: what came after the paper. `make after` runs this command."""
+"""`python -m after`, with `lessons` on the path: experiments on later ideas. `make after` runs this command."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""`python -m after`: what came after the paper, measured."""
+"""`python -m after`: run the experiments on ideas that came after the paper, and write their report."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Predictions: what was expected of each experiment before it ran for its results, and how it stands beside them.
+"""Predictions for each experiment, written down before it ran for its results, and their comparison with these.
 
 `predictions.json` has for each experiment, by name, the `claim`, `why` it was made, and `low` and `high` where a number
 was predicted, which the claim names in braces. The results keep the predictions as they stood when the experiment ran,
@@ -22,10 +22,10 @@ Predictions = dict[str, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a prediction, as text.
+    """The outcome of a prediction, as text.
 
-    right  whether it was right, None where the experiment can't tell
-    found  or the number that should be in the range that was predicted, with its interval if it has one
+    right  True or False, or None if the experiment can't tell
+    found  instead of `right`, the number that should be in the predicted range, with its interval if it has one
     """
 
     came: str
@@ -39,7 +39,7 @@ def predictions_of(experiment: str) -> Predictions:
 
 
 def is_right(prediction: Mapping[str, Any], outcome: Outcome) -> bool | None:
-    """Whether a prediction was right: what the outcome says, or whether its number is in the range.
+    """Return True if a prediction was right, by the outcome's own verdict or because its number is in the range.
 
     A number with an interval is in the range, or outside it, if all of the interval is; else that can't be told.
     """
@@ -52,7 +52,7 @@ def is_right(prediction: Mapping[str, Any], outcome: Outcome) -> bool | None:
 
 
 def is_too_coarse(prediction: Mapping[str, Any], outcome: Outcome) -> bool:
-    """Whether a number's interval is wider than the predicted range and reaches into it: it could not be right."""
+    """Return True if a number's interval is wider than the predicted range and overlaps it: it could not be right."""
     found = outcome.found
     if not isinstance(found, Interval) or is_right(prediction, outcome) is not None:
         return False
@@ -60,7 +60,7 @@ def is_too_coarse(prediction: Mapping[str, Any], outcome: Outcome) -> bool:
 
 
 def prediction_blocks(predictions: Predictions, outcomes: Mapping[str, Outcome]) -> list[str]:
-    """The part of a report that holds predictions against what came.
+    """The part of a report that compares predictions with results.
 
     Raises `ValueError` if a prediction has no outcome, or an outcome no prediction.
     """

@@ -1,4 +1,4 @@
-"""What the lessons share: exercises that check themselves, the pictures' style, results recorded elsewhere.
+"""Code that all lessons share: exercises that check themselves, the pictures' style, results recorded elsewhere.
 
 from course import start
 check = start("00")

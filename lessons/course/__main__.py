@@ -10,12 +10,12 @@ from minitransformer.cli.common import Parser, number, path_name, say
 from minitransformer.cli.errors import ERROR, complain
 
 from . import grading
-from .learner import reset, standing
-from .sources import checked, number_of, sources
+from .learner import progress_report, reset
+from .sources import exercise_names, number_of, sources
 
 
 def build_parser() -> Parser:
-    """The parser of all commands."""
+    """Return the parser of all commands."""
     parser = Parser(prog="python -m course", description="What you have done in the course, and what a class has.")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Parser)
     how_far = commands.add_parser("progress", help="which exercises are answered right")
@@ -67,7 +67,7 @@ def _number(text: str) -> str:
 
 
 def _progress(args: argparse.Namespace) -> int:
-    lines, faults = standing(args.number)
+    lines, faults = progress_report(args.number)
     print("\n".join(lines), flush=True)
     for fault in faults:
         complain(f"course: {fault}")
@@ -83,23 +83,23 @@ def _grade(args: argparse.Namespace) -> int:
     folder, lessons = Path(args.folder), sorted(set(args.lesson))
     if unknown := [each for each in lessons if each not in map(number_of, sources())]:
         raise ValueError(f"there is no lesson {', '.join(unknown)}")
-    known = {name for each in sources() if not lessons or number_of(each) in lessons for name in checked(each)}
+    known = {name for each in sources() if not lessons or number_of(each) in lessons for name in exercise_names(each)}
     if unknown := [name for name in args.exercise if name not in known]:
         raise ValueError(f"no lesson{' of these' if lessons else ''} has an exercise {', '.join(unknown)}")
-    submissions, marks = grading.find(folder)
+    submissions, marks = grading.find_submissions(folder)
     if not submissions:
         raise ValueError(f"{folder} has no notebook in it")
     if args.json:
-        grading.check_place(Path(args.json))
+        grading.check_marks_file(Path(args.json))
 
     def tell(*more: str) -> None:
         say(*grading.report(marks), *more)
         if args.json:
-            grading.write(Path(args.json), marks)
+            grading.write_marks(Path(args.json), marks)
 
     try:
-        with grading.Nursery(args.trusted) as nursery:
-            grading.grade(submissions, marks, nursery, lessons, args.exercise, args.seconds)
+        with grading.ForkServer(args.trusted) as server:
+            grading.grade(submissions, marks, server, lessons, args.exercise, args.seconds)
     except KeyboardInterrupt:
         tell("interrupted: these marks are not all")
         raise

@@ -1,8 +1,8 @@
-"""The answers of a learner that were found right: a file each, which stands on its own.
+"""A learner's right answers, kept as one self-contained file each.
 
-`answers/04/causal_mask.py`, beside the notebooks, holds the function as it was when its check last said *correct*, with
-the imports, the constants and the functions of the notebook that it uses. What is there is the learner's progress, and
-what lesson 18 puts together.
+`answers/04/causal_mask.py`, in the folder of the notebooks, holds the function as it was when its check last said
+*correct*, with the imports, the constants and the functions of the notebook that it uses. These files are the learner's
+progress, and lesson 18 puts them together.
 """
 
 import ast
@@ -25,42 +25,41 @@ from typing import Any
 from minitransformer.system.atomic import atomic_write
 from minitransformer.system.visible import visible
 
-from .limits import Endless, within
-from .sources import LESSONS, parsed
-from .stand_in import StandIn
+from .fallback import Fallback
+from .limits import LimitExceeded, run_limited
+from .sources import LESSONS, parse
 
-FOLDER = "COURSE_ANSWERS"  # names another folder than lessons/answers
+FOLDER = "COURSE_ANSWERS"  # the environment variable that names another folder than lessons/answers
 CONSTANTS = bool, int, float, complex, str, bytes, tuple, type(None)
 DEFINITIONS = ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.FunctionDef, ast.ClassDef
 LARGEST = 1_000_000  # bytes of an answer
-SECONDS = 60.0  # in which an answer must be loaded: it may import a large package
-NUMBERS = count()  # of the loaded texts
+SECONDS = 60.0  # the limit on loading an answer, which may import a large package
+NUMBERS = count()  # number the loaded texts, so that each has a file name of its own
 
 
 def folder(number: str = "") -> Path:
-    """Where the answers lie; with a number, those of one lesson."""
+    """Return the folder of the answers or, with a number, that of one lesson's answers."""
     return Path(os.environ.get(FOLDER) or LESSONS / "answers").expanduser() / number
 
 
-def shown(path: Path) -> str:
-    """A place as it is printed: from the lessons' folder, or in full where it lies elsewhere."""
+def display_path(path: Path) -> str:
+    """Return a path as text for the learner: relative to the lessons' folder, absolute outside it."""
     path = path.absolute()
     return visible(str(path.relative_to(LESSONS) if path.is_relative_to(LESSONS) else path))
 
 
 class Damaged(ValueError):
-    """What is kept as an answer, and cannot be one: the end of a sentence about it."""
+    """A file in the answers' folder that cannot be an answer; the message completes a sentence about the file."""
 
 
-def text_of(number: str, name: str) -> str:
-    """The text of an answer that was found right.
+def read_answer(number: str, name: str) -> str:
+    """Return the text of the answer to an exercise, without running it.
 
-    It is read and never run. Raises `FileNotFoundError` where there is none, and `Damaged` where the file cannot be an
-    answer to this exercise.
+    Raises `FileNotFoundError` if there is none, and `Damaged` if the file cannot be an answer to this exercise.
     """
     try:
-        text = bytes_of(folder(number) / f"{name}.py").decode("utf-8-sig").replace("\r\n", "\n")
-        statements = parsed(text).body
+        text = read_bytes(folder(number) / f"{name}.py").decode("utf-8-sig").replace("\r\n", "\n")
+        statements = parse(text).body
     except UnicodeDecodeError:
         raise Damaged("is not in UTF-8") from None
     except SyntaxError as problem:
@@ -77,8 +76,8 @@ def text_of(number: str, name: str) -> str:
     return text
 
 
-def bytes_of(path: Path, largest: int = LARGEST, kind: str = "answer") -> bytes:
-    """What is in a learner's file. Raises `FileNotFoundError`, or `Damaged` where it cannot be read."""
+def read_bytes(path: Path, largest: int = LARGEST, kind: str = "answer") -> bytes:
+    """Read a learner's file of at most `largest` bytes. Raises `FileNotFoundError`, or `Damaged` if it cannot."""
     try:
         status = path.stat()
         if stat.S_ISDIR(status.st_mode):
@@ -100,31 +99,31 @@ def _is_text(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
-class NotAlone(ValueError):
-    """An answer that is right in its notebook, and not in a file of its own."""
+class NotStandalone(ValueError):
+    """An answer that is right in its notebook and wrong in a file of its own."""
 
 
-def keep(number: str, function: Callable[..., Any], is_right: Callable[[Callable[..., Any]], bool]) -> None:
-    """Write a right answer into its file, if the file is right too.
+def save(number: str, function: Callable[..., Any], is_right: Callable[[Callable[..., Any]], bool]) -> None:
+    """Write a right answer into its file, if the file by itself is right too.
 
-    Raises `NotAlone` where it is not, such as for an answer that uses an array of the notebook; `OSError` where it
-    cannot be written, or where Python does not know the source.
+    Raises `NotStandalone` if it is not, for example if the answer uses an array of the notebook, and `OSError` if the
+    file cannot be written or Python does not know the function's source.
     """
-    text = text_alone(function)
+    text = standalone_module(function)
     try:
-        alone = loaded(text, function.__name__)
+        alone = load_function(text, function.__name__)
     except Damaged as damage:
-        raise NotAlone(f"by itself it {damage}") from None
+        raise NotStandalone(f"by itself it {damage}") from None
     if not is_right(alone):
-        raise NotAlone("it is not right without what else is in the notebook: put that inside the function")
+        raise NotStandalone("it is not right without what else is in the notebook: put that inside the function")
     with atomic_write(folder(number) / f"{function.__name__}.py") as file:
         file.write(text.encode())
 
 
-def loaded(text: str, name: str, module: str = "answer") -> Callable[..., Any]:
-    """The function of this name in a module's text. Its source is known, as Triton needs it to be.
+def load_function(text: str, name: str, module: str = "answer") -> Callable[..., Any]:
+    """Run a module's text and return its function `name`, whose source `inspect` finds, as Triton requires.
 
-    What the text prints is dropped. Raises `Damaged` where it raises, ends Python, or does not come back.
+    Output of the text is dropped. Raises `Damaged` if the text raises, ends Python, or takes longer than `SECONDS`.
     """
     path = f"<{name} {next(NUMBERS)}>"
     linecache.cache[path] = len(text), None, text.splitlines(keepends=True), path
@@ -135,8 +134,8 @@ def loaded(text: str, name: str, module: str = "answer") -> Callable[..., Any]:
             exec(compile(text, path, "exec"), namespace)
 
     try:
-        within(SECONDS, run)
-    except Endless:
+        run_limited(SECONDS, run)
+    except LimitExceeded:
         raise Damaged("does not come back when it is loaded") from None
     except (Exception, SystemExit) as problem:
         text = " ".join(str(problem).split())
@@ -146,16 +145,16 @@ def loaded(text: str, name: str, module: str = "answer") -> Callable[..., Any]:
     return namespace[name]
 
 
-def text_alone(function: Callable[..., Any]) -> str:
-    """The text of a module that has what a function needs, and the function itself last; raises as `standing_alone`."""
-    return "\n\n\n".join(part.strip("\n") for part in standing_alone(function)) + "\n"
+def standalone_module(function: Callable[..., Any]) -> str:
+    """Return the text of a module with a function and all that it needs; raises as `standalone_parts`."""
+    return "\n\n\n".join(part.strip("\n") for part in standalone_parts(function)) + "\n"
 
 
-def standing_alone(function: Callable[..., Any]) -> list[str]:
-    """A function's imports, its constants, and the sources of what it calls in its own module and of itself.
+def standalone_parts(function: Callable[..., Any]) -> list[str]:
+    """Return a function's imports, its constants, and the sources of the functions it calls and of itself, last.
 
-    Another exercise that is not yet right is imported from its lesson's solutions. Raises `OSError` where Python does
-    not know a source.
+    An exercise that it calls, and whose own answer is not yet right, is imported from its lesson's solutions. Raises
+    `OSError` if Python does not know a source.
     """
     imports, constants, sources = set[str](), list[str](), dict[str, str]()
 
@@ -166,16 +165,16 @@ def standing_alone(function: Callable[..., Any]) -> list[str]:
             known = getattr(inspect.unwrap(function), "__globals__", {})
             if name not in known or name in sources:
                 continue
-            value = getattr(known[name], "fn", known[name])  # of a kernel
+            value = getattr(known[name], "fn", known[name])  # a kernel's own function
             module, own = getattr(value, "__module__", None), getattr(value, "__name__", name)
             renamed = f" as {name}" if name != own else ""
             if isinstance(value, ModuleType):
                 imports.add(f"import {own}{renamed}")
             elif isinstance(value, CONSTANTS):
-                constants.append(f"{name} = {written(value)}")
+                constants.append(f"{name} = {literal(value)}")
             elif type(value).__name__ == "constexpr":  # Triton's
-                constants.append(f"{name} = tl.constexpr({written(value.value)})")
-            elif isinstance(value, StandIn):
+                constants.append(f"{name} = tl.constexpr({literal(value.value)})")
+            elif isinstance(value, Fallback):
                 imports.add(f"from course.lesson_{value.number}.solutions import {name}")
             elif isinstance(value, FunctionType) and module == function.__module__:
                 collect(name, value)
@@ -190,13 +189,13 @@ def standing_alone(function: Callable[..., Any]) -> list[str]:
     return [*filter(None, ("\n".join(sorted(imports)), "\n".join(constants))), *sources.values()]
 
 
-def written(constant: Any) -> str:
-    """A constant as Python writes it."""
+def literal(constant: Any) -> str:
+    """Return a constant as a Python expression."""
     return f"float('{constant}')" if isinstance(constant, float) and not math.isfinite(constant) else repr(constant)
 
 
 def global_names(source: str) -> list[str]:
-    """The names that a piece of Python takes from its module, in the order of their first use."""
+    """Return the names that a piece of Python looks up in its module, in the order of their first use."""
     found: dict[str, None] = {}
 
     def look(scope: symtable.SymbolTable) -> None:

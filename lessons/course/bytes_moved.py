@@ -1,10 +1,10 @@
-"""What goes through memory, counted: the bytes that PyTorch's operations or a kernel's loads and stores move."""
+"""Count memory traffic: the bytes that PyTorch's operations, or a kernel's loads and stores, move."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 from unittest import mock
 
-from .gpu import DEVICE, require
+from .gpu import DEVICE, require_kernels
 
 NOT_READ = {"empty_like", "zeros_like", "ones_like", "full_like"}
 
@@ -19,7 +19,7 @@ class Traffic(NamedTuple):
 
 
 def of_operations(run: Callable[[], Any]) -> Traffic:
-    """The traffic of the PyTorch operations in `run()`, each from memory and back to it; views move nothing."""
+    """Return the traffic of the PyTorch operations in `run()`, each from memory and back to it; views move nothing."""
     from torch import Tensor
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._pytree import tree_leaves
@@ -47,12 +47,12 @@ def of_operations(run: Callable[[], Any]) -> Traffic:
 
 
 def of_kernels(run: Callable[[], Any], cached: Iterable[Any] = ()) -> Traffic:
-    """The traffic of the Triton kernels in `run()`: bytes of the lanes that their masks let load and store.
+    """Return the traffic of the Triton kernels in `run()`: bytes of the lanes that their masks let load and store.
 
-    Loads from the tensors `cached` are not counted: short ones that all programs read, and caches keep.
-    Raises `ModuleNotFoundError` where kernels are compiled: only the interpreter can be watched.
+    Loads from the tensors `cached` are not counted: they are short, all programs read them, and caches keep them.
+    Raises `ModuleNotFoundError` if kernels are compiled, because only Triton's interpreter can be patched.
     """
-    require()
+    require_kernels()
     if DEVICE == "cuda":
         raise ModuleNotFoundError("compiled kernels do not count their bytes, Triton's interpreter does")
     from triton.runtime.interpreter import InterpreterBuilder as Builder

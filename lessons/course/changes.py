@@ -1,4 +1,4 @@
-"""Where a value is no longer what it was: an array, a tensor, or a list, tuple or dict of them, however deep."""
+"""Detect in-place changes of a value: an array, a tensor, or a list, tuple or dict of them, however deep."""
 
 import copy
 import numbers
@@ -9,23 +9,26 @@ import numpy as np
 
 
 class Change(NamedTuple):
-    """The `path` to what changed, as `[0]['key']`, empty for the value itself; and how far a number moved, where that
-    is so little that it was moved there and back, and rounding is what is left; else 0."""
+    """The place of a change, and its size if that is only rounding.
+
+    `path` is like `[0]['key']`, and empty for the value itself. `rounding` is the largest difference if it is so small
+    that a number was moved there and back, and 0 for any other change.
+    """
 
     path: str = ""
     rounding: float = 0.0
 
 
 def snapshot(value: Any) -> Any:
-    """A copy to compare with later. What cannot be copied stands for itself, and is never seen to change."""
+    """Return a deep copy to compare with later, or the value itself, which then never differs, if it has no copy."""
     try:
         return copy.deepcopy(value)
     except Exception:
         return value
 
 
-def change(before: Any, after: Any) -> Change | None:
-    """The first difference of a value from its snapshot; objects of other kinds are not looked into."""
+def first_change(before: Any, after: Any) -> Change | None:
+    """Return the first difference of a value from its snapshot, or None; other kinds of objects are not compared."""
     if before is after:
         return None
     if type(before) is not type(after):
@@ -47,7 +50,7 @@ def _first(keys: Iterable[Any], before: Any, after: Any) -> Change | None:
     if len(before) != len(after):
         return Change()
     for key in keys:
-        if found := change(before[key], after[key]):
+        if found := first_change(before[key], after[key]):
             return found._replace(path=f"[{key!r}]{found.path}")
     return None
 

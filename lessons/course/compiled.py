@@ -1,6 +1,7 @@
 """A learner's kernels as machine code: compiled for an AMD gfx1100, and executed by `kernels.machine` on the CPU.
 
-The executor watches every byte, so it sees what the interpreter cannot: two waves on one place without a barrier.
+The executor checks every byte, so it finds races that Triton's interpreter cannot: two waves that use one place without
+a barrier.
 """
 
 import inspect
@@ -12,8 +13,8 @@ from unittest import mock
 import numpy as np
 
 from . import answers
-from .beside import beside
-from .gpu import require
+from .gpu import require_kernels
+from .worker import call_in_worker
 
 KINDS = {
     "load": r"(buffer|global|s)_load",
@@ -25,52 +26,52 @@ KINDS = {
     "switch lanes": r".*saveexec|.* exec_lo,",
     "arithmetic": r"[vs]_",
 }
-"""What an instruction does, by how it begins; the first that fits."""
+"""A pattern of the mnemonics of each kind of instruction; the first pattern that matches decides."""
 SILENT = re.compile(r"s_(clause|delay_alu|nop|sendmsg|set_inst)|buffer_gl")
-"""About time and caches: not shown."""
+"""Instructions about timing and caches, which listings leave out."""
 
 
 def compiled(function: Callable[..., Any], *arrays: Any, order: str = "together", seed: int = 0) -> dict[str, Any]:
     """Run a function that launches kernels, with float32 tensors of these arrays, as machine code.
 
-    → plain data: what it "returned" (lists), None where it did not come so far; the executor's "fault", what it
-    "raises", both empty where all is well; of each launch its "waves", and how many "barriers" its code has. `order` is
-    one of `kernels.machine.ORDERS`.
+    Returns plain data: "returned", the result as lists, or None after a fault or an exception; "fault", the executor's
+    message, and "raises", the exception's, each empty if there was none; and "launches", each with its number of
+    "waves" and the number of "barriers" in its code. `order` is one of `kernels.machine.ORDERS`.
     """
-    return beside(executed, *_sent(function, arrays), order, seed)
+    return call_in_worker(run_emulated, *_sent(function, arrays), order, seed)
 
 
 def dissected(function: Callable[..., Any], *arrays: Any) -> dict[str, Any]:
-    """The same for a function that launches one kernel once, taken apart.
+    """Run a function that launches one kernel once, as machine code, and record the execution.
 
-    → plain data: its "code", each [kind, instruction, number of a line of Python, that line]; what is "executed" of it,
-    each [kind, instruction], which is all but waits; its "turns", each [number of what is executed, the waves that do
-    it together]; and what the 32 "lanes" of wave 0 hold before the first addition of floats and after each, all of them
-    [number of the addition, 32 floats].
+    Returns plain data: "code", each [kind, instruction, number of a line of Python, that line]; "executed", each
+    [kind, instruction], all of the code but waits; "turns", each [index into "executed", the waves that execute it
+    together]; and "lanes", the values in the 32 lanes of wave 0 before the first addition of floats and after each
+    one, each [index of the addition, 32 floats].
     """
-    return beside(watched, *_sent(function, arrays))
+    return call_in_worker(trace_emulated, *_sent(function, arrays))
 
 
 def kind_of(instruction: str) -> str:
-    """Which of `KINDS` an instruction is."""
+    """Return the kind, one of `KINDS`, of an instruction."""
     return next(kind for kind, pattern in KINDS.items() if re.match(pattern, instruction))
 
 
 def _sent(function: Callable[..., Any], arrays: Any) -> tuple[str, str, list[Any]]:
-    """The text of a function that stands alone, its name there, and the arrays.
+    """Return the arguments that the worker gets: the text of a self-contained module, the function's name, the arrays.
 
-    Raises `ModuleNotFoundError` where kernels cannot be run.
+    Raises `ModuleNotFoundError` if kernels cannot run here.
     """
-    require()
-    function = inspect.unwrap(function)  # what a stand-in stands for
-    return answers.text_alone(function), function.__name__, [np.asarray(each) for each in arrays]
+    require_kernels()
+    function = inspect.unwrap(function)  # the answer behind a `Fallback`
+    return answers.standalone_module(function), function.__name__, [np.asarray(each) for each in arrays]
 
 
-# --- In the other process ---------------------------------------------------------------------------------------
+# --- In the worker ----------------------------------------------------------------------------------------------
 
 
-def executed(text: str, name: str, arrays: list[Any], order: str, seed: int) -> dict[str, Any]:
-    """`compiled`, of a function's text."""
+def run_emulated(text: str, name: str, arrays: list[Any], order: str, seed: int) -> dict[str, Any]:
+    """Do the work of `compiled`, in the worker, for the function `name` of a module's text."""
     from kernels.machine import Fault, emulating
 
     found: dict[str, Any] = {"returned": None, "fault": "", "raises": "", "launches": []}
@@ -92,8 +93,8 @@ def executed(text: str, name: str, arrays: list[Any], order: str, seed: int) -> 
     return found
 
 
-def watched(text: str, name: str, arrays: list[Any]) -> dict[str, Any]:
-    """`dissected`, of a function's text."""
+def trace_emulated(text: str, name: str, arrays: list[Any]) -> dict[str, Any]:
+    """Do the work of `dissected`, in the worker, for the function `name` of a module's text."""
     from kernels.machine import emulating, execute
     from kernels.machine.registers import span
 
@@ -101,7 +102,7 @@ def watched(text: str, name: str, arrays: list[Any]) -> dict[str, Any]:
     blocks_of = execute.blocks_of
 
     def noting(step: Any, instruction: Any, number: int) -> Any:
-        """A step that is executed as before, and noted."""
+        """Wrap a step of the executor so that its turns, and the lanes of additions, are recorded."""
         adds = re.match(r"v_(dual_)?add_f32", instruction.name)
         into, source = (span(each)[1] for each in instruction.operands[:2]) if adds else (0, 0)
 
@@ -144,24 +145,24 @@ def watched(text: str, name: str, arrays: list[Any]) -> dict[str, Any]:
 
 
 def _called(text: str, name: str, arrays: list[Any]) -> Any:
-    """What the function returns for tensors of these arrays.
+    """Call the function `name` of a module's text with tensors of these arrays.
 
-    Memory that nobody has written is NaN: else it may hold what the last call stored there, and a store that changes
-    nothing is no race.
+    Uninitialised memory is NaN. Otherwise it may hold the values of the last call, and the executor does not count a
+    store that changes nothing as a race.
     """
     import torch
 
-    torch.set_deterministic_debug_mode("warn")  # fills what torch.empty gives
-    return answers.loaded(text, name)(*(torch.tensor(array, dtype=torch.float32) for array in arrays))
+    torch.set_deterministic_debug_mode("warn")  # fills the tensors of torch.empty with NaN
+    return answers.load_function(text, name)(*(torch.tensor(array, dtype=torch.float32) for array in arrays))
 
 
 def listing(assembly: str, text: str) -> list[list[Any]]:
-    """The instructions of an assembly: the kind, the text, and the line of Python in a module's text."""
+    """Return the instructions of an assembly, each [kind, text, number of the line of Python in `text`, that line]."""
     lines, number, found = ["", *text.splitlines()], 0, []
     for each in assembly.partition("s_endpgm")[0].splitlines():
         code, _, comment = each.partition(";")
         code = " ".join(code.split())
-        if code.startswith(".loc"):  # of what tl.sum is made of, the line that calls it comes last
+        if code.startswith(".loc"):  # for code inside tl.sum, the line that calls tl.sum comes last
             places = re.findall(r"<\w+ \d+>:(\d+):", comment)
             number = int(places[-1]) if places else number
         elif re.match(r"[a-z]+_.*[^:]$", code) and not SILENT.match(code):
@@ -170,18 +171,18 @@ def listing(assembly: str, text: str) -> list[list[Any]]:
 
 
 def _in_words(fault: str, text: str) -> str:
-    """What the executor says, with the line of Python itself in the place of its number in a text."""
+    """Return the executor's message with lines of Python themselves in place of their numbers."""
     lines = ["", *text.splitlines()]
     return re.sub(r"<\w+ \d+>:(\d+)", lambda found: f"`{_short(lines[int(found[1])])}`", fault)
 
 
 def _last_line(problem: Exception) -> str:
-    """What an exception says; of one of the compiler's, which quotes all before it, the line that it points at."""
+    """Return an exception's last line; for one of the compiler's, which quotes source code, also the line it marks."""
     *quoted, said = str(problem).strip().splitlines() or [""]
     line = f"`{_short(quoted[-2])}`: " if quoted and quoted[-1].strip() == "^" else ""
     return f"{type(problem).__name__}: {line}{said[:120]}"
 
 
 def _short(line: str) -> str:
-    """A line of code without its comment."""
+    """Return at most 80 characters of a line of code, without its comment."""
     return line.split("  #")[0].strip()[:80]

@@ -1,4 +1,4 @@
-"""How much a function of NumPy computes, counted: the same on every machine, however busy it is."""
+"""Count the work of a NumPy function, a number that is the same on every machine, however busy it is."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -11,7 +11,7 @@ import numpy as np
 CREATE = (
     "array asarray asanyarray ascontiguousarray zeros ones empty full arange linspace eye identity tri fromiter"
 ).split()
-"""NumPy's functions that make an array without asking what class their arguments have."""
+"""NumPy's functions that create an array without consulting `__array_function__` of their arguments."""
 METHODS = (
     "copy astype reshape ravel flatten take repeat compress dot trace nonzero tolist sort argsort fill argmax argmin"
 ).split()
@@ -20,9 +20,9 @@ PRODUCTS = np.matmul, np.dot, np.inner, np.ndarray.dot
 
 
 class Counted(np.ndarray):
-    """An array whose operations add to `Counted.numbers` what they read and write, and the multiplications of products.
+    """An array whose operations add the numbers they read and write, and multiply in products, to `Counted.numbers`.
 
-    A view, as a slice is one, costs nothing. What is computed of a `Counted` is one too.
+    A view, such as a slice, costs nothing. The result of an operation on a `Counted` is a `Counted` too.
     """
 
     numbers = 0
@@ -30,7 +30,7 @@ class Counted(np.ndarray):
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         given = _plain(inputs)
         result = getattr(ufunc, method)(*given, **_plain(options))
-        _count(ufunc, given[method == "at" :], result)  # `at` touches what is indexed, and no more
+        _count(ufunc, given[method == "at" :], result)  # `at` touches only the indexed elements
         out = options.get("out")
         return _counted(result) if out is None else out[0] if len(out) == 1 else out
 
@@ -54,7 +54,7 @@ class Counted(np.ndarray):
 
 
 def counted(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, each call of which begins `Counted.numbers` anew. It is given and returns arrays as they are."""
+    """Wrap a function so that `Counted.numbers` is the work of its last call; arguments and result are plain arrays."""
 
     @wraps(function)
     def call(*inputs: Any, **options: Any) -> Any:
@@ -106,7 +106,7 @@ def _arrays(value: Any) -> list[np.ndarray]:
 
 
 def _as(kind: type, value: Any) -> Any:
-    """`value` with its arrays of another class, however deep."""
+    """Return `value` with all its arrays, however deep, viewed as another class."""
     if isinstance(value, np.ndarray):
         return np.ndarray.view(value, kind)
     if type(value) in (list, tuple):

@@ -1,4 +1,4 @@
-"""An exception in one line: what was raised, the learner's own line, and the shapes of what stands in it."""
+"""Describe an exception in one line: its type and text, the learner's line, and the shapes of the variables there."""
 
 import linecache
 import re
@@ -14,18 +14,18 @@ from minitransformer.system.visible import visible
 NAME = re.compile(r"(?<![\w.])[^\W\d]\w*")
 
 
-def explained(problem: BaseException, function: Callable[..., Any]) -> str:
-    """What `function` raised, in a clause of at most 350 characters."""
+def describe_exception(problem: BaseException, function: Callable[..., Any]) -> str:
+    """Describe the exception that `function` raised in a clause of at most 350 characters."""
     problem, frame, number = _origin(problem, function)
     text = _likely(problem)
-    said = f"it raises {type(problem).__name__}" + (f": {cut(text, 140)}" if text else "")
+    said = f"it raises {type(problem).__name__}" + (f": {truncate(text, 140)}" if text else "")
     if frame is None:
         return said
     line = _line(frame, number)
     values = {name: frame.f_locals[name] for name in NAME.findall(line) if name in frame.f_locals}
     shapes = ", ".join(f"{name} is {what}" for name, value in values.items() if (what := _shape(value)))
-    said += f"; line {number}" + (f": `{cut(line, 80)}`" if line else "")
-    return said + (f", where {cut(shapes, 100)}" if shapes else "")
+    said += f"; line {number}" + (f": `{truncate(line, 80)}`" if line else "")
+    return said + (f", where {truncate(shapes, 100)}" if shapes else "")
 
 
 def _likely(problem: BaseException) -> str:
@@ -33,11 +33,11 @@ def _likely(problem: BaseException) -> str:
         return "it calls itself without end"
     if isinstance(problem, SystemExit):
         return "that ends the whole session, not the function alone: a function ends with `return`"
-    return said(problem)
+    return exception_text(problem)
 
 
-def said(problem: BaseException) -> str:
-    """An exception's text in one line; a learner's own may have none, and raise where it is asked for."""
+def exception_text(problem: BaseException) -> str:
+    """Return an exception's text in one line, or an empty string for a class of a learner's own whose `str` raises."""
     try:
         return visible(" ".join(str(problem).split()))
     except Exception:
@@ -45,18 +45,18 @@ def said(problem: BaseException) -> str:
 
 
 def is_stub(problem: BaseException, function: Callable[..., Any]) -> bool:
-    """Whether `problem` is the `NotImplementedError` of a stub, and not of a library that `function` calls."""
+    """Return True if `problem` is the `NotImplementedError` of a stub, and not of a library that `function` calls."""
     problem, frame, number = _origin(problem, function)
     line = _line(frame, number) if frame is not None else ""
-    if type(problem).__name__ == "UnsupportedLanguageConstruct":  # on a GPU, Triton compiles no `raise`
+    if type(problem).__name__ == "UnsupportedLanguageConstruct":  # Triton cannot compile a `raise`
         return "raise NotImplementedError" in str(problem)
     return isinstance(problem, NotImplementedError) and (not line or "NotImplementedError" in line)
 
 
 def _origin(problem: BaseException, function: Callable[..., Any]) -> tuple[BaseException, FrameType | None, int]:
-    """The exception that arose in the learner's code, which others may have wrapped, and the innermost place there.
+    """Return the innermost exception of the chain that has a frame in the learner's code, with that frame and line.
 
-    The learner's code is the function's module, so all cells of a notebook.
+    The learner's code is the function's module: all cells of a notebook.
     """
     chain = [problem]
     while chain[-1].__cause__ is not None:
@@ -74,15 +74,15 @@ def _line(frame: FrameType, number: int) -> str:
 
 
 def _shape(value: Any) -> str:
-    """A value's shape or, where it is small, the value; nothing for functions and other objects."""
+    """Return a value's shape or, if it is small, the value; an empty string for functions and other objects."""
     if isinstance(value, bool | int | float | str | np.generic | None):
-        return cut(f"{value:.4g}" if isinstance(value, float) else repr(value), 20)
+        return truncate(f"{value:.4g}" if isinstance(value, float) else repr(value), 20)
     if isinstance(value, list | tuple | dict):
         return f"a {type(value).__name__} of {len(value)}"
     shape = getattr(value, "shape", None)
     return str(tuple(shape)) if shape is not None else ""
 
 
-def cut(text: str, width: int) -> str:
-    """A text of at most `width` characters, with "…" where more was there."""
+def truncate(text: str, width: int) -> str:
+    """Cut a text to at most `width` characters, with "…" in place of the rest."""
     return text if len(text) <= width else text[: width - 1] + "…"

@@ -1,11 +1,11 @@
-"""PyTorch and Triton for the lessons about kernels, whatever the machine has: import them from here, before all else.
+"""PyTorch and Triton for the lessons about kernels, with or without a GPU: import them from here, before all else.
 
     from course.gpu import DEVICE, DTYPE, machine, tl, torch, triton
 
-With a GPU, kernels are compiled for it. Without one they run in Triton's interpreter, in host memory, slowly and
-with the same results: Triton reads the variable that says so once, when it is first imported, so this module sets it
-first. And where a package is missing, its stand-in lets a cell *define* kernels; whatever would *run* something
-raises a `ModuleNotFoundError` that says what is missing, and `recorded` then shows what was recorded elsewhere.
+With a GPU, kernels are compiled for it. Without one they run in Triton's interpreter, in host memory, slowly and with
+the same results. Triton reads `TRITON_INTERPRET` once, when it is first imported, so this module sets it before. If a
+package is missing, an object in its place lets a cell *define* kernels; running one raises a `ModuleNotFoundError`
+that says what is missing, and `recorded` then shows the results that were recorded elsewhere.
 """
 
 import importlib
@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["DEVICE", "DTYPE", "MISSING", "machine", "require", "tl", "torch", "triton"]
+__all__ = ["DEVICE", "DTYPE", "MISSING", "machine", "require_kernels", "tl", "torch", "triton"]
 
 NO_TORCH = "PyTorch is not installed here"
 NO_TRITON = "Triton is not installed here (it is made for Linux)"
@@ -21,21 +21,21 @@ TOO_LATE = "Triton was imported before the lesson could ask for its interpreter 
 OLD_INTERPRETER = "the interpreter of Triton 3.6 does not work with NumPy 2.4 (install triton 3.7)"
 
 
-class StandIn:
-    """For a missing package: has the attributes that it is given; any other says what is missing."""
+class MissingPackage:
+    """A missing package, with a few working attributes; any other attribute raises `ModuleNotFoundError`."""
 
     def __init__(self, missing: str, **attributes: Any) -> None:
         self.missing = missing
         vars(self).update(attributes)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # what Python and notebooks look for in any object
+        if name.startswith("__"):  # Python and notebooks look these up in any object
             raise AttributeError(name)
         raise ModuleNotFoundError(self.missing)
 
 
-class Kernel:
-    """For a kernel that cannot be run: what is launched, `kernel[grid](...)`, says what is missing."""
+class MissingKernel:
+    """A kernel that cannot run: its launch, `kernel[grid](...)`, raises `ModuleNotFoundError`."""
 
     def __init__(self, function: Callable[..., Any], missing: str) -> None:
         self.__name__, self.__doc__, self.fn, self.missing = function.__name__, function.__doc__, function, missing
@@ -45,17 +45,17 @@ class Kernel:
 
 
 class Constant:
-    """For `tl.constexpr`, an annotation, and a constant of a module."""
+    """`tl.constexpr` without Triton, as an annotation and as a constant of a module."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
 
 
-def stand_ins(missing: str) -> tuple[Any, Any]:
-    """`triton` and `tl` without Triton: kernels can be defined, and the host's arithmetic works."""
+def missing_triton(missing: str) -> tuple[Any, Any]:
+    """Return `triton` and `tl` without Triton: kernels can be defined, and the host's arithmetic works."""
 
     def jit(function: Any = None, **options: Any) -> Any:
-        return jit if function is None else Kernel(function, missing)
+        return jit if function is None else MissingKernel(function, missing)
 
     def cdiv(x: int, y: int) -> int:
         return -(-x // y)
@@ -63,15 +63,15 @@ def stand_ins(missing: str) -> tuple[Any, Any]:
     def next_power_of_2(n: int) -> int:
         return 1 << max(n - 1, 0).bit_length()
 
-    triton = StandIn(missing, jit=jit, cdiv=cdiv, next_power_of_2=next_power_of_2)
-    return triton, StandIn(missing, constexpr=Constant)
+    triton = MissingPackage(missing, jit=jit, cdiv=cdiv, next_power_of_2=next_power_of_2)
+    return triton, MissingPackage(missing, constexpr=Constant)
 
 
 def _load() -> tuple[Any, Any, Any, str, str | None]:
     try:
         torch = importlib.import_module("torch")
     except ImportError:
-        return StandIn(NO_TORCH), *stand_ins(NO_TORCH), "cpu", NO_TORCH
+        return MissingPackage(NO_TORCH), *missing_triton(NO_TORCH), "cpu", NO_TORCH
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cpu":
         os.environ.setdefault("TRITON_INTERPRET", "1")
@@ -80,7 +80,7 @@ def _load() -> tuple[Any, Any, Any, str, str | None]:
     try:
         triton, tl = importlib.import_module("triton"), importlib.import_module("triton.language")
     except ImportError:
-        return torch, *stand_ins(NO_TRITON), device, NO_TRITON
+        return torch, *missing_triton(NO_TRITON), device, NO_TRITON
     missing = None
     if device == "cpu":
         numpy = importlib.import_module("numpy")
@@ -89,7 +89,7 @@ def _load() -> tuple[Any, Any, Any, str, str | None]:
         elif _version(triton) < (3, 7) and _version(numpy) >= (2, 4):
             missing = OLD_INTERPRETER
     if missing:
-        return torch, *stand_ins(missing), device, missing
+        return torch, *missing_triton(missing), device, missing
     return torch, triton, tl, device, None
 
 
@@ -98,20 +98,20 @@ def _version(package: Any) -> tuple[int, ...]:
 
 
 torch, triton, tl, DEVICE, MISSING = _load()
-"""The modules or their stand-ins; "cuda", or "cpu" for the interpreter; what is missing, or None."""
+"""The modules or their replacements; "cuda", or "cpu" for the interpreter; a message about what is missing, or None."""
 
-DTYPE: Any = None if isinstance(torch, StandIn) else torch.float16 if DEVICE == "cuda" else torch.float32
-"""What a lesson's larger runs compute in: float16 on a GPU, which a T4 has and bfloat16 it has not; else float32."""
+DTYPE: Any = None if isinstance(torch, MissingPackage) else torch.float16 if DEVICE == "cuda" else torch.float32
+"""The type of a lesson's larger runs: float16 on a GPU, since a T4 has no bfloat16, else float32."""
 
 
-def require() -> None:
-    """Raises `ModuleNotFoundError`, in one clear sentence, where kernels cannot be run."""
+def require_kernels() -> None:
+    """Raise `ModuleNotFoundError`, with a message that says what is missing, if kernels cannot run here."""
     if MISSING:
         raise ModuleNotFoundError(MISSING)
 
 
 def machine() -> str:
-    """One line: what runs the kernels here."""
+    """Return one line that says what runs the kernels here."""
     if MISSING:
         return f"{MISSING}: cells show what was recorded where it is."
     if DEVICE == "cuda":

@@ -1,7 +1,7 @@
-"""The marks of a class: `python -m course grade FOLDER`.
+"""Grade a class: `python -m course grade FOLDER`.
 
-The folder has the learners' notebooks, in a folder for each learner or with the learner's name in the file's. A
-notebook's answers are judged by the exercises' judges, in processes of their own (`course.nursery`).
+The folder has the learners' notebooks, in a folder for each learner or with the learner's name in the file's name. The
+exercises' judges mark the answers of a notebook, each in a process of its own (`course.fork_server`).
 """
 
 import json
@@ -22,55 +22,55 @@ from minitransformer.system.atomic import atomic_write
 from minitransformer.system.visible import visible
 
 from .exercise import CORRECT, NOT_YET
-from .failures import cut, said
-from .limits import within
-from .nursery import Nursery
-from .reading import ANSWERED, MISSING, UNREADABLE, read
-from .sources import checked, number_of, sources, title
+from .extraction import ANSWERED, MISSING, UNREADABLE, extract_answers
+from .failures import exception_text, truncate
+from .fork_server import ForkServer
+from .limits import run_limited
+from .sources import exercise_names, number_of, sources, title
 
-SECONDS = 60.0  # for an answer; the slowest right one takes some, and all others a part of a second
-READING = 60.0  # seconds in which a notebook must be read
-WIDTH = 100  # of a table
+SECONDS = 60.0  # the limit on an answer; the slowest right one takes a few, and all others less than one
+READING = 60.0  # seconds, the limit on extracting a notebook's answers
+WIDTH = 100  # columns of a table
 LONGEST_NAME, LONGEST_WHY = 32, 600
 NONE, UNFINISHED = "–", "…"  # instead of a mark
 SEVERAL = "  one notebook counts there for each lesson; where they hold several learners, grade each by itself"
 MADE_BY = "python -m course grade"
-BEGINNING = f'{{\n "made by": "{MADE_BY}"'.encode()  # of the file of the marks
-LEFT_OUT = ".", "__MACOSX"  # what systems and Jupyter put there begins with these
+BEGINNING = f'{{\n "made by": "{MADE_BY}"'.encode()  # the first bytes of a file of marks
+LEFT_OUT = ".", "__MACOSX"  # the beginnings of names that systems and Jupyter create
 COPY = re.compile(r"[\s_.-]*(\(\d+\)|copy[\s_-]*\d*)$", re.IGNORECASE)
 
 Marks = dict[str, Any]
-"""What the file of the marks holds. `find` makes it, and `grade` adds lessons, and of each learner
+"""The content of the file of marks. `find_submissions` makes it; `grade` adds lessons and, for each learner,
 
 {"04": {"notebook": "ada/04_attention.ipynb" or None, "exercises": {"causal_mask": {"mark": …, "why": …}}}}."""
 
 
 @dataclass
 class Submission:
-    """A learner's notebook, and what was found in it."""
+    """A learner's notebook and the answers extracted from it."""
 
     path: Path
     name: str  # the path in the class's folder, as it is printed
     learner: str
-    deeper: str  # what may be a learner's name, too: of a folder in the learner's, or beside the lesson's in the file's
-    lesson: str | None  # which the file's name says, until the file is read
+    deeper: str  # another possible learner's name: of a folder in the learner's, or in the file's name
+    lesson: str | None  # from the file's name, until the file is read
     modified: float
-    why: str = ""  # what keeps it from being read, as a sentence about it ends
+    why: str = ""  # why it cannot be read, as the end of a sentence about it
     answers: dict[str, Any] = field(default_factory=dict)
 
 
 # --- The folder -------------------------------------------------------------------------------------------------
 
 
-def find(folder: Path) -> tuple[list[Submission], Marks]:
-    """The notebooks of a folder, sorted, and marks without any. Raises `OSError` where there is no such folder.
+def find_submissions(folder: Path) -> tuple[list[Submission], Marks]:
+    """Return the notebooks of a folder, sorted, and empty marks. Raises `OSError` if there is no such folder.
 
-    The learner is the folder in it that a notebook lies in, however deep, or else what the file's name says beside the
-    lesson. No link is followed.
+    The learner of a notebook is the name of the top-level folder that it lies in, however deep, or else the part of
+    the file's name that is not the lesson's. No link is followed.
     """
     os.listdir(folder)
     submissions, notes = list[Submission](), list[str]()
-    contents = defaultdict[str, list[str]](list)  # of learners' folders
+    contents = defaultdict[str, list[str]](list)  # the names in each learner's folder
 
     def shown(path: str) -> str:
         return visible(os.path.relpath(path, folder))
@@ -102,7 +102,7 @@ def find(folder: Path) -> tuple[list[Submission], Marks]:
     for learner, names in contents.items():
         if names and learner not in {each.learner for each in submissions}:
             more = " and more" if names[3:] else ""
-            notes.append(f"{cut(learner, LONGEST_NAME)} has no notebook, but {', '.join(names[:3])}{more}")
+            notes.append(f"{truncate(learner, LONGEST_NAME)} has no notebook, but {', '.join(names[:3])}{more}")
     learners = sorted({*contents, *(each.learner for each in submissions)}, key=lambda name: (name.casefold(), name))
     submissions.sort(key=lambda each: (learners.index(each.learner), str(each.path)))
     return submissions, {
@@ -118,7 +118,7 @@ def find(folder: Path) -> tuple[list[Submission], Marks]:
 
 
 def _lesson_and_rest(name: str) -> tuple[str | None, str]:
-    """The lesson that a file's name says, and the rest of it: `ada_04_attention (1)` is 04, and ada."""
+    """Return the lesson in a file's name and the rest of the name: "04" and "ada" for `ada_04_attention (1)`."""
     name = COPY.sub("", name)
     for source in sources():
         slug = source.stem[3:].replace("_", r"[\s_.-]+")
@@ -129,7 +129,7 @@ def _lesson_and_rest(name: str) -> tuple[str | None, str]:
 
 
 def _plain(name: str) -> str:
-    """A learner's name as it is printed and compared: letters with accents may be written in two ways."""
+    """Return a learner's name normalized for print and comparison: accents have two encodings."""
     return visible(unicodedata.normalize("NFC", name)) or "?"
 
 
@@ -139,33 +139,33 @@ def _plain(name: str) -> str:
 def grade(
     submissions: list[Submission],
     marks: Marks,
-    nursery: Nursery,
+    server: ForkServer,
     lessons: Sequence[str] = (),
     chosen: Sequence[str] = (),
     seconds: float = SECONDS,
 ) -> None:
-    """Mark `lessons`, or all, and there the exercises `chosen`, or all.
+    """Mark the exercises `chosen`, or all, of `lessons`, or of all lessons.
 
-    The marks are filled in as they are found, so that an interrupt leaves what there is.
+    `marks` is filled in step by step, so that after an interrupt it holds the marks so far.
     """
-    marks["guard"] = nursery.guard
+    marks["guard"] = server.sandbox
     for each in submissions:
         if not each.why:
             _read(each)
     latest = _latest(submissions, marks, lessons)
     for source in sources():
         number = number_of(source)
-        names = [name for name in checked(source) if not chosen or name in chosen]
+        names = [name for name in exercise_names(source) if not chosen or name in chosen]
         if not names or number not in {*lessons, *(number for _, number in latest)}:
             continue
-        extra = [] if chosen else [name for name in names if name in optional(source)]
+        extra = [] if chosen else [name for name in names if name in optional_exercises(source)]
         marks["lessons"][number] = {"title": title(source), "exercises": names, "optional": extra}
         with tqdm(marks["learners"].items(), f"lesson {number}", disable=None, leave=False) as learners:
             for learner, has in learners:
                 each, exercises = latest.get((learner, number)), dict[str, dict[str, str]]()
                 has[number] = {"notebook": each and each.name, "exercises": exercises}
                 if each and not each.why:
-                    _judge(each, exercises, names, nursery, seconds)
+                    _judge(each, exercises, names, server, seconds)
                 else:
                     state, why = (UNREADABLE, f"{each.name} {each.why}") if each else (MISSING, "no notebook")
                     exercises |= {name: {"mark": state, "why": why} for name in names}
@@ -174,14 +174,14 @@ def grade(
 
 def _read(each: Submission) -> None:
     try:
-        found = within(READING, lambda: read(str(each.path), each.lesson))
+        found = run_limited(READING, lambda: extract_answers(str(each.path), each.lesson))
         each.lesson, each.why, each.answers = found["lesson"], visible(found.get("why", "")), found.get("answers", {})
-    except Exception as problem:  # it may be as odd as it likes
-        each.why = f"cannot be read here ({type(problem).__name__}: {said(problem)})"
+    except Exception as problem:  # a notebook can be malformed in ways that nobody foresees
+        each.why = f"cannot be read here ({type(problem).__name__}: {exception_text(problem)})"
 
 
 def _latest(submissions: list[Submission], marks: Marks, lessons: Sequence[str]) -> dict[tuple[str, str], Submission]:
-    """The notebook that counts, by learner and lesson: the last that was changed, of those that can be read."""
+    """Return the notebook that counts for each learner and lesson: the last modified of those that can be read."""
     together, groups = defaultdict[tuple[str, str], list[Submission]](list), defaultdict[str, set[str]](set)
     for each in submissions:
         if each.lesson is None:
@@ -189,7 +189,7 @@ def _latest(submissions: list[Submission], marks: Marks, lessons: Sequence[str])
         elif not lessons or each.lesson in lessons:
             together[each.learner, each.lesson].append(each)
     for (learner, _), those in together.items():
-        those.sort(key=lambda each: (not each.why, each.modified))  # at one time: as found
+        those.sort(key=lambda each: (not each.why, each.modified))  # a stable sort: equal times keep their order
         for each in those[:-1]:
             why = each.why or ("is older" if each.modified < those[-1].modified else "is as old")
             marks["notes"].append(f"{each.name} {why}: {those[-1].name} counts")
@@ -200,41 +200,41 @@ def _latest(submissions: list[Submission], marks: Marks, lessons: Sequence[str])
 
 
 def _judge(
-    each: Submission, marks: dict[str, dict[str, str]], names: Sequence[str], nursery: Nursery, seconds: float
+    each: Submission, marks: dict[str, dict[str, str]], names: Sequence[str], server: ForkServer, seconds: float
 ) -> None:
-    """Mark a notebook's answers `names`, those that others call before the others; `marks` gets them as they come."""
+    """Mark the answers `names` of a notebook into `marks`, each after the answers that it calls."""
     found = dict[str, str]()
 
     def judge(name: str) -> None:
         if name in found:
             return
-        found[name] = ""  # under way
+        found[name] = ""  # being marked
         state, why, pieces, needs = (each.answers[name][key] for key in ("state", "why", "pieces", "needs"))
         for other in needs:
             judge(other)
         if state == ANSWERED:
-            standing_in = [other for other in needs if found[other] not in ("", CORRECT)]
-            state, why = nursery.mark(str(each.lesson), name, pieces, standing_in, seconds)
+            fallbacks = [other for other in needs if found[other] not in ("", CORRECT)]
+            state, why = server.mark(str(each.lesson), name, pieces, fallbacks, seconds)
         found[name] = state
         if name in names:
-            marks[name] = {"mark": state, "why": cut(visible(" ".join(why.split())), LONGEST_WHY)}
+            marks[name] = {"mark": state, "why": truncate(visible(" ".join(why.split())), LONGEST_WHY)}
 
     for name in names:
         judge(name)
 
 
-def optional(source: Path) -> set[str]:
-    """The exercises in a lesson's optional sections, each of which ends before the next heading that is no deeper."""
+def optional_exercises(source: Path) -> set[str]:
+    """Return the exercises in a lesson's optional sections; each ends at the next heading of its level or above."""
     section = re.compile(r"^# (##+) [^\n]+\(optional\)$(.*?)(?=^# (?!\1#)##|\Z)", re.MULTILINE | re.DOTALL)
     parts = [part for _, part in section.findall(source.read_text(encoding="utf-8"))]
     return {name for part in parts for name in re.findall(r"^(\w+) = check\(\1\)", part, re.MULTILINE)}
 
 
-# --- What is printed, and written -------------------------------------------------------------------------------
+# --- The report and the file of marks ---------------------------------------------------------------------------
 
 
 def report(marks: Marks) -> list[str]:
-    """The lines that a teacher reads: for each lesson a table and what is wrong, then a table of all lessons."""
+    """Return the lines of the report: for each lesson a table and the reasons, then a table of all lessons."""
     lines, totals = list[str](), defaultdict[str, dict[str, str]](dict)
     right, of = Counter[str](), 0
     if groups := marks["look like groups"]:
@@ -244,7 +244,7 @@ def report(marks: Marks) -> list[str]:
         found = {learner: has[number] for learner, has in marks["learners"].items() if number in has}
         there = {learner: has["exercises"] for learner, has in found.items() if has["notebook"]}
         rows = {learner: {name: mark["mark"] for name, mark in has.items()} for learner, has in there.items()}
-        whys = [line for learner, has in there.items() for line in _whys(cut(learner, LONGEST_NAME), names, has)]
+        whys = [line for learner, has in there.items() for line in _whys(truncate(learner, LONGEST_NAME), names, has)]
         absent = ", ".join(learner for learner in found if learner not in there)
         lines += [f"{number} · {lesson['title']}", "", *table(names, rows), ""]
         lines += [f"optional, and not in the totals: {', '.join(extra)}", ""] if extra else []
@@ -266,7 +266,7 @@ def report(marks: Marks) -> list[str]:
 
 
 def _whys(learner: str, names: Sequence[str], marks: dict[str, dict[str, str]]) -> list[str]:
-    """What is wrong in a notebook, a line for each exercise; one for all of them where nobody can read it."""
+    """Return a line for each exercise that is wrong in a notebook, or one line if all have the same reason."""
     said = {name: f"{marks[name]['mark']}: {marks[name]['why']}" for name in names if name in marks}
     wrong = [name for name in said if marks[name]["mark"] not in (CORRECT, NOT_YET)]
     if wrong[1:] and len({*said.values()}) == 1:
@@ -275,12 +275,12 @@ def _whys(learner: str, names: Sequence[str], marks: dict[str, dict[str, str]]) 
 
 
 def table(columns: Sequence[str], rows: dict[str, dict[str, str]]) -> list[str]:
-    """Lines with a row for each learner, as many columns beside each other as fit, and the rest below.
+    """Return the lines of a table with a row for each learner; columns that do not fit follow in a table below.
 
-    What a row does not have is not finished.
+    A mark that a row lacks is shown as unfinished.
     """
     named = [("learner", {name: name for name in columns})]
-    named += [(cut(learner, LONGEST_NAME), row) for learner, row in rows.items()]
+    named += [(truncate(learner, LONGEST_NAME), row) for learner, row in rows.items()]
     first = max(_width(learner) for learner, _ in named)
     widths = [3 + max(len(row.get(name, UNFINISHED)) for _, row in named) for name in columns]
     fit = max(1, bisect([*accumulate(widths)], WIDTH - first))
@@ -292,12 +292,12 @@ def table(columns: Sequence[str], rows: dict[str, dict[str, str]]) -> list[str]:
 
 
 def _width(text: str) -> int:
-    """The columns that a terminal gives a text."""
+    """Return the number of a terminal's columns that a text takes."""
     return sum((not unicodedata.combining(each)) + (unicodedata.east_asian_width(each) in "WF") for each in text)
 
 
-def check_place(path: Path) -> None:
-    """Raises `ValueError` where the marks cannot be written without overwriting something else."""
+def check_marks_file(path: Path) -> None:
+    """Raise `ValueError` if writing the marks to `path` would overwrite something else."""
     theirs = path.is_dir()
     if path.is_file():
         with open(path, "rb") as file:
@@ -306,7 +306,7 @@ def check_place(path: Path) -> None:
         raise ValueError(f"{path} is there, and holds something else than marks: give the marks another name")
 
 
-def write(path: Path, marks: Marks) -> None:
-    """Write the marks, whole or not at all."""
+def write_marks(path: Path, marks: Marks) -> None:
+    """Write the marks as JSON, atomically."""
     with atomic_write(path) as file:
         file.write((json.dumps(marks, indent=1, ensure_ascii=False) + "\n").encode())

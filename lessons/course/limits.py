@@ -1,9 +1,9 @@
-"""A call that ends, whatever the function does: at a limit of time or of memory it is stopped.
+"""Call a function with limits on its time and its memory.
 
-A timer's signal interrupts the function, also in a notebook's kernel; only one long call inside C (a huge product of
-matrices) is stopped when it comes back, not before. Nothing stays armed after the call. Signals need the main thread
-and a system that has them (not Windows): elsewhere the function runs without limits, and a kernel's own interrupt
-stops it.
+A timer's signal interrupts the function, also in a notebook's kernel. One long call inside C, such as a huge matrix
+product, is interrupted only when it returns. The old timer and handler are restored after the call. Signals need the
+main thread and a system that has them (not Windows): elsewhere the function runs without limits, and the kernel's own
+interrupt stops it.
 """
 
 import signal
@@ -21,26 +21,26 @@ except ModuleNotFoundError:  # on Windows
 Result = TypeVar("Result")
 
 TICK = 0.05  # seconds
-GIGABYTES = 2.0  # what one call may add to the most memory that the process has had
+GIGABYTES = 2.0  # the limit on how much one call may raise the peak memory of the process
 
 
 class Stopped(BaseException):
-    """Raised in a function that has reached a limit; not an `Exception`, which the function may catch."""
+    """Raised inside a function that has reached a limit; no `Exception`, because the function may catch those."""
 
 
-class Endless(Exception):
-    """A call was stopped; the message says at which limit, and the likely cause."""
+class LimitExceeded(Exception):
+    """A call was stopped; the message names the limit and the likely cause."""
 
 
-def within(seconds: float, function: Callable[[], Result]) -> Result:
-    """What `function()` returns or raises. Raises `Endless` where it takes more than `seconds`, or `GIGABYTES`."""
+def run_limited(seconds: float, function: Callable[[], Result]) -> Result:
+    """Return `function()`. Raises `LimitExceeded` if it takes more than `seconds` or `GIGABYTES`."""
     if resource is None or threading.current_thread() is not threading.main_thread():
         return function()
     begin, memory, inside, reached = time.monotonic(), _peak_gigabytes(), True, ""
 
     def tick(number: int, frame: Any) -> None:
         nonlocal reached
-        if not inside or frame.f_code is within.__code__:
+        if not inside or frame.f_code is run_limited.__code__:
             return
         if time.monotonic() - begin > seconds:
             reached = f"it has not come back after {seconds:g} s: is there a loop that never ends?"
@@ -58,12 +58,12 @@ def within(seconds: float, function: Callable[[], Result]) -> Result:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, handler or signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, *timer)
-        if reached:  # whatever came of it
-            raise Endless(reached)
+        if reached:  # even if the function caught `Stopped` and returned
+            raise LimitExceeded(reached)
 
 
 def _peak_gigabytes() -> float:
-    """The most memory that the process has had so far."""
+    """Return the peak memory of the process so far."""
     assert resource is not None
     unit = 1e9 if sys.platform == "darwin" else 1e6  # bytes there, KB elsewhere
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit

@@ -1,4 +1,4 @@
-"""What lessons 14 and 17 measure with: races in which calls take turns, and ops that tell how long each took."""
+"""Measure times, passes over memory and the machine itself, for the lessons about speed."""
 
 import threading
 import time
@@ -23,7 +23,7 @@ Call = Callable[[], Any]
 
 @dataclass(frozen=True)
 class Machine:
-    """Three numbers: floating-point operations a second, bytes a second, and seconds for a call of nothing."""
+    """A machine in three numbers: floating-point operations a second, bytes a second, seconds for an empty call."""
 
     flops: float
     bandwidth: float
@@ -31,9 +31,10 @@ class Machine:
 
 
 def race(calls: Mapping[Any, Call], rounds: int = 9, turn: float = 0.003) -> dict[Any, float]:
-    """The seconds of each call in the quietest of its turns: whatever else the machine does can only add to them.
+    """Return the least seconds of each call over `rounds` turns: other load on the machine can only add to them.
 
-    Calls warm up, then take turns, so that all meet the same weather. A turn repeats a call for about `turn` seconds.
+    Calls warm up, then take turns, so that other load affects all alike. A turn repeats a call for about `turn`
+    seconds.
     """
     repeats, times = {}, {name: [] for name in calls}
     for name, call in calls.items():
@@ -53,7 +54,7 @@ def _seconds(call: Call, repeats: int) -> float:
 
 
 def this_machine() -> Machine:
-    """The three numbers of one core, in float32: a large product, a copy far beyond the caches, an addition."""
+    """Measure one core, in float32: a large product, a copy much larger than the caches, and a tiny addition."""
     rng, size = np.random.default_rng(0), 1024
     a, b = rng.random((2, size, size), dtype=np.float32)
     source = rng.random(24 << 20, dtype=np.float32)  # 96 MiB
@@ -70,7 +71,7 @@ def this_machine() -> Machine:
 
 
 class Stopwatch:
-    """`ops` is a table whose ops do what they did; `seconds` is what each pair has taken, summed over all threads."""
+    """A table of ops that records times: `seconds` has the time of each pair in `ops`, summed over all threads."""
 
     def __init__(self, ops: Ops) -> None:
         self.seconds: dict[str, float] = defaultdict(float)
@@ -83,7 +84,7 @@ class Stopwatch:
                 self.seconds[call.op.removesuffix("_step")] += call.seconds
 
     def profile(self, step: Call, steps: int = 1, threads: int = 1) -> dict[str, float]:
-        """Milliseconds of a step: "total", and each pair's share of it where so many threads work side by side."""
+        """Return the milliseconds of a step: "total", and each pair's share if `threads` threads work in parallel."""
         self.seconds.clear()
         total = _seconds(step, steps)
         return {"total": 1000 * total} | {name: 1000 * s / steps / threads for name, s in self.seconds.items()}
@@ -92,7 +93,7 @@ class Stopwatch:
 def quietest(
     profiles: Mapping[str, Callable[[], dict[str, float]]], rounds: int = 12, seconds: float = 6.0
 ) -> dict[str, dict[str, float]]:
-    """Each profile's run with the least "total"; they take turns, until so many rounds or seconds are over."""
+    """Return each profile's run with the least "total"; they take turns for `rounds` rounds or about `seconds`."""
     found: dict[str, list[dict[str, float]]] = {name: [] for name in profiles}
     end = time.perf_counter() + seconds
     for number in range(rounds):
@@ -105,15 +106,15 @@ def quietest(
 
 @contextmanager
 def blas_threads(count: int) -> Iterator[None]:
-    """BLAS with so many threads of its own, for a while."""
+    """Let BLAS use `count` threads inside this context."""
     with threadpool_limits(count, user_api="blas"):
         yield
 
 
 class Passes(np.ndarray):
-    """An array that counts how often it, and all that is computed from it, is read or written as a whole.
+    """An array that counts how often it, and every array computed from it, is read or written as a whole.
 
-    `array.view(Passes)` joins in; `Passes.count(function, *arrays)` gives the passes, by the first array's size.
+    `array.view(Passes)` is counted; `Passes.count(function, *arrays)` returns the passes over the first array.
     """
 
     elements = 0
@@ -128,7 +129,7 @@ class Passes(np.ndarray):
     def __setitem__(self, place: Any, value: Any) -> None:
         view = self.view(np.ndarray)
         view[place] = value
-        if not np.shares_memory(view, value):  # `a[i] += b` has written already, and puts the same view back
+        if not np.shares_memory(view, value):  # `a[i] += b` has been counted, and then assigns the same view
             Passes.elements += 2 * np.size(value)
 
     @classmethod
@@ -139,7 +140,7 @@ class Passes(np.ndarray):
 
 
 def page_faults() -> int | None:
-    """How many pages of memory the system has handed this process so far; `None` where it does not say."""
+    """Return the number of this process's minor page faults so far, or None if the system does not tell."""
     try:
         import resource
     except ImportError:
@@ -148,7 +149,7 @@ def page_faults() -> int | None:
 
 
 def caches() -> dict[str, int]:
-    """The data caches of a core, "L1" to "L3", in bytes; nothing where the system does not say."""
+    """Return the sizes of a core's data caches, "L1" to "L3", in bytes; an empty dict if the system does not tell."""
     found = {}
     for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         level, kind, size = ((folder / name).read_text().strip() for name in ("level", "type", "size"))

@@ -1,8 +1,8 @@
-"""How long a lesson takes a learner: counted from its source, at one pace for the whole course.
+"""Estimate the minutes that a lesson takes a learner, from its source and at one pace for the whole course.
 
-A minute is 100 words of prose, or 8 lines of code that are read and run. An exercise takes as long as its stars say.
-The pace is that of readers who took about seven hours for lessons 00 to 03 of the course's first edition.
-A section whose heading ends with "(optional)", with all below it, is not on the core path.
+A minute is 100 words of prose, or 8 lines of code that are read and run; an exercise's minutes depend on its stars.
+This is the pace of readers who took about seven hours for lessons 00 to 03 of the course's first edition. A section
+whose heading ends with "(optional)", with all below it, is not on the core path.
 """
 
 import re
@@ -15,23 +15,23 @@ STARS = re.compile(r"^### Exercise \d+ ([★☆]{3}): .+$")
 
 
 class Minutes(NamedTuple):
-    """Minutes of the whole lesson, and of its core, to five."""
+    """Minutes of the whole lesson and of its core, rounded to five."""
 
     whole: int
     core: int
 
 
 def minutes(notebook: Any) -> Minutes:
-    """How long a learner takes for a lesson."""
+    """Return the minutes that a lesson takes a learner."""
     whole = core = 0.0
-    optional = 0  # the level of the optional heading above; 0 where there is none
+    optional = 0  # the level of the optional heading above; 0 for none
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
             taken = len(cell["source"].splitlines()) / LINES
             whole, core = whole + taken, core + taken * (not optional)
             continue
         if "help" in cell["metadata"].get("tags", []):
-            continue  # only for those who open it
+            continue  # folded up, and not read by all
         for level, heading, text in sections(cell["source"]):
             if level and (not optional or level <= optional):
                 optional = level if heading.endswith("(optional)") else 0
@@ -42,7 +42,7 @@ def minutes(notebook: Any) -> Minutes:
 
 
 def sections(markdown: str) -> list[tuple[int, str, str]]:
-    """The pieces of a cell of prose: the level of a heading, the heading, and the text below it. Code is no heading."""
+    """Split a cell of prose into (level, heading, text below it); a line of code that begins with # is no heading."""
     parts = re.split(r"^(```.*?^```)$", markdown, flags=re.MULTILINE | re.DOTALL)
     safe = "".join(part.replace("#", " ") if part.startswith("```") else part for part in parts)
     found = HEADING.split(safe)

@@ -1,22 +1,23 @@
-"""Results that a learner's machine may not be able to measure, recorded where it could be."""
+"""Results that a learner's machine may not be able to measure, recorded on a machine that could."""
 
 import json
 import os
 from collections.abc import Callable
+from hashlib import sha256
 from typing import Any
 
-from .sources import room
+from .sources import lesson_folder
 
 RECORD = "COURSE_RECORD"  # set by `make notebooks`
 
 
 def recorded(name: str, measure: Callable[[], Any]) -> Any:
-    """What `measure()` returns (JSON), or what it returned when the notebooks were built, where a package is missing.
+    """Return `measure()`, or, where it raises `ImportError`, the result that was recorded by `make notebooks`.
 
-    "04_pytorch" is kept as `recordings/pytorch.json` in the room of lesson 04. `measure` imports what it needs; where
-    that raises `ImportError`, a line says so.
+    The result is plain JSON; "04_pytorch" is kept as `recordings/pytorch.json` in the folder of lesson 04. `measure`
+    imports the packages it needs; where one is missing, a printed line says so.
     """
-    path = room(name[:2]) / "recordings" / f"{name[3:]}.json"
+    path = lesson_folder(name[:2]) / "recordings" / f"{name[3:]}.json"
     try:
         result = measure()
     except ImportError as missing:
@@ -26,3 +27,31 @@ def recorded(name: str, measure: Callable[[], Any]) -> Any:
         path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     return result
+
+
+def gpu_times(lesson: str) -> str:
+    """Return a line for each solution of lesson "15" that was timed on a GPU, or a sentence that none was.
+
+    `tests/benchmarks/gpu/lease.py` measures them, and the ledgers of `kernels/results` keep them with a hash of
+    `solutions.py`: times of other code are not shown.
+    """
+    from kernels.proof import ledger  # here: only the lessons about kernels need it
+
+    solutions, lines = sha256((lesson_folder(lesson) / "solutions.py").read_bytes()).hexdigest(), list[str]()
+    for gpu, found in ledger.ledgers().items():
+        section = found["sections"].get("lessons", {"hashes": {}})
+        if section["hashes"].get(f"lesson {lesson}") == solutions:
+            entries = ledger.entries(found, "lessons")
+            lines += [f"{gpu}: {_times_line(entry)}" for entry in entries if entry["op"] == f"lesson {lesson}"]
+    return "\n".join(lines) or "None of this lesson's kernels has run on a GPU yet (the package's have: lesson 17)."
+
+
+def _times_line(entry: dict[str, Any]) -> str:
+    """Return "add of 16,777,216 (float32): solution 85 µs (2,370 GB/s), PyTorch 84 µs (2,390 GB/s)"."""
+    from kernels.proof.ledger import number, timed
+
+    times = []
+    for who, found in timed(entry).items():
+        rate, unit = (found["gbs"], "GB/s") if "gbs" in found else (found["tflops"], "TFLOP/s")
+        times.append(f"{who} {number(1000 * found['ms'])} µs ({number(rate)} {unit})")
+    return f"{entry['what']} of {entry['size']['shape']} ({entry['size']['dtype']}): {', '.join(times) or 'wrong'}"

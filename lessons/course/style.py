@@ -1,4 +1,4 @@
-"""How the lessons' pictures look: plain axes, 100 dots an inch, colours that colour-blind readers can tell apart."""
+"""The style of the lessons' pictures: plain axes, 100 dots an inch, colours that colour-blind readers tell apart."""
 
 import matplotlib.pyplot as plt
 from cycler import cycler
@@ -7,7 +7,7 @@ from minitransformer.plots.page import BLUE, FONT, GREEN, GREY, INK, ORANGE, PAL
 
 COLOURS = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY)
 INKED = "Greys"  # the colour map of images that are data: white paper, black ink
-AMOUNTS = "Blues"  # the colour map from nothing, white, to much; what draws a matrix uses it unless told otherwise
+AMOUNTS = "Blues"  # the default colour map of matrices, from nothing, white, to much
 
 __all__ = [
     "AMOUNTS",

@@ -469,7 +469,7 @@ class Copier:
         return dfirst
 
     def look(self, hidden, states):
-        """What is said at each position, of the decoder's states and the encoder's. Here: its own state."""
+        """The output at each position, from the decoder's and the encoder's states. Here: the decoder's own state."""
         return hidden, states
 
     def look_backward(self, dout, states):

@@ -378,7 +378,7 @@ for name, shares_found in (("scaled", found[1.0]), ("unscaled", found[math.sqrt(
 
 # %% tags=["exercise"]
 def causal_mask(num_queries, num_keys):
-    """Which keys each query may attend to: those at its own position and before it. True = may.
+    """The mask of the keys that each query may attend to: those at its own position and before it. True = may.
 
     The last query stands at the last key, the one before it at the last but one, and so on.
     → (num_queries, num_keys) of bool.
@@ -439,7 +439,7 @@ def minus_infinity(query, key, value, mask):
 
 # %% tags=["exercise"]
 def moved_by(attend, query, key, value):
-    """Whether output i moves when key j and value j are replaced by other numbers, for all i and j.
+    """True at [i, j] if output i moves when key j and value j are replaced by other numbers, for all i and j.
 
     attend(query, key, value) → out (Tq, Dv); query (Tq, D), key (Tk, D), value (Tk, Dv): leave them as they were.
     → (Tq, Tk) of bool; a difference below 1e-9 is rounding.

@@ -227,7 +227,7 @@ C, F, depth = 64, 256, 32
 
 
 def xavier(fan_in, fan_out):
-    """Where the package's matrices start (Glorot & Bengio 2010); lesson 08 says why."""
+    """A matrix with the package's initial values (Glorot & Bengio 2010); lesson 08 says why."""
     bound = np.sqrt(6 / (fan_in + fan_out))
     return rng.uniform(-bound, bound, (fan_in, fan_out))
 

@@ -441,7 +441,7 @@ for name, model in models.items():
 
 # %%
 def step_lengths(clip_norm):
-    """How far Adam moves one weight at each step, in learning rates."""
+    """The distances that Adam moves one weight, step by step, in learning rates."""
     theta, m, v, moved = np.zeros(1), np.zeros(1), np.zeros(1), []
     for step in range(1, 151):
         grad = np.array([100.0 if step == 30 else 1.0])

@@ -110,7 +110,7 @@ print(f"{len(dataset):,} pairs, {model.parameters.count:,} parameters")
 
 # %% tags=["exercise"]
 def spread(weights):
-    """How many keys each row of attention weights is spread over: a function of its entropy.
+    """The number of keys that each row of attention weights is spread over: a function of its entropy.
 
     weights (..., n), each row ≥ 0 with sum 1 → (...). A weight of 0 adds nothing to the entropy.
     """
@@ -396,7 +396,7 @@ for low, high in pairwise(edges):
 
 # %% tags=["exercise"]
 def excess_errors(wrong, has, lengths):
-    """How much more often sentences with each construction are wrong than sentences of the same length.
+    """For each construction, how much more often sentences with it are wrong than sentences of the same length.
 
     wrong (N,) bool, has (N, K) bool: which sentence has which construction; lengths (N,) int → (K,)
     """
@@ -491,7 +491,7 @@ def split_words(text):
 
 
 def endings_only(text, reference):
-    """Whether two texts have the same words but for their endings."""
+    """True if two texts have the same words but for their endings."""
     ours, wanted = split_words(text), split_words(reference)
     rest = []  # of each word, what follows the letters that it shares with the other text's
     for two in zip(ours, wanted, strict=False):

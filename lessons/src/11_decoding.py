@@ -211,7 +211,7 @@ log_probs = {(): 0.0}  # of every prefix that the search went on from, and of th
 
 
 def next_log_probs(prefix):
-    """What the search asks the model; remembered, for the picture."""
+    """The model's log-probabilities of the next token, which are also kept for the picture."""
     asked.append(prefix)
     row = after(prefix, source)
     log_probs.update({(*prefix, v): log_probs[prefix] + row[v] for v in range(V)})

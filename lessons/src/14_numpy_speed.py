@@ -459,7 +459,7 @@ replicas = [model, model.replica()]
 
 
 def part_loss(replica, part):
-    """Leaves the gradient of a part of the batch in a replica, and returns that part's share of the loss."""
+    """The share of a part of the batch in the loss; the gradient of the part is left in the replica."""
     share = part.num_target_tokens / batch.num_target_tokens
     replica.parameters.zero_grad()
     loss, cache = replica.loss(part.source, part.target_in, part.target_out, 0.1)
@@ -486,7 +486,7 @@ print(f"two halves against the whole batch: loss {abs(loss - whole_loss):.0e}, g
 
 # %% tags=["exercise"]
 def speed_up(shares, times):
-    """How many times as fast the whole becomes when part i, `shares[i]` of its time, becomes `times[i]` times as fast.
+    """The speed-up of the whole when part i, `shares[i]` of its time, becomes `times[i]` times as fast.
 
     shares (n,), between 0 and 1, their sum at most 1; times (n,), positive, perhaps infinite. → a number.
     """

@@ -28,7 +28,7 @@ import kernels
 from course import bytes_moved, recorded, start
 from course.gpu import DEVICE, DTYPE, machine, tl, torch, triton  # before anything else imports triton
 from course.lesson_15 import pictures as draw
-from course.on_gpus import on_gpus
+from course.recorded import gpu_times
 from course.tensors import numpy, tensor
 from minitransformer import ops
 from minitransformer.gradcheck import error
@@ -36,7 +36,7 @@ from minitransformer.gradcheck import error
 check = start("15")
 rng = np.random.default_rng(0)
 print(machine())
-print(on_gpus("15"))
+print(gpu_times("15"))
 
 # %% [markdown]
 # ## What a GPU is, and what it is short of

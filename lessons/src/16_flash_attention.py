@@ -24,7 +24,7 @@ import kernels
 from course import bytes_moved, recorded, start
 from course.gpu import DEVICE, DTYPE, machine, tl, torch, triton  # before anything else imports triton
 from course.lesson_16.pictures import draw_memory, draw_steps, draw_strip, draw_tiles
-from course.on_gpus import on_gpus
+from course.recorded import gpu_times
 from course.tensors import numpy, tensor
 from minitransformer import ops
 from minitransformer.gradcheck import check_gradients, error
@@ -32,7 +32,7 @@ from minitransformer.gradcheck import check_gradients, error
 check = start("16")
 rng = np.random.default_rng(0)
 print(machine())
-print(on_gpus("16"))
+print(gpu_times("16"))
 
 # %% [markdown]
 # ## The largest array of them all
@@ -343,7 +343,7 @@ attention_out = check(attention_out)
 
 # %% tags=["exercise"]
 def causal_blocks(block, tile, Tq, Tk):
-    """Which blocks of keys a block of queries visits, in causal attention.
+    """The blocks of keys that a block of queries visits, in causal attention.
 
     block: the number of the block of queries; tile = (QUERIES, KEYS): rows of a block of queries and of one of keys.
     The last block of either may stick out. Query i sees the keys 0 … Tk − Tq + i.
@@ -580,7 +580,7 @@ print(f"Σ over keys against Σ over channels: {error(over_channels, over_keys):
 
 # %% tags=["exercise"]
 def backward_block(dout, out, lse, query, key, value):
-    """What one block of keys adds to the gradients of attention over all keys.
+    """The part of one block of keys in the gradients of attention over all keys.
 
     dout and out (T, Dv), the gradient and the output of all keys; lse (T,), log Σ_j e^score_j over all keys;
     query (T, D); key (n, D) and value (n, Dv) of the block alone. Scores are query · key / √D; nothing overflows.

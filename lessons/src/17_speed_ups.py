@@ -32,7 +32,7 @@ import numpy as np
 
 from course import recorded, start
 from course.compiled import compiled, dissected
-from course.gpu import DEVICE, MISSING, machine, require, tl, torch, triton  # before anything else imports triton
+from course.gpu import DEVICE, MISSING, machine, require_kernels, tl, torch, triton  # before all else imports triton
 from course.lesson_17.machine_code import abridged, draw_execution, lines_of
 from course.lesson_17.pictures import COLOURS, kernel_dots, ladder, move, roof
 from course.lesson_17.roofline import GPUS, WORKS, Gpu, gpu_named
@@ -415,7 +415,7 @@ for name, sums in (("a product with ones", rows @ np.ones(2000, np.float32)), ("
 # %%
 def swapped():
     """For each swap: its name, the loss, and the gradient's largest error beside its largest element."""
-    require()
+    require_kernels()
     import kernels
 
     triton = kernels.triton_ops(DEVICE)
@@ -448,7 +448,7 @@ for row in recorded("17_swap", swapped):
 # %%
 def one_update():
     """The largest difference between a step of Adam by the kernel and by NumPy, on the first parameters."""
-    require()
+    require_kernels()
     import kernels
 
     table = kernels.torch_ops(DEVICE)

@@ -392,7 +392,7 @@ def rope_loops(x, cos, sin):
 
 # %% tags=["exercise"]
 def rope_forward(x, cos, sin):
-    """Turns the pairs of channels j and j + D/2: (a, b) → (a cos − b sin, b cos + a sin).
+    """The pairs of channels j and j + D/2, turned: (a, b) → (a cos − b sin, b cos + a sin).
 
     x (B, H, T, D), cos and sin (T, D/2), a row for each position → the tuple y (B, H, T, D), cache.
     cache is the tuple (cos, sin).

@@ -216,7 +216,7 @@ print((np.einsum("lbht,bt->lh", ahead, real) / real.sum()).round(2))
 
 # %% tags=["exercise"]
 def mask_batch(ids, mask_id, rng):
-    """What a masked model sees, and what it is asked.
+    """The input and the targets of a masked model.
 
     ids (B, T), integers: 0 padding, 1 [CLS], 2 [SEP], and words, 3 to mask_id − 1. Of each row's n words 15 % are
     targets, round(0.15 · n), but one at least; every choice of so many words has the same chance. For each target by

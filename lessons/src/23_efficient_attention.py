@@ -512,7 +512,7 @@ for name, ours, other in zip(arrays, mine, ops.linear_attention_backward(dout[No
 
 # %%
 def linear_attention_in_chunks(query, key, value, chunk, eps=1e-6):
-    """The same as linear_attention, with ⌈T / chunk⌉ steps."""
+    """Linear attention, with the result of linear_attention, in ⌈T / chunk⌉ steps."""
     features, key_features = phi(query), phi(key)
     extended = np.concatenate([value, np.ones_like(value[:, :1])], axis=1)  # [v, 1]: z is one more column of S
     state = np.zeros((key.shape[1], extended.shape[1]), value.dtype)  # (D, Dv + 1)
@@ -761,7 +761,7 @@ def chunk_states_backward_kernel(query_ptr, dnumerator_ptr, dstates_ptr, CHUNKS:
 
 
 def chunk_states_backward(query, dnumerator):
-    """What later chunks send to the state after each chunk of 16 positions.
+    """The gradient of the state after each chunk of 16 positions: the sum that the later chunks send to it.
 
     query and dnumerator (H, T, 16), float32, T a multiple of 16 → (H, T / 16, 16, 16); zeros for the last chunk. The
     same whichever wave comes first: as machine code without a race.

@@ -658,7 +658,7 @@ print(", ".join(f"{1e3 * seconds:,.0f} ms ({name})" for name, seconds in gpu_sec
 
 
 def bytes_sent(n, shards=64):
-    """What one process sends in a step, at most: sums of subtrees, then its slice of the parameters."""
+    """The bytes that one process sends in a step, at most: sums of subtrees, then its slice of the parameters."""
     widths = [part.stop - part.start for part in slices(size, n)]
     sums = [len(subtrees(share(shards, rank, n))) for rank in range(n)]
     return 4 * max(s * (size - width) + (n - 1) * width for s, width in zip(sums, widths, strict=True))

@@ -1,4 +1,4 @@
-"""Shared by all charts: plain axes, and intervals."""
+"""Drawing code that all charts share: plain axes, and intervals."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,7 +12,7 @@ from .trials.bootstrap import Interval
 
 
 def finish(axes: Axes, x: str, y: str) -> None:
-    """Sets labels with their units, and removes lines without meaning."""
+    """Set the axes' labels with their units, and hide the upper and the right spine."""
     axes.set_xlabel(x, **text_style([x], 9))
     axes.set_ylabel(y, **text_style([y], 9))
     axes.tick_params(labelsize=8, colors=GREY)
@@ -23,14 +23,14 @@ def finish(axes: Axes, x: str, y: str) -> None:
 
 
 def plain_logarithm(axis: Axis, subs: Sequence[float] = (1, 2, 5)) -> None:
-    """Gives a logarithmic axis plain numbers at these multiples of the powers of ten."""
+    """Give a logarithmic axis plain numbers at these multiples of the powers of ten."""
     axis.set_major_locator(LogLocator(subs=subs))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.12g}"))
 
 
 def draw_intervals(axes: Axes, intervals: Mapping[str, Interval], colours: Sequence[str], label: str) -> None:
-    """Draws a dot and its interval for each name, from top to bottom."""
+    """Draw a dot and its interval for each name, from top to bottom."""
     for row, (found, colour) in enumerate(zip(intervals.values(), colours, strict=True)):
         axes.plot([found.low, found.high], [row, row], color=colour, lw=2.2, solid_capstyle="round", alpha=0.55)
         axes.plot(found.value, row, "o", ms=5, color=colour)

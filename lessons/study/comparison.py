@@ -45,7 +45,7 @@ def compare(
 
 
 def learned(found: Mapping[str, Any]) -> bool:
-    """Whether a model gives different outputs for different sentences; one that does not ignores its source."""
+    """Return True if a model gives different outputs for different sentences; else it ignores its source."""
     return found["diverged"] is None and found["distinct"] > found["sentences"] / 10
 
 

@@ -26,7 +26,7 @@ TaskT_contra = TypeVar("TaskT_contra", bound=Named, contravariant=True)
 
 @dataclass(frozen=True)
 class Context(Generic[TaskT_co]):
-    """What an experiment works with; `scale` is the factor on the steps of the default budget."""
+    """The task, the runner and the scale of an experiment; `scale` multiplies the steps of the default budget."""
 
     task: TaskT_co
     scale: float

@@ -15,13 +15,13 @@ def bullets(items: Iterable[str]) -> str:
 
 
 def listed(items: Sequence[str]) -> str:
-    """Words in a sentence, as `one, two and three`."""
+    """Join words for a sentence, as `one, two and three`."""
     *first, last = items
     return f"{', '.join(first)} and {last}" if first else last
 
 
 def verbatim(lines: Iterable[str]) -> str:
-    """Lines as a code block."""
+    """Return lines as a code block."""
     return "\n".join(["```text", *lines, "```"])
 
 
@@ -31,11 +31,11 @@ def picture(name: str, text: str) -> str:
 
 
 def scientific(value: float) -> str:
-    """`3.3e18` as `3.3 · 10¹⁸`."""
+    """Return a number as text in scientific notation: `3.3 · 10¹⁸` for 3.3e18."""
     mantissa, exponent = f"{value:.1e}".split("e")
     return f"{mantissa} · 10{str(int(exponent)).translate(str.maketrans('0123456789-', '⁰¹²³⁴⁵⁶⁷⁸⁹⁻'))}"
 
 
 def paragraph(text: str) -> str:
-    """Text of several lines as one line."""
+    """Return a text of several lines as one line."""
     return " ".join(text.split())

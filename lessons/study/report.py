@@ -1,4 +1,4 @@
-"""Keeps the results of experiments as JSON, and writes one report from all of them.
+"""Keep the results of experiments as JSON, and write one report from all of them.
 
 results/<experiment>.json   findings, and the command, budget and machine that they came from
 pictures/*.png              (for other tasks than a study's first: results/<experiment>-<task>.json, pictures/<task>/)
@@ -71,7 +71,7 @@ def machine() -> str:
 
 
 def check_folder(study: Study[Any], out: Path) -> None:
-    """Raises `OSError` if results can't be written, or if another file has the report's name.
+    """Raise `OSError` if results can't be written, or if another file has the report's name.
 
     The command calls it before the trainings, so that none is in vain.
     """

@@ -24,7 +24,7 @@ def reads_a_clock(node):
 
 def test_no_judge_reads_a_clock():
     for place, node in trees("lessons/course", "exercises*.py"):
-        assert not reads_a_clock(node), f"{place}: count what it costs (course.counting, course.judging)"
+        assert not reads_a_clock(node), f"{place}: count what it costs (course.counting, course.checks)"
 
 
 def test_no_test_measures_a_time():

@@ -89,12 +89,12 @@ def test_a_target_that_is_none_makes_the_loss_nan_and_its_row_of_the_gradient(ba
 @pytest.mark.parametrize("bad", NONE)
 def test_nothing_outside_is_read_or_written(bad):
     """Not even what would be masked away afterwards."""
-    from course.fence import fence
+    from course.sanitizer import sanitize
 
     ops = table("triton")
     weights, x, logits = (torch.ones(shape, device=DEVICE) for shape in ((V, C), (5, C), (5, V)))
     targets = torch.tensor([bad, 3, 0, bad, 1], device=DEVICE)
-    with fence() as seen:
+    with sanitize() as seen:
         y, cache = ops.embedding.forward(targets, weights)
         ops.embedding.backward(y, cache)
         for ignored in (None, 0, -100):

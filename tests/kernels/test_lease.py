@@ -27,7 +27,7 @@ from lease import Section, joined
 from support.kernels import lease_faults as faults
 from test_supervisor import gone
 
-from course import on_gpus
+from course.recorded import gpu_times
 from kernels.attention import tiles
 from kernels.proof import ledger
 from kernels.proof.cases import cases
@@ -407,11 +407,11 @@ def test_a_lesson_says_what_gpus_made_of_its_solutions(monkeypatch):
     entry = entry_of("lesson 15", solution={"ms": 0.085, "gbs": 2370.0}, PyTorch={"failed": "no"})
     section = section_of(entry | {"what": "add", "size": {"shape": "64", "dtype": "float32"}}, hashes=hashes)
     kept = {"a GPU": {"ops": {}, "sections": {"lessons": section}}, "an old GPU": {"sections": {}}}
-    monkeypatch.setattr(on_gpus, "ledgers", lambda: kept)
-    assert on_gpus.on_gpus("15") == "a GPU: add of 64 (float32): solution 85 µs (2,370 GB/s)"
-    assert on_gpus.on_gpus("16").startswith("None of this lesson's kernels has run on a GPU yet")
+    monkeypatch.setattr(ledger, "ledgers", lambda: kept)
+    assert gpu_times("15") == "a GPU: add of 64 (float32): solution 85 µs (2,370 GB/s)"
+    assert gpu_times("16").startswith("None of this lesson's kernels has run on a GPU yet")
     section["hashes"] = dict.fromkeys(hashes, "another")
-    assert on_gpus.on_gpus("15").startswith("None of this lesson's kernels has run on a GPU yet")
+    assert gpu_times("15").startswith("None of this lesson's kernels has run on a GPU yet")
 
 
 # --- Variants --------------------------------------------------------------------------------------------------

@@ -266,8 +266,8 @@ def test_recursion_without_end_is_told():
 
 def test_without_signals_a_function_runs_without_limits(monkeypatch):
     found = []
-    thread = threading.Thread(target=lambda: found.append(limits.within(0.0, lambda: sys.maxsize)))
+    thread = threading.Thread(target=lambda: found.append(limits.run_limited(0.0, lambda: sys.maxsize)))
     thread.start()
     thread.join()
     monkeypatch.setattr(limits, "resource", None)
-    assert [*found, limits.within(0.0, lambda: 1)] == [sys.maxsize, 1]
+    assert [*found, limits.run_limited(0.0, lambda: 1)] == [sys.maxsize, 1]

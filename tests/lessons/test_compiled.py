@@ -1,4 +1,4 @@
-"""A learner's kernels as machine code, in a process beside the one in which Triton interprets."""
+"""A learner's kernels as machine code, compiled by a worker process, since Triton interprets in this one."""
 
 import math
 import sys
@@ -9,10 +9,10 @@ import pytest
 import torch
 from support.lessons.answers import wrong
 
-from course import beside
+from course import worker
 from course.compiled import compiled, dissected
 from course.lesson_15 import solutions
-from course.limits import Endless
+from course.limits import LimitExceeded
 
 
 def test_a_race_is_named_with_its_line_and_what_is_right_is_returned():
@@ -48,24 +48,24 @@ def test_what_is_listed_is_what_is_executed():
 
 
 def test_a_call_that_does_not_come_back_is_ended_and_the_next_one_is_answered(monkeypatch):
-    assert beside.beside(math.sqrt, 4) == 2
+    assert worker.call_in_worker(math.sqrt, 4) == 2
     with monkeypatch.context() as short:
-        short.setattr(beside, "SECONDS", 0.2)
-        with pytest.raises(Endless, match=r"after 0\.2 s"):
-            beside.beside(time.sleep, 60)
-    assert beside.beside(math.sqrt, 9) == 3
+        short.setattr(worker, "SECONDS", 0.2)
+        with pytest.raises(LimitExceeded, match=r"after 0\.2 s"):
+            worker.call_in_worker(time.sleep, 60)
+    assert worker.call_in_worker(math.sqrt, 9) == 3
     with pytest.raises(RuntimeError, match=r"ValueError: .*domain"):
-        beside.beside(math.sqrt, -1)
-    assert beside.beside(math.sqrt, 16) == 4
+        worker.call_in_worker(math.sqrt, -1)
+    assert worker.call_in_worker(math.sqrt, 16) == 4
 
 
 def test_it_starts_where_tritons_interpreter_has_left_its_file_name_in_the_main_module(monkeypatch):
     """The interpreter adds what its module has to the globals of a kernel, and in a notebook these are `__main__`'s."""
-    monkeypatch.setattr(beside, "_process", None)
-    monkeypatch.setattr(beside, "_pipe", None)
+    monkeypatch.setattr(worker, "_process", None)
+    monkeypatch.setattr(worker, "_pipe", None)
     monkeypatch.setattr(sys.modules["__main__"], "__file__", torch.__file__, raising=False)
     monkeypatch.setattr(sys.modules["__main__"], "__spec__", None, raising=False)
-    assert beside.beside(math.sqrt, 4) == 2
+    assert worker.call_in_worker(math.sqrt, 4) == 2
     assert sys.modules["__main__"].__file__ == torch.__file__
-    assert beside._process is not None
-    beside._process.kill()
+    assert worker._process is not None
+    worker._process.kill()

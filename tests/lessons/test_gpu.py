@@ -10,13 +10,13 @@ import pytest
 
 from course import gpu
 from course.notebooks import execute
-from course.sources import LESSONS, number_of, read_source, solved, sources
+from course.sources import LESSONS, number_of, read_source, solved_notebook, sources
 
 WITH_KERNELS = [source for source in sources() if number_of(source) in ("15", "16", "17", "20")]
 HIDE = "import sys\nfor name in {hidden!r}:\n    sys.modules[name] = None\n"
 DEFINE_AND_RUN = """
 import json
-from course.gpu import DEVICE, MISSING, machine, require, tl, torch, triton
+from course.gpu import DEVICE, MISSING, machine, require_kernels, tl, torch, triton
 
 HALF = tl.constexpr(0.5)
 
@@ -31,7 +31,7 @@ def other_kernel(x_ptr, n):
     raise NotImplementedError
 
 def run():
-    require()
+    require_kernels()
     x = torch.ones(3)
     double_kernel[(1,)](x, 3, BLOCK=triton.next_power_of_2(3))
     return x.tolist()
@@ -129,7 +129,7 @@ def test_a_lesson_shows_what_was_recorded_where_a_package_is_missing(source, hid
     for name, value in without([hidden], tmp_path).items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
-    for notebook in (read_source(source), solved(source)):
+    for notebook in (read_source(source), solved_notebook(source)):
         execute(notebook)
         outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
         printed = "".join(output.text for output in outputs if output.get("name") == "stdout")

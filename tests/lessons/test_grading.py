@@ -21,13 +21,13 @@ from support.lessons import classroom
 from support.lessons.classroom import MASK, REFUSED, all_solved, alone, hand_in, learners, mask_after, notebook
 from support.processes import wait_for
 
-from course import grading, guard
+from course import grading, sandbox
 from course.__main__ import main
 from course.exercise import exercises
+from course.extraction import extract_answers
+from course.fork_server import ForkServer
 from course.marking import MARKS
 from course.minutes import minutes
-from course.nursery import Nursery
-from course.reading import read
 from course.sources import LESSONS, cells_of, number_of, solutions, sources
 
 
@@ -64,7 +64,7 @@ def marks_of(learners: list[classroom.Learner], home: Path, *options: str) -> tu
 
 
 CLASS = learners(Path("/nowhere"))
-HELD = pytest.mark.skipif(guard.landlock() < 6, reason="this kernel's Landlock does not hold all of it")
+HELD = pytest.mark.skipif(sandbox.landlock_version() < 6, reason="this kernel's Landlock does not hold all of it")
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_the_page_has_the_minutes_and_exercises_of_the_lessons_after_the_plan():
     for number, announced, graded in rows:
         source = next(source for source in sources() if number_of(source) == number)
         assert minutes({"cells": cells_of(source)}).core == int(announced), number
-        assert set(re.findall(r"`(\w+)`", graded)) <= {*exercises(number)} - grading.optional(source)
+        assert set(re.findall(r"`(\w+)`", graded)) <= {*exercises(number)} - grading.optional_exercises(source)
 
 
 @pytest.fixture
@@ -158,12 +158,12 @@ def test_bubblewrap_is_used_where_it_runs_with_one_folder_that_can_be_written(on
     assert front.startswith(f"--ro-bind / / --dev /dev --proc /proc --bind {own} {own} --unshare-all --cap-drop ALL --")
     assert tried == f"{front} -- true"
     program.write_text("#!/bin/sh\nexit 1\n")
-    assert guard.found(str(tmp_path))[0] == []
+    assert sandbox.find_sandbox(str(tmp_path))[0] == []
 
 
 @pytest.mark.slow
 def test_where_bubblewrap_runs_permissions_all_networks_and_all_processes_are_held(tmp_path):
-    if not guard.found(str(tmp_path))[0]:
+    if not sandbox.find_sandbox(str(tmp_path))[0]:
         pytest.skip("bubblewrap is not installed, or may not run")
     theirs = tmp_path / "theirs"
     theirs.touch(0o600)
@@ -214,7 +214,7 @@ def test_what_is_wrong_with_the_command_is_said_before_anything_is_graded(one, c
         assert not out
         assert said in err
     with monkeypatch.context() as neither:
-        neither.setattr(guard, "landlock", lambda: 0)
+        neither.setattr(sandbox, "landlock_version", lambda: 0)
         neither.setenv("PATH", "")
         assert main(["grade", str(one)]) == 2
         assert "install bubblewrap" in capsys.readouterr().err
@@ -230,17 +230,17 @@ def test_what_cannot_be_opened_is_said_and_names_that_are_no_text_are_shown(one,
         os.mkdir("deep" * 50)
         os.chdir("deep" * 50)
     monkeypatch.chdir(one)
-    submissions, marks = grading.find(one)
+    submissions, marks = grading.find_submissions(one)
     assert [*marks["learners"]] == [r"\udcff", "ada", "deep" * 50]
     too_long, empty = marks["notes"]
     assert empty == f"{'deep' * 7}dee… has no notebook, but {'deep' * 50}/"
     assert too_long.endswith("deep cannot be opened (File name too long)")
-    with Nursery(trusted=True) as nursery:
-        grading.grade(submissions, marks, nursery, chosen=["causal_mask"])
+    with ForkServer(trusted=True) as server:
+        grading.grade(submissions, marks, server, chosen=["causal_mask"])
     assert marks["learners"][r"\udcff"]["04"]["exercises"] == {"causal_mask": {"mark": "correct", "why": ""}}
     for _ in range(2):  # marks are written again over marks
-        grading.check_place(one / "marks.json")
-        grading.write(one / "marks.json", marks)
+        grading.check_marks_file(one / "marks.json")
+        grading.write_marks(one / "marks.json", marks)
 
 
 def test_a_files_name_says_the_lesson_and_the_learner():
@@ -292,14 +292,14 @@ def test_an_interrupt_ends_what_is_under_way_and_prints_what_was_found(one, tmp_
 
 @pytest.mark.slow
 def test_who_ends_the_process_that_forks_stops_nobody_elses_mark(one):
-    pieces = read(str(one / "04_attention.ipynb"), "04")["answers"]["causal_mask"]["pieces"]
+    pieces = extract_answers(str(one / "04_attention.ipynb"), "04")["answers"]["causal_mask"]["pieces"]
     answer = "04", "causal_mask", pieces, [], 60.0
-    with Nursery(trusted=True) as nursery:
-        assert nursery.mark(*answer) == ("correct", "")
-        assert nursery.process is not None
-        nursery.process.kill()
-        assert nursery.mark(*answer) == ("stopped", "it ends the process that judges it")
-        assert nursery.mark(*answer) == ("correct", "")
+    with ForkServer(trusted=True) as server:
+        assert server.mark(*answer) == ("correct", "")
+        assert server.process is not None
+        server.process.kill()
+        assert server.mark(*answer) == ("stopped", "it ends the process that judges it")
+        assert server.mark(*answer) == ("correct", "")
 
 
 @pytest.mark.slow

@@ -18,21 +18,21 @@ import course
 from course import answers, learner, start
 from course.__main__ import main
 from course.exercise import CORRECT, exercises
+from course.learner import scan_answers
 from course.lesson_18.assembly import part
-from course.notebooks import worked_in
+from course.notebooks import reason_to_keep
 from course.sources import (
     cells_of,
-    checked,
-    fetching,
-    hosted,
+    exercise_names,
+    fetch_code,
+    hosted_links,
     notebook_of,
     number_of,
     read_source,
-    solved,
+    solved_notebook,
     sources,
     tags_of,
 )
-from course.survey import answered
 from minitransformer.system.atomic import atomic_write
 
 EXERCISES = [(number, name) for number in map(number_of, sources()) for name in exercises(number)]
@@ -43,6 +43,11 @@ def kept(tmp_path, monkeypatch) -> Path:
     monkeypatch.delenv(answers.FOLDER, raising=False)
     monkeypatch.setattr(answers, "LESSONS", tmp_path)
     return tmp_path / "answers"
+
+
+def answered(number: str) -> set[str]:
+    """The exercises of a lesson whose answers count."""
+    return scan_answers().right[number]
 
 
 def run_cell(code: str) -> dict:
@@ -57,7 +62,7 @@ def run_cell(code: str) -> dict:
 @pytest.mark.parametrize(("number", "name"), EXERCISES)
 def test_a_right_answer_is_kept_in_a_file_that_is_right_by_itself(number, name, kept):
     """The course's solutions, all of them."""
-    answers.keep(number, solution(number, name), lambda alone: True)
+    answers.save(number, solution(number, name), lambda alone: True)
     assert answered(number) == {name}
     file = kept / number / f"{name}.py"
     assert exercises(number)[name].verdict(run_cell(file.read_text())[name]) == (CORRECT, "")
@@ -101,7 +106,7 @@ def inner(x):
     return len([x]) + sum
 """
     names = run_cell(cell)
-    answers.keep("00", names["answer"], lambda alone: alone(2) == names["answer"](2))
+    answers.save("00", names["answer"], lambda alone: alone(2) == names["answer"](2))
     text = (kept / "00" / "answer.py").read_text()
     assert run_cell(text)["answer"](2) == names["answer"](2)
     assert "unused" not in text
@@ -118,7 +123,7 @@ def answer(cache):
     return np.sum(rows) + len(rows)
 """
     names = run_cell(cell)
-    answers.keep("00", names["answer"], lambda alone: alone([1, 2]) == 5)
+    answers.save("00", names["answer"], lambda alone: alone([1, 2]) == 5)
     assert (kept / "00" / "answer.py").read_text().count("=") == 1
 
 
@@ -149,13 +154,13 @@ split_heads = start("05")(split_heads)
 def answer(x):
     return split_heads(x, 2)
 """
-    answers.keep("05", run_cell(cell)["answer"], lambda alone: True)
+    answers.save("05", run_cell(cell)["answer"], lambda alone: True)
     assert "from course.lesson_05.solutions import split_heads" in (kept / "05" / "answer.py").read_text()
 
 
 @pytest.mark.parametrize("source", sources(), ids=lambda source: source.stem)
 def test_exercises_are_found_without_importing_their_judges(source):
-    assert checked(source) == list(exercises(number_of(source)))
+    assert exercise_names(source) == list(exercises(number_of(source)))
 
 
 @pytest.mark.parametrize("source", sources(), ids=lambda source: source.stem)
@@ -178,9 +183,9 @@ def theirs(kept, tmp_path, monkeypatch) -> Path:
     path = tmp_path / notebook_of(LESSON).name
     monkeypatch.setattr(learner, "notebook_of", lambda source: path)
     notebook = nbformat.read(notebook_of(LESSON), as_version=4)
-    notebook.cells = solved(LESSON).cells
+    notebook.cells = solved_notebook(LESSON).cells
     nbformat.write(notebook, path)
-    answers.keep("04", solution("04", "causal_mask"), lambda alone: True)
+    answers.save("04", solution("04", "causal_mask"), lambda alone: True)
     return path
 
 
@@ -222,7 +227,7 @@ def test_every_lesson_begins_again_with_what_the_course_would_build(source, kept
     nbformat.validate(notebook)
     assert notebook.cells == read_source(source).cells
     assert path.read_text(encoding="utf-8") == f"{nbformat.writes(notebook)}\n"
-    assert not worked_in(source)
+    assert not reason_to_keep(source)
 
 
 def cell_of(notebook: dict, name: str) -> dict:
@@ -492,7 +497,7 @@ MASK = "def causal_mask(a, b):\n    return 1\n"
     ],
 )
 def test_a_damaged_answer_gets_one_sentence(kept, content, said, capfd):
-    answers.keep("04", solution("04", "attention"), lambda alone: True)
+    answers.save("04", solution("04", "attention"), lambda alone: True)
     (kept / "04" / "causal_mask.py").write_bytes(content)
     assert main(["progress", "04"]) == 2
     out, err = capfd.readouterr()
@@ -569,7 +574,7 @@ def test_what_is_no_answer_gets_one_sentence(kept, place, make, said, capfd):
 )
 def test_what_may_not_be_read_gets_one_sentence(kept, refused, said, monkeypatch, capfd):
     """The tests may be run by root, whom no permission stops."""
-    answers.keep("04", solution("04", "causal_mask"), lambda alone: True)
+    answers.save("04", solution("04", "causal_mask"), lambda alone: True)
     listdir = os.listdir
 
     def denied(path: Path) -> Any:
@@ -598,7 +603,7 @@ def test_answers_in_another_folder_are_named_by_their_whole_place(theirs, tmp_pa
 
 
 def test_what_else_lies_beside_answers_is_no_fault(kept, capsys):
-    answers.keep("04", solution("04", "causal_mask"), lambda alone: True)
+    answers.save("04", solution("04", "causal_mask"), lambda alone: True)
     for place in (
         "my_transformer.py", "my_transformer_1.py", "04.before-1/causal_mask.py", "notes/mine.txt", ".DS_Store",
         "04/__pycache__/causal_mask.pyc", "04/.ipynb_checkpoints/causal_mask-checkpoint.py", "04/causal_mask.py.7.tmp",
@@ -627,7 +632,7 @@ def test_an_unknown_lesson_is_named(kept, capsys):
 def test_loading_an_answer_comes_back_and_prints_nothing(text, said, monkeypatch, capfd):
     monkeypatch.setattr(answers, "SECONDS", 0.2)
     with pytest.raises(answers.Damaged, match=f"^{said}$"):
-        answers.loaded(text, "answer")
+        answers.load_function(text, "answer")
     assert capfd.readouterr() == ("", "")
 
 
@@ -639,8 +644,8 @@ def test_a_lesson_opens_on_hosted_notebooks_where_the_project_has_an_address(mon
     monkeypatch.setattr("course.sources.repository", lambda: address)
     cells = read_source(sources()[0]).cells
     assert f"/somebody/minitransformer/blob/main/lessons/{notebook_of(sources()[0]).name}" in cells[0].source
-    assert cells[1].source == fetching(address)
-    assert hosted("https://example.com/minitransformer", "x.ipynb") == ""
+    assert cells[1].source == fetch_code(address)
+    assert hosted_links("https://example.com/minitransformer", "x.ipynb") == ""
 
 
 @pytest.mark.slow

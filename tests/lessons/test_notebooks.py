@@ -11,10 +11,10 @@ from typing import Any
 import nbformat
 import pytest
 
-from course import map
+from course import notebooks
 from course.exercise import exercises
 from course.minutes import minutes, sections
-from course.notebooks import execute, main, worked_in
+from course.notebooks import execute, main, reason_to_keep
 from course.sources import (
     LESSONS,
     fingerprint,
@@ -23,7 +23,7 @@ from course.sources import (
     number_of,
     read_source,
     repository,
-    solved,
+    solved_notebook,
     sources,
 )
 from minitransformer.cli import main as run_package
@@ -96,7 +96,7 @@ def test_the_plans_for_a_class_have_the_maps_minutes_and_exercises_of_their_less
     assert [int(week) for week, *_ in rows] == [*range(1, 7), *range(1, 13)]
     for _, lessons, announced, graded in rows:
         chosen = [source for source in sources() if number_of(source) in lessons.split(", ")]
-        takes = [map.entry(read_source(source), source.stem).takes for source in chosen]
+        takes = [notebooks.lesson_row(read_source(source), source.stem).takes for source in chosen]
         assert sum(int(re.findall(r"\d+", each)[-1]) for each in takes) == int(announced), lessons
         known = {name for source in chosen for name in exercises(number_of(source))}
         assert set(re.findall(r"`(\w+)`", graded)) <= known
@@ -123,7 +123,9 @@ def test_a_lesson_has_what_every_lesson_has(source):
 @each_lesson
 def test_an_exercise_says_how_hard_it_is_and_has_two_hints_and_its_solution(source):
     cells = read_source(source).cells
-    headings = re.findall(map.EXERCISE, "\n".join(c.source for c in cells if c.cell_type == "markdown"), re.MULTILINE)
+    headings = re.findall(
+        notebooks.EXERCISE, "\n".join(c.source for c in cells if c.cell_type == "markdown"), re.MULTILINE
+    )
     stubs = [place for place, cell in enumerate(cells) if is_exercise(cell)]
     assert len(headings) == len(stubs)
     for place, end in pairwise([*stubs, len(cells)]):
@@ -172,12 +174,12 @@ def theirs(tmp_path, monkeypatch) -> Path:
 
 
 def in_place(cells: list) -> None:
-    for cell, answer in zip(cells, solved(sources()[0]).cells, strict=True):
+    for cell, answer in zip(cells, solved_notebook(sources()[0]).cells, strict=True):
         cell["source"] = answer.source
 
 
 def beside_the_stub(cells: list) -> None:
-    (answer, _) = (cell.source for cell in solved(sources()[0]).cells if is_exercise(cell))
+    (answer, _) = (cell.source for cell in solved_notebook(sources()[0]).cells if is_exercise(cell))
     cells.append({"source": answer})
 
 
@@ -191,7 +193,7 @@ def helpers_alone(cells: list) -> None:
 
 @pytest.mark.parametrize("work", [in_place, beside_the_stub, in_prose, helpers_alone])
 def test_a_learners_work_is_not_overwritten_wherever_it_stands(theirs, work, capsys):
-    assert not worked_in(sources()[0])
+    assert not reason_to_keep(sources()[0])
     notebook = json.loads(theirs.read_bytes())
     work(notebook["cells"])
     theirs.write_text(json.dumps(notebook))
@@ -208,12 +210,12 @@ def test_what_is_no_notebook_is_not_overwritten_and_what_is_missing_is_made(thei
         main(["00"])
     assert f"{theirs.name} is no notebook: its line " in capsys.readouterr().err
     theirs.unlink()
-    assert not worked_in(sources()[0])
+    assert not reason_to_keep(sources()[0])
 
 
 @each_lesson
 def test_nobody_has_worked_in_a_committed_notebook(source):
-    assert not worked_in(source)
+    assert not reason_to_keep(source)
 
 
 def test_a_notebook_with_older_stubs_may_be_overwritten(theirs):
@@ -223,7 +225,7 @@ def test_a_notebook_with_older_stubs_may_be_overwritten(theirs):
     texts = {"cells": [cell | {"source": "".join(cell["source"])} for cell in notebook["cells"]]}
     notebook["metadata"]["course"]["exercises"] = fingerprint(texts)
     theirs.write_text(json.dumps(notebook))
-    assert not worked_in(sources()[0])
+    assert not reason_to_keep(sources()[0])
 
 
 def test_an_unknown_lesson_is_named(capsys):
@@ -234,7 +236,7 @@ def test_an_unknown_lesson_is_named(capsys):
 
 def test_solutions_replace_stubs_and_nothing_else():
     source = sources()[0]
-    stubs, done = read_source(source), solved(source)
+    stubs, done = read_source(source), solved_notebook(source)
     for stub, filled in zip(stubs.cells, done.cells, strict=True):
         assert (stub.source != filled.source) == is_exercise(stub)
         assert not (is_exercise(filled) and "NotImplementedError" in filled.source)
@@ -244,7 +246,7 @@ def test_the_readme_says_how_many_exercises_and_functions_there_are_and_how_many
     stubs = [cell for source in sources() for cell in read_source(source).cells if is_exercise(cell)]
     names = [name for source in sources() for name in exercises(number_of(source))]
     backwards = [name for name in names if "backward" in name]
-    text = " ".join(map.README.read_text(encoding="utf-8").split())
+    text = " ".join(notebooks.README.read_text(encoding="utf-8").split())
     said = re.search(r"(\d+) exercises, in which you write (\d+) functions; (\d+) of these functions", text)
     assert said
     assert [int(count) for count in said.groups()] == [len(stubs), len(names), len(backwards)]
@@ -252,7 +254,7 @@ def test_the_readme_says_how_many_exercises_and_functions_there_are_and_how_many
 
 def test_the_readme_names_the_lessons_that_read_the_trained_model():
     named = re.search(
-        r"en-de\.safetensors`\]\(weights\) is read by lessons ([\d, toand\s]+)\.", map.README.read_text("utf-8")
+        r"en-de\.safetensors`\]\(weights\) is read by lessons ([\d, toand\s]+)\.", notebooks.README.read_text("utf-8")
     )
     assert named
     numbers = set()
@@ -263,17 +265,17 @@ def test_the_readme_names_the_lessons_that_read_the_trained_model():
 
 
 def test_the_readme_says_whether_the_lessons_have_a_button():
-    assert ("At present the lessons have no button" in map.README.read_text("utf-8")) == (repository() is None)
+    assert ("At present the lessons have no button" in notebooks.README.read_text("utf-8")) == (repository() is None)
 
 
 def test_the_map_is_in_step_with_the_notebooks():
-    readme = map.README.read_text(encoding="utf-8")
-    assert readme.split(map.BEGIN)[1].split(map.END)[0] == map.rendered(), "run `make notebooks`"
-    assert {path.stem for path in map.PICTURES.glob("*.png")} == {source.stem for source in sources()}
+    readme = notebooks.README.read_text(encoding="utf-8")
+    assert readme.split(notebooks.BEGIN)[1].split(notebooks.END)[0] == notebooks.lesson_table(), "run `make notebooks`"
+    assert {path.stem for path in notebooks.PICTURES.glob("*.png")} == {source.stem for source in sources()}
 
 
 def test_the_readme_says_how_many_hours_the_paths_take():
-    readme = map.README.read_text(encoding="utf-8")
+    readme = notebooks.README.read_text(encoding="utf-8")
     counted = [minutes(read_source(source)) for source in sources()]
     whole, core = (sum(each[place] for each in counted) for place in (0, 1))
     rows = r"\*\*([^*]+)\*\* \| (\d+)(?:; (\d+) with what is optional)? \|"
@@ -297,7 +299,11 @@ def test_the_path_down_asks_for_no_gradient_before_it_explains_them_and_for_no_e
 
 def _steps(path):
     """Return the parts of lessons in the README's list of a path, step by step."""
-    text = map.README.read_text(encoding="utf-8").split(f"**{path}**")[1].split("\n\n**")[0].split("\nMinutes are")[0]
+    path_list = notebooks.README.read_text(encoding="utf-8").split(f"**{path}**")[1]
+    text = path_list.split("
+
+**")[0].split("
+Minutes are")[0]
     steps = re.findall(r"^    \* \[(\d\d)\]\(.+?\)(?: again)?: (.+(?:\n      .+)*)", text, re.MULTILINE)
     return [(number, " ".join(step.split()).split(";")[0]) for number, step in steps]
 
@@ -363,7 +369,7 @@ def _part(number, step):
 @pytest.mark.parametrize("state", ["not yet", "correct"])
 @pytest.mark.parametrize("source", sources(), ids=lambda source: source.stem)
 def test_a_lesson_executes(source, state):
-    notebook = solved(source) if state == "correct" else read_source(source)
+    notebook = solved_notebook(source) if state == "correct" else read_source(source)
     execute(notebook)
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     printed = "".join(output.text for output in outputs if output.get("name") == "stdout")

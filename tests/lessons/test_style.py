@@ -6,13 +6,15 @@ import matplotlib.pyplot as plt
 import pytest
 from matplotlib import colormaps
 
-from course.sources import number_of, room, sources
+from course.sources import lesson_folder, number_of, sources
 from course.style import AMOUNTS, SIGNED, use_style
 
 
 @pytest.mark.parametrize("source", sources(), ids=lambda source: source.stem)
 def test_a_lessons_pictures_take_their_colour_maps_from_the_style(source):
-    drawing = "\n".join(path.read_text(encoding="utf-8") for path in [source, *room(number_of(source)).glob("*.py")])
+    drawing = "\n".join(
+        path.read_text(encoding="utf-8") for path in [source, *lesson_folder(number_of(source)).glob("*.py")]
+    )
     assert not re.findall(r"""cmap=["']|get_cmap|colormaps""", drawing)
     if re.search(r"\bSIGNED\b", drawing):
         assert {"green", "purple"} <= set(re.findall(r"\w+", drawing.lower())), "it says which colour is which sign"

@@ -3,11 +3,11 @@
 from support.breakages import Breakage, breakages
 
 TABLE = r"""
-[study/trials/likelihood.py: study/test_reading]
+[study/trials/likelihood.py: study/test_text_models]
 padding among the targets | target_losses: picked * real → picked
-[study/trials/reading.py: study/test_reading]
-rows of the model's longest text instead of the trial's | InRows.batches: self.length → config.max_length
-[study/trials/runner.py: study/test_reading]
+[study/trials/text_models.py: study/test_text_models]
+rows of the model's longest text instead of the trial's | TextRows.batches: self.length → config.max_length
+[study/trials/runner.py: study/test_text_models]
 a trial that does not wait for what it needs | Runner._first_ready: undone.isdisjoint(map(self.key, trial.needs)) → True
 [study/trials/seeds.py: study/test_seeds]
 an interval of rows alone | loss_difference: math.hypot → min
@@ -22,7 +22,7 @@ a state that is only read | moved_bytes: 2 if → 1 if
 [after/experiments/ablation.py: after/test_ablation]
 perplexity beyond held against that of whole rows | stretch: (LATE, BEYOND) → (WITHIN, BEYOND)
 no difference wherever the interval holds zero | judge: gap.low >= -EQUAL and gap.high <= EQUAL → not gap.excludes_zero
-rows that are asked one token early | READINGS: skip=LENGTH, → skip=LENGTH - 1,
+rows that are asked one token early | EVALUATIONS: skip=LENGTH, → skip=LENGTH - 1,
 a gated network as wide as the other | VARIANTS: "gated": True, "d_ff": equal_width() → "gated": True
 [after/experiments/inside/__init__.py: after/test_looking_inside]
 an even guess among another model's tokens | _worse_than_even: VOCABULARIES[kind] → VOCABULARIES[GPT]

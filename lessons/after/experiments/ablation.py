@@ -20,9 +20,9 @@ from study.experiment import Context, Findings
 from study.markdown import bullets, listed, paragraph, picture, scientific, table
 from study.trials.bootstrap import Interval
 from study.trials.likelihood import question, target_losses
-from study.trials.reading import InRows, Reading, ReadingTrial
 from study.trials.run import lasting
 from study.trials.seeds import loss_difference, loss_of, loss_rise
+from study.trials.text_models import TextLoss, TextRows, TextTrial
 from study.trials.trial import Trial, TrialResult
 
 from ..predictions import Outcome, prediction_blocks, predictions_of
@@ -39,10 +39,10 @@ LENGTH, LONGER = 64, 256
 SENTENCES = 160_000
 SEEDS = (0, 1, 2)
 WITHIN, LATE, BEYOND = "within", "late", "beyond"
-READINGS = (
-    Reading(WITHIN, length=LENGTH, averaged=True),
-    Reading(LATE, length=LENGTH, skip=LENGTH // 2, averaged=True),
-    Reading(BEYOND, length=LONGER, skip=LENGTH, averaged=True),
+EVALUATIONS = (
+    TextLoss(WITHIN, length=LENGTH, averaged=True),
+    TextLoss(LATE, length=LENGTH, skip=LENGTH // 2, averaged=True),
+    TextLoss(BEYOND, length=LONGER, skip=LENGTH, averaged=True),
 )
 BLOCK = 32
 """Places in a row over which the loss is averaged in the picture of length extrapolation."""
@@ -101,7 +101,7 @@ VARIANTS = [
 BY_NAME = {variant.name: variant for variant in VARIANTS}
 OF_BASE = "pre-norm, LayerNorm, GELU, learned positions, full attention"
 LEARNED = "learned"
-"""The base, where positions are compared."""
+"""The name of the base in the comparison of positions."""
 
 COLOURS = {"norm": BLUE, "activation": GREEN, "positions": ORANGE, "attention": VERMILION}
 POSITIONS = {
@@ -117,7 +117,7 @@ POSITIONS = {
 
 
 EQUAL = 0.01
-"""Nats within which two losses count as equal: a prediction of no difference is right where the interval is."""
+"""Nats within which two losses count as equal: a prediction of no difference is right if the interval is within."""
 
 HIGHEST = 100
 """The highest perplexity that the picture of length extrapolation shows."""
@@ -126,7 +126,7 @@ LINEAR = 0.1
 """Nats up to which the axis of differences is linear; beyond it is logarithmic."""
 
 
-def trial(variant: Variant, seed: int, task: Texts, scale: float) -> ReadingTrial:
+def trial(variant: Variant, seed: int, task: Texts, scale: float) -> TextTrial:
     """The training of a variant: as many steps as it can take for `OPERATIONS`."""
     settings = TrainingSettings(
         tokens_per_batch=2048,
@@ -139,11 +139,11 @@ def trial(variant: Variant, seed: int, task: Texts, scale: float) -> ReadingTria
     )
     steps = scale * OPERATIONS / (settings.tokens_per_batch * flops_per_token(variant.config, LENGTH).training)
     name, text = f"ablation {variant.name}, seed {seed}", task.english(SENTENCES)
-    return ReadingTrial(name, text, variant.config, lasting(settings, steps), READINGS, LENGTH)
+    return TextTrial(name, text, variant.config, lasting(settings, steps), EVALUATIONS, LENGTH)
 
 
 def trials(task: Texts, scale: float) -> Sequence[Trial]:
-    """Every variant with every seed."""
+    """Return a trial of every variant with every seed."""
     return [trial(variant, seed, task, scale) for variant in VARIANTS for seed in SEEDS]
 
 
@@ -183,7 +183,7 @@ def _summary(results: Sequence[TrialResult]) -> dict[str, Any]:
         "parameters": one.parameters,
         "steps": one.steps,
         "seconds": float(np.mean([each.seconds for each in results])),
-        "losses": {r.name: [loss_of(each.answers(r.name).likelihood) for each in whole] for r in READINGS},
+        "losses": {r.name: [loss_of(each.answers(r.name).likelihood) for each in whole] for r in EVALUATIONS},
     }
 
 
@@ -195,7 +195,7 @@ def difference(ours: Sequence[TrialResult], theirs: Sequence[TrialResult]) -> di
 
 
 def stretch(results: Sequence[TrialResult]) -> dict[str, float] | None:
-    """How much the mean loss rises from within the length of training to beyond it; None if a training diverged."""
+    """Return the rise of the mean loss from within the length of training to beyond it; None if a training diverged."""
     if any(each.diverged for each in results):
         return None
     return asdict(loss_rise(*([each.answers(which).likelihood for each in results] for which in (LATE, BEYOND))))
@@ -218,7 +218,7 @@ def loss_by_place(path: Path, data: Any, length: int = LONGER) -> list[float]:
     """The mean loss of a kept model on the test set by the place of a token in its row, in blocks of `BLOCK` places."""
     model = load_checkpoint(path, with_optimizer=False).model()
     lines = [data.tokenizer.encode(line) for line in data.choice.lines("test")]
-    rows = InRows(TextDataset.from_lines(lines), length).batches(8 * length, None, model.config)
+    rows = TextRows(TextDataset.from_lines(lines), length).batches(8 * length, None, model.config)
     losses, counts = np.zeros(length), np.zeros(length)
     for batch in rows.epoch(0):
         arguments, options, targets = question(model, batch)
@@ -276,11 +276,11 @@ def draw(findings: Findings, folder: Path) -> None:
 
 
 def judge(findings: Findings) -> dict[str, Outcome]:
-    """What came of each prediction."""
+    """Return the outcome of each prediction."""
     gaps = {name: gap_of(findings, name) for name in findings["differences"]}
 
     def none(name: str) -> Outcome:
-        """Right where the whole interval is within `EQUAL`, wrong where it leaves out zero."""
+        """Return the outcome for "no difference": right if the interval is within `EQUAL`, wrong if it lacks zero."""
         gap = gaps[name]
         right = None
         if gap is not None and gap.low >= -EQUAL and gap.high <= EQUAL:
@@ -328,7 +328,7 @@ def _ratio(found: Interval) -> str:
 
 
 def _judge_best(found: Mapping[str, Any] | None) -> Outcome:
-    """Whether rotary positions are best: not to be told if the best others are within their interval."""
+    """Return the outcome for "rotary positions are best", undecided if the interval of the difference holds zero."""
     if found is None:
         return Outcome("a training diverged", None)
     gap = Interval(**found["difference"])
@@ -410,7 +410,7 @@ def _table(findings: Findings) -> str:
 
 
 def _sentences(findings: Findings) -> list[str]:
-    """What differs from the base, and what does not."""
+    """Return sentences that name the variants that differ from the base, and those that do not."""
     gaps = {name: gap for name in findings["differences"] if (gap := gap_of(findings, name)) is not None}
     kinds = {
         "Better than the base": [name for name, gap in gaps.items() if gap.high < 0],
@@ -427,7 +427,7 @@ def _sentences(findings: Findings) -> list[str]:
 
 
 def _of_activations(gaps: Mapping[str, Interval]) -> list[str]:
-    """What a difference between ReLU and GELU is elsewhere."""
+    """Return a paragraph that compares a difference between ReLU and GELU with Shazeer's (2020), if there is one."""
     if "ReLU" not in gaps or not gaps["ReLU"].excludes_zero:
         return []
     return [
@@ -440,7 +440,7 @@ def _of_activations(gaps: Mapping[str, Interval]) -> list[str]:
 
 
 def _of_sinusoids(findings: Findings) -> list[str]:
-    """What the sinusoids' losses say, and what they do not say of the paper's model."""
+    """Return a paragraph on the sinusoids' losses, and on why they say little about the paper's model."""
     gaps = {name: Interval(**gap) for name, gap in findings["sinusoids"].items() if gap is not None}
     worse = {name: gap for name, gap in gaps.items() if gap.low > 0}
     if not worse:

@@ -1,4 +1,4 @@
-"""What a token costs in decoding, in time and memory, with full, grouped and linear attention.
+"""The cost of a token in decoding, in time and memory, with full, grouped and linear attention.
 
 Grouped heads: Ainslie et al. 2023; linear attention: Katharopoulos et al. 2020.
 """
@@ -81,7 +81,7 @@ SIZES = Sizes()
 
 
 def trials(task: Texts, scale: float) -> Sequence[Trial]:
-    """No trials: what a token costs does not depend on the weights."""
+    """Return no trials: the cost of a token does not depend on the weights."""
     return []
 
 
@@ -130,7 +130,7 @@ def equal(sizes: Sizes, cost: Callable[[GPTConfig, int], float]) -> int | None:
 
 
 def _ratios(kinds: dict[str, Any], one: str, other: str) -> dict[str, Any]:
-    """How many times as much `one` costs as `other` at the greatest length."""
+    """Return the ratios of the cost of `one` to that of `other` at the greatest length."""
     first, second = kinds[one], kinds[other]
     return {
         "moved": first["moved"][-1] / second["moved"][-1],
@@ -144,7 +144,7 @@ def kept_bytes(config: GPTConfig, length: int) -> int:
 
 
 def moved_bytes(config: GPTConfig, length: int) -> int:
-    """The bytes that the next token moves, at least: every weight once, and what is kept of the tokens before.
+    """The bytes that the next token moves, at least: every weight once, and the cache of the tokens before.
 
     Keys and values are read; linear attention's state is read and written.
     """
@@ -187,7 +187,7 @@ def seconds(model: GPT, length: int, steps: int) -> float:
 
 
 def draw(findings: Findings, folder: Path) -> None:
-    """Draw `decoding-cost.png`: time a token, and what is kept, against the length."""
+    """Draw `decoding-cost.png`: the time of a token, and the memory of the cache, against the length."""
     lengths = findings["sizes"]["lengths"]
     page = Page(7.4, 3.4, layout="constrained")
     left, right = page.figure.subplots(1, 2)
@@ -209,7 +209,7 @@ def draw(findings: Findings, folder: Path) -> None:
 
 
 def judge(findings: Findings) -> dict[str, Outcome]:
-    """What came of each prediction."""
+    """Return the outcome of each prediction."""
     sizes, crossings, ratios = findings["sizes"], findings["crossings"], findings["ratios"]
     same, found = findings["equal"], crossings["linear"]
     width = sizes["d_model"] // sizes["num_heads"]
@@ -277,7 +277,7 @@ def report(findings: Findings) -> list[str]:
 
 
 def _a_token(findings: Findings, kind: str) -> float:
-    """What is kept of one further token, in KiB."""
+    """Return the memory that one further token takes, in KiB."""
     lengths, kept = findings["sizes"]["lengths"], findings["kinds"][kind]["kept"]
     return (kept[-1] - kept[0]) / (lengths[-1] - lengths[0]) / 1024
 
@@ -319,7 +319,7 @@ def _what_takes_time(findings: Findings) -> str:
 
 
 def _found_apart(sizes: Mapping[str, Any]) -> list[str]:
-    """What a look at grouped attention's products found, apart from this experiment, where the lengths reach it."""
+    """Return a paragraph on two causes of grouped attention's times, measured separately, if the lengths reach them."""
     multiplications = sizes["d_model"] // sizes["kv_heads"]  # for each position, in a head of values
     last = 10**6 // multiplications
     if sizes["lengths"][-1] <= last:

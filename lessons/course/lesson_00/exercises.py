@@ -6,8 +6,8 @@ import numpy as np
 
 from minitransformer import gradcheck, ops
 
+from ..checks import distinct, largest_error, require, require_close, require_gradients, require_vectorized, unpack
 from ..exercise import Attempt, exercise
-from ..judging import agree, distinct, farthest, gradients_agree, require, several, without_loops
 
 
 def _linear_backward(dy, x, weight):
@@ -24,7 +24,7 @@ def linear_backward(attempt: Attempt) -> None:
     rng = np.random.default_rng(0)
     x, weight = rng.standard_normal((5, 3)), rng.standard_normal((3, 4))
     dy = rng.standard_normal((5, 4))
-    dx, dweight, dbias = several(attempt(dy, x, weight), "dx", "dweight", "dbias")
+    dx, dweight, dbias = unpack(attempt(dy, x, weight), "dx", "dweight", "dbias")
     shapes = {"dx": x.shape, "dweight": weight.shape, "dbias": (4,)}
     for (name, shape), gradient in zip(shapes.items(), (dx, dweight, dbias), strict=True):
         likely = "what is summed over is the index that the array does not have"
@@ -39,33 +39,33 @@ def linear_backward(attempt: Attempt) -> None:
         "an array is reshaped where it must be transposed: `.T` turns it round, `reshape` only cuts the same sequence "
         "of numbers into other rows",
     )
-    twice = several(attempt(2 * dy, x, weight), "dx", "dweight", "dbias")
+    twice = unpack(attempt(2 * dy, x, weight), "dx", "dweight", "dbias")
     for name, once, two in zip(shapes, (dx, dweight, dbias), twice, strict=True):
         require(
             np.allclose(two, 2 * once), f"twice the dy does not give twice the {name}: every term of a gradient has dy"
         )
-    doubled = several(attempt(np.concatenate([dy, dy]), np.concatenate([x, x]), weight), "dx", "dweight", "dbias")
+    doubled = unpack(attempt(np.concatenate([dy, dy]), np.concatenate([x, x]), weight), "dx", "dweight", "dbias")
     for name, once, twice in (("dweight", dweight, doubled[1]), ("dbias", dbias, doubled[2])):
         require(
             np.allclose(twice, 2 * once),
             f"with each row given twice, {name} must double: rows add up, they are not averaged",
         )
-    gradients_agree(
+    require_gradients(
         lambda x, weight, bias: (x @ weight + bias, (x, weight)),
         lambda dy, cache: attempt(dy, *cache),
         {"x": x, "weight": weight, "bias": np.zeros(4)},
     )
     for N, C_in, C_out in ((5, 3, 1), (5, 1, 4), (1, 3, 4)):
         x1, weight1, dy1 = (rng.standard_normal(shape) for shape in ((N, C_in), (C_in, C_out), (N, C_out)))
-        found = several(attempt(dy1, x1, weight1), "dx", "dweight", "dbias")
-        right = several(_linear_backward(dy1, x1, weight1), *shapes)
+        found = unpack(attempt(dy1, x1, weight1), "dx", "dweight", "dbias")
+        right = unpack(_linear_backward(dy1, x1, weight1), *shapes)
         for name, a, e in zip(shapes, found, right, strict=True):
             require(
                 a.shape == e.shape and np.allclose(a, e),
                 f"for x of shape {x1.shape} and weight of shape {weight1.shape} {name}, of shape {a.shape}, is wrong; "
                 f"its shape must be {e.shape}: an axis of length 1 stays (np.squeeze takes them all away)",
             )
-    without_loops(
+    require_vectorized(
         lambda: attempt(dy, x, weight),
         lambda: attempt(np.tile(dy, (50, 1)), np.tile(x, (50, 1)), weight),
         "it is right, and loops over the rows in Python: each of the three sums is one NumPy expression",
@@ -76,7 +76,7 @@ def linear_backward(attempt: Attempt) -> None:
 def numerical_gradient(attempt: Attempt) -> None:
     x = np.random.default_rng(0).standard_normal((2, 3))
     weights = np.arange(1.0, 7.0).reshape(2, 3)
-    begin, moved = x.copy(), []  # at each call of f, how many elements were not where they began
+    begin, moved = x.copy(), []  # for each call of f, the number of elements of x that differ from the start
 
     def linear(at):
         moved.append(int(np.count_nonzero(at != begin)))
@@ -103,17 +103,17 @@ def numerical_gradient(attempt: Attempt) -> None:
     }
     require(
         np.abs(slope).max() < 1e3,
-        f"for Σ weights·x a slope is {farthest(np.asarray(slope), 0.0)[1]}: does the division come before the "
+        f"for Σ weights·x a slope is {largest_error(np.asarray(slope), 0.0)[1]}: does the division come before the "
         "subtraction? The difference needs brackets",
     )
     require(
         not np.allclose(slope, weights * begin),
         "for Σ weights·x each slope is x times too large: the step is ε itself, and not ε times the element",
     )
-    agree("the gradient of Σ weights·x", slope, weights, tolerance=1e-8, factors=factors)
+    require_close("the gradient of Σ weights·x", slope, weights, tolerance=1e-8, factors=factors)
 
     x = 4 * x
-    cubic = attempt(lambda x: (x**3).sum(), x, 1e-3) - 3 * x**2  # ε², since the third derivative of x³ is 6
+    cubic = attempt(lambda x: (x**3).sum(), x, 1e-3) - 3 * x**2  # ε²: the third derivative of x³ is 6
     off = np.abs(cubic).max()
     require(
         off < 1e-5,
@@ -135,9 +135,9 @@ def numerical_gradient(attempt: Attempt) -> None:
     for shape in ((4,), (2, 1, 3), ()):
         weights = np.arange(1.0, 1 + math.prod(shape)).reshape(shape)
         slope = attempt(lambda x, weights=weights: (weights * x).sum(), np.array(weights / 2))
-        agree(f"for x of shape {shape} the gradient of Σ weights·x", slope, weights, tolerance=1e-8)
+        require_close(f"for x of shape {shape} the gradient of Σ weights·x", slope, weights, tolerance=1e-8)
     columns = np.asfortranarray(x)
-    agree(
+    require_close(
         "for an x that lies in memory column by column (where `ravel` of a copy is another copy) the gradient of Σ x²",
         attempt(lambda x: (x**2).sum(), columns),
         2 * x,

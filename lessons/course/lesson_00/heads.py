@@ -9,9 +9,9 @@ from minitransformer.decoding import Translator
 
 @contextmanager
 def switched_off(translator: Translator, layer: int, head: int) -> Iterator[None]:
-    """The translator without one head (layer and head from 1) of what reads the source, for the length of a `with`.
+    """Switch off one head of the translator's cross-attention (layer and head from 1) inside this context.
 
-    Raises `ValueError` where there is no such head.
+    Raises `ValueError` if there is no such head.
     """
     model: Any = translator.model
     layers, heads = model.decoder.layers, model.config.num_heads
@@ -25,5 +25,5 @@ def switched_off(translator: Translator, layer: int, head: int) -> Iterator[None
     rows[...] = 0
     try:
         yield
-    finally:  # whatever happens inside, the model is whole again
+    finally:  # restore the model even after an exception
         rows[...] = kept

@@ -13,7 +13,7 @@ from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, VERMILION
 
 
 def draw_attention(whole: AttentionMaps, less: AttentionMaps, layer: int, head: int) -> None:
-    """What is read as each word is written, by the heads of one layer (from 1): all, one head (from 1), all others.
+    """Draw the cross-attention of each written word, in one layer (from 1): all heads, one head (from 1), all others.
 
     `whole` is of the model with all heads, `less` of the one in which this head is off.
     """
@@ -46,7 +46,7 @@ def _draw_map(axes: Any, weights: np.ndarray, columns: Sequence[str], rows: Sequ
 
 
 def _changed(whole: AttentionMaps, less: AttentionMaps) -> list[bool]:
-    """Which of the tokens that are written without the head are new."""
+    """Mark the tokens written without the head that the whole model did not write."""
     changed = [True] * len(less.target_tokens)
     for block in SequenceMatcher(None, whole.target_tokens, less.target_tokens, autojunk=False).get_matching_blocks():
         changed[block.b : block.b + block.size] = [False] * block.size
@@ -54,7 +54,7 @@ def _changed(whole: AttentionMaps, less: AttentionMaps) -> list[bool]:
 
 
 def draw_errors(epsilons: np.ndarray, errors: Mapping[str, np.ndarray]) -> None:
-    """Relative errors of a slope by differences, for each step `(S,)`: three kinds of difference, by name."""
+    """Draw relative errors of a slope by three kinds of difference (by name), for each step `(S,)`."""
     _, axes = plt.subplots(figsize=(7.2, 3.6))
     for (name, error), colour in zip(errors.items(), (GREY, GREEN, ORANGE), strict=True):
         axes.loglog(epsilons, error, "o", ms=3, color=colour, label=name)
@@ -71,7 +71,7 @@ def draw_errors(epsilons: np.ndarray, errors: Mapping[str, np.ndarray]) -> None:
 
 
 def draw_graph(values: Mapping[str, float], gradients: Mapping[str, float]) -> None:
-    """y = x + o, o = w2 · max(0, w1 · x + b1) + b2: what goes forward along each edge, and what comes back.
+    """Draw the graph of y = x + o, o = w2 · max(0, w1 · x + b1) + b2, with each edge's value and gradient.
 
     Both are by the edge's name; of what comes back to x, `through` came through the layers and `around` past them.
     """
@@ -84,7 +84,7 @@ def draw_graph(values: Mapping[str, float], gradients: Mapping[str, float]) -> N
         )  # fmt: skip
 
     def edge(start: tuple[float, float], end: tuple[float, float], curve: float = 0.0) -> None:
-        """Two arrows, side by side: forward, and back."""
+        """Draw two arrows side by side: forward and back."""
         along = np.subtract(end, start)
         aside = 0.1 * np.array([-along[1], along[0]]) / np.hypot(*along)
         for colour, side, tail, tip in ((BLUE, 1, start, end), (VERMILION, -1, end, start)):

@@ -5,8 +5,17 @@ import numpy as np
 from minitransformer import ops
 from minitransformer.gradcheck import numerical_gradient
 
+from ..checks import (
+    distinct,
+    peak_memory,
+    require,
+    require_close,
+    require_float64,
+    require_gradients,
+    type_name,
+    unpack,
+)
 from ..exercise import Attempt, exercise
-from ..judging import agree, distinct, gradients_agree, keeps_float64, kind, most_memory, require, several
 
 
 def _softmax(x):
@@ -22,7 +31,7 @@ def _cross_entropy(logits, targets, label_smoothing=0.0):
 def softmax(attempt: Attempt) -> None:
     x = np.random.default_rng(0).standard_normal((4, 3))
     y = attempt(x)
-    require(isinstance(y, np.ndarray), f"it must return one array, not {kind(y)}: the cache is not asked for")
+    require(isinstance(y, np.ndarray), f"it must return one array, not {type_name(y)}: the cache is not asked for")
     require(y.shape == x.shape, f"for x of shape {x.shape} it gives shape {y.shape}: each score has a probability")
     require(not np.allclose(y.sum(), 1), "all rows together sum to 1, and each row must: sum over the last axis alone")
     require(not np.allclose(y.sum(axis=0), 1), "the columns sum to 1, and the rows must: sum over the last axis")
@@ -57,15 +66,15 @@ def softmax(attempt: Attempt) -> None:
         np.isfinite(apart).all() and np.allclose(apart[0], y[0]),
         "a row is lost when another row's scores are 1000 larger: subtract each row's own maximum",
     )
-    agree("softmax(x)", y, _softmax(x))
+    require_close("softmax(x)", y, _softmax(x))
     cube = attempt(x.reshape(2, 2, 3))
     require(
         cube.shape == (2, 2, 3) and np.allclose(cube.sum(axis=-1), 1),
         "a matrix is right, and in an array of shape (2, 2, 3) the rows do not sum to 1: rows lie along the last axis, "
         "which is axis=-1 of any array, and axis=1 only of a matrix",
     )
-    agree("softmax of an array of shape (2, 2, 3)", cube, y.reshape(2, 2, 3))
-    agree("softmax of one row alone, an array of shape (3,),", attempt(x[0]), y[0])
+    require_close("softmax of an array of shape (2, 2, 3)", cube, y.reshape(2, 2, 3))
+    require_close("softmax of one row alone, an array of shape (3,),", attempt(x[0]), y[0])
 
 
 @exercise(answer=ops.softmax_backward)
@@ -74,7 +83,7 @@ def softmax_backward(attempt: Attempt) -> None:
     x, dy = rng.standard_normal((3, 4)), rng.standard_normal((3, 4))
     y = _softmax(x)
     dx = attempt(dy, y)
-    require(isinstance(dx, np.ndarray), f"it must return one array, not {kind(dx)}")
+    require(isinstance(dx, np.ndarray), f"it must return one array, not {type_name(dx)}")
     require(dx.shape == x.shape, f"dx has shape {dx.shape}, and a gradient has its array's, {x.shape}")
     other_row = dy.copy()
     other_row[1] += 1
@@ -116,7 +125,7 @@ def softmax_backward(attempt: Attempt) -> None:
         "each row of dx must sum to 0, since the same on all of its scores changes nothing, and one sums to "
         f"{np.abs(dx.sum(axis=-1)).max():.2g}: is the mean that comes off dy weighted by y, and is all of it times y?",
     )
-    gradients_agree(lambda x: (_softmax(x), _softmax(x)), lambda dy, y: attempt(dy, y), {"x": x})
+    require_gradients(lambda x: (_softmax(x), _softmax(x)), lambda dy, y: attempt(dy, y), {"x": x})
     require(
         np.allclose(attempt(1000 * dy, y), 1000 * dx),
         "1000 times the dy must give 1000 times the dx, and does not: is something cut, or added?",
@@ -128,10 +137,10 @@ def softmax_backward(attempt: Attempt) -> None:
         "a matrix is right, and in an array of shape (2, 3, 5) the rows of dx do not sum to 0: the sum goes over the "
         "last axis, which is axis=-1 of any array, and axis=1 only of a matrix",
     )
-    agree("dx for an array of shape (2, 3, 5)", cube, ops.softmax_backward(dy, _softmax(x)))
+    require_close("dx for an array of shape (2, 3, 5)", cube, ops.softmax_backward(dy, _softmax(x)))
     n = 500
     dy, y = rng.standard_normal((1, n)), _softmax(rng.standard_normal((1, n)))
-    most = most_memory(lambda: attempt(dy, y))
+    most = peak_memory(lambda: attempt(dy, y))
     require(
         most < 4 * n**2,
         f"it is right, and for one row of {n} scores it needs {most / 1e6:.1f} MB at a time, as much as {n} × {n} "
@@ -143,10 +152,10 @@ def softmax_backward(attempt: Attempt) -> None:
 def cross_entropy(attempt: Attempt) -> None:
     rng = np.random.default_rng(0)
     logits, targets = rng.standard_normal((4, 5)), np.array([0, 2, 2, 4])
-    loss, dlogits = several(attempt(logits, targets), "loss", "dlogits")
+    loss, dlogits = unpack(attempt(logits, targets), "loss", "dlogits")
     require(loss.shape == (), f"the loss is one number, the mean over the rows, and not an array of shape {loss.shape}")
     require(dlogits.shape == logits.shape, f"dlogits has shape {dlogits.shape}, and logits {logits.shape}")
-    keeps_float64("dlogits", dlogits)
+    require_float64("dlogits", dlogits)
     factors = {
         "N: the loss is the mean over the rows, not the sum": 4.0,
         "1/V: the mean is over the rows alone, and over the tokens it is a sum": 0.2,
@@ -156,12 +165,12 @@ def cross_entropy(attempt: Attempt) -> None:
     other_row = logits.copy()
     other_row[1, :2] += 1
     require(
-        np.allclose(several(attempt(other_row, targets), "loss", "dlogits")[1][0], dlogits[0]),
+        np.allclose(unpack(attempt(other_row, targets), "loss", "dlogits")[1][0], dlogits[0]),
         "the first row's dlogits change with the second row's scores: each row has its own softmax, over the last axis",
     )
-    agree("the loss without smoothing", loss, _cross_entropy(logits, targets)[0], factors=factors)
-    shifted = several(attempt(logits + 1000, targets), "loss", "dlogits")[0]
-    extreme = several(attempt(np.array([[0.0, 2000.0]]), np.array([0])), "loss", "dlogits")[0]
+    require_close("the loss without smoothing", loss, _cross_entropy(logits, targets)[0], factors=factors)
+    shifted = unpack(attempt(logits + 1000, targets), "loss", "dlogits")[0]
+    extreme = unpack(attempt(np.array([[0.0, 2000.0]]), np.array([0])), "loss", "dlogits")[0]
     require(
         np.isfinite(shifted) and np.isfinite(extreme),
         f"with large scores the loss is {shifted:.4g} and {extreme:.4g}: take the maximum off before exp, and never "
@@ -172,48 +181,48 @@ def cross_entropy(attempt: Attempt) -> None:
         "with scores 0 and 2000 and the first one right the loss is "
         f"{distinct(float(extreme), 2000)[0]} and must be 2000: is something added before the log, or cut?",
     )
-    apart = several(attempt(logits + np.array([[0.0], [2000], [0], [0]]), targets), "loss", "dlogits")[0]
+    apart = unpack(attempt(logits + np.array([[0.0], [2000], [0], [0]]), targets), "loss", "dlogits")[0]
     require(
         np.allclose(apart, loss),
         "with one row's scores all 2000 higher the loss changes, or is not finite: take off each row's own maximum",
     )
-    whole, some, more = (float(several(attempt(logits, targets, e), "loss", "dlogits")[0]) for e in (0.0, 0.3, 0.6))
+    whole, some, more = (float(unpack(attempt(logits, targets, e), "loss", "dlogits")[0]) for e in (0.0, 0.3, 0.6))
     require(abs(some - whole) > 1e-9, "the loss is the same with a label_smoothing of 0 and of 0.3: is it used?")
     require(
         abs(more - whole - 2 * (some - whole)) < 1e-9,
         "the loss must change twice as much with ε = 0.6 as with 0.3, since q is linear in ε, and does not: is the ε "
         "used that was given, and q mixed, not the probabilities?",
     )
-    smoothed = float(several(attempt(np.zeros((4, 5)), targets, 0.3), "loss", "dlogits")[0])
+    smoothed = float(unpack(attempt(np.zeros((4, 5)), targets, 0.3), "loss", "dlogits")[0])
     told = distinct(np.log(5), smoothed)
     require(
         abs(smoothed - np.log(5)) < 1e-9,
         f"where all V scores are equal the loss is log V = {told[0]} whatever the smoothing, and here with ε = 0.3 it "
         f"is {told[1]}: q must sum to 1",
     )
-    anything = [float(several(attempt(logits[:1], np.array([t]), 1.0), "loss", "dlogits")[0]) for t in (0, 1)]
+    anything = [float(unpack(attempt(logits[:1], np.array([t]), 1.0), "loss", "dlogits")[0]) for t in (0, 1)]
     require(
         abs(anything[0] - anything[1]) < 1e-9,
         "with ε = 1 every token has the same share and the target cannot matter, but here it does: ε is shared among "
         "all V tokens, the target included",
     )
     for smoothing in (0.0, 0.3):
-        loss, dlogits = several(attempt(logits, targets, smoothing), "loss", "dlogits")
+        loss, dlogits = unpack(attempt(logits, targets, smoothing), "loss", "dlogits")
         total = np.abs(dlogits.sum(axis=-1)).max()
         require(
             total < 1e-9,
             f"each row of dlogits must sum to 0, since a shift of all scores changes nothing; with ε = {smoothing} one "
             f"sums to {total:.3g}",
         )
-        twice = several(attempt(np.tile(logits, (2, 1)), np.tile(targets, 2), smoothing), "loss", "dlogits")[1]
+        twice = unpack(attempt(np.tile(logits, (2, 1)), np.tile(targets, 2), smoothing), "loss", "dlogits")[1]
         require(
             np.allclose(2 * twice[:4], dlogits),
             "with every row given twice, each row counts half as much in the mean, and its dlogits must halve",
         )
         expected = numerical_gradient(lambda z, s=smoothing: _cross_entropy(z, targets, s)[0], logits)
-        agree("the loss", loss, _cross_entropy(logits, targets, smoothing)[0])
-        agree(f"dlogits with ε = {smoothing}, against central differences,", dlogits, expected, tolerance=1e-7)
-    sure = several(attempt(np.array([[0.0, 20.0, 0.0, 0.0, 0.0]]), np.array([0])), "loss", "dlogits")[1]
+        require_close("the loss", loss, _cross_entropy(logits, targets, smoothing)[0])
+        require_close(f"dlogits with ε = {smoothing}, against central differences,", dlogits, expected, tolerance=1e-7)
+    sure = unpack(attempt(np.array([[0.0, 20.0, 0.0, 0.0, 0.0]]), np.array([0])), "loss", "dlogits")[1]
     require(
         np.allclose(sure, [[-1, 1, 0, 0, 0]]),
         "for a single row with the scores 0, 20, 0, 0, 0 and the first one right, dlogits begins with "
@@ -222,7 +231,7 @@ def cross_entropy(attempt: Attempt) -> None:
     )
     for N, V in ((3, 7), (2, 3)):
         logits, targets = rng.standard_normal((N, V)), rng.integers(0, V, N)
-        found, right = several(attempt(logits, targets, 0.3), "loss", "dlogits"), _cross_entropy(logits, targets, 0.3)
+        found, right = unpack(attempt(logits, targets, 0.3), "loss", "dlogits"), _cross_entropy(logits, targets, 0.3)
         for name, a, e in zip(("the loss", "dlogits"), found, right, strict=True):
             require(
                 np.allclose(a, e),

@@ -8,12 +8,12 @@ from matplotlib.colors import to_rgb
 
 from ..style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, SIGNED, SKY
 
-CHOICES = (BLUE, ORANGE, PURPLE)  # what scores are for: three outcomes
+CHOICES = (BLUE, ORANGE, PURPLE)  # a colour for each of the three outcomes
 GOAL = GREEN
 
 
 def draw_overflow(shifts: np.ndarray, naive: np.ndarray, stable: np.ndarray) -> None:
-    """Probabilities `(S, n)` of the same n scores, all shifted by each of `shifts` `(S,)`, by two programs."""
+    """Draw probabilities `(S, n)` of the same n scores, shifted by each of `shifts` `(S,)`, by two programs."""
     _, panels = plt.subplots(1, 2, sharey=True, figsize=(7.2, 2.9))
     for axes, probabilities, title in zip(
         panels, (naive, stable), ("exp(x) / Σ exp(x)", "a softmax that lasts"), strict=True
@@ -34,7 +34,7 @@ def draw_overflow(shifts: np.ndarray, naive: np.ndarray, stable: np.ndarray) -> 
 
 
 def draw_jacobians(titles: Sequence[str], probabilities: np.ndarray, jacobians: np.ndarray) -> None:
-    """Probabilities `(K, n)` as bars, and under each its softmax's Jacobian `(K, n, n)` as a heat map."""
+    """Draw probabilities `(K, n)` as bars, and under each its softmax's Jacobian `(K, n, n)` as a heat map."""
     n = probabilities.shape[-1]
     limit = float(np.abs(jacobians).max())
     figure, panels = plt.subplots(
@@ -67,7 +67,7 @@ def draw_losses_and_slopes(
     xlabel: str,
     mark: tuple[float, float] | None = None,
 ) -> None:
-    """Losses (left) and their slopes by the right answer's score (right) against `gap`, one line a name.
+    """Draw losses (left) and slopes by the right answer's score (right) against `gap`, a line for each name.
 
     `mark` is a minimum, (gap, loss), to point at.
     """
@@ -87,7 +87,7 @@ def draw_losses_and_slopes(
 
 
 def draw_descent(frequencies: np.ndarray, paths: Mapping[str, np.ndarray], outcomes: str) -> None:
-    """Walks over the scores of three outcomes, on the plane where their sum is 0, over the contours of their loss.
+    """Draw descents over the scores of three outcomes, on the plane where their sum is 0, with the loss's contours.
 
     The loss is the mean cross-entropy of outcomes with these `frequencies` `(3,)`; each path is `(steps + 1, 3)`.
     """
@@ -97,7 +97,7 @@ def draw_descent(frequencies: np.ndarray, paths: Mapping[str, np.ndarray], outco
         return np.log(np.exp(x).sum(axis=-1)) - x @ frequencies
 
     best = np.log(frequencies) - np.log(frequencies).mean()
-    basis = np.array([[1, -1, 0], [1, 1, -2]]) / np.sqrt([[2], [6]])  # orthonormal, so right angles stay right
+    basis = np.array([[1, -1, 0], [1, 1, -2]]) / np.sqrt([[2], [6]])  # orthonormal: angles are kept
     middle = basis @ best
     across, up = np.linspace(-1.9, 1.9, 121) + middle[0], np.linspace(-1.6, 1.2, 101) + middle[1]
     height = loss(np.stack(np.meshgrid(across, up), axis=-1) @ basis) - loss(best)
@@ -122,7 +122,7 @@ def draw_regions(
     losses: np.ndarray,
     floor: float,
 ) -> None:
-    """Points `(N, 2)` over a classifier's probabilities, drawn as mixtures of the classes' colours; its losses.
+    """Draw points `(N, 2)` over a classifier's probabilities, as mixtures of the classes' colours, and its losses.
 
     `probabilities` takes places `(..., 2)` and gives `(..., n)`; `floor` is the loss of the truth.
     """

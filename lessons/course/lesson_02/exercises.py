@@ -7,8 +7,8 @@ import numpy as np
 from minitransformer import ops
 from minitransformer.data import bpe
 
+from ..checks import require, require_close, require_gradients, require_vectorized, type_name
 from ..exercise import Attempt, exercise
-from ..judging import agree, gradients_agree, kind, require, without_loops
 
 FIRST_BYTE, FIRST_TEXT = 3, 259
 
@@ -34,7 +34,7 @@ def embedding_backward(attempt: Attempt) -> None:
     ids = np.array([[2, 0, 2], [2, 4, 1]])
     dy = rng.standard_normal((2, 3, 3))
     dtable = attempt(dy, ids, 6)
-    require(isinstance(dtable, np.ndarray), f"it must return one array, not {kind(dtable)}")
+    require(isinstance(dtable, np.ndarray), f"it must return one array, not {type_name(dtable)}")
     require(
         dtable.shape == (6, 3),
         f"dtable has shape {dtable.shape}, and the table (6, 3): a row for each id, looked up or not",
@@ -43,29 +43,31 @@ def embedding_backward(attempt: Attempt) -> None:
         not dtable[[3, 5]].any(), "a row that was never looked up moves nothing: its gradient is 0, and here it is not"
     )
     require(dtable[0].any(), "id 0 is an id as any other, and its row is 0 although it was looked up")
-    agree("the row of an id that occurs once", dtable[[0, 1, 4]], dy[[0, 1, 1], [1, 2, 1]])
+    require_close("the row of an id that occurs once", dtable[[0, 1, 4]], dy[[0, 1, 1], [1, 2, 1]])
     total = dy[0, 0] + dy[0, 2] + dy[1, 0]
     require(
         not np.allclose(dtable[2], dy[1, 0]) and not np.allclose(dtable[2], dy[0, 0]),
         "id 2 occurs three times and only one of its gradients is there: they must add, and `dtable[ids] += dy` writes "
         "each row once (`np.add.at` writes for each id)",
     )
-    agree("the row of id 2, which occurs three times,", dtable[2], total, factors={"1/3: add, do not average": 1 / 3})
+    require_close(
+        "the row of id 2, which occurs three times,", dtable[2], total, factors={"1/3: add, do not average": 1 / 3}
+    )
     flat = attempt(dy.reshape(6, 3), ids.reshape(6), 6)
-    agree("dtable for ids of one axis", flat, dtable)
-    agree("dtable for ids of three axes", attempt(dy.reshape(2, 1, 3, 3), ids.reshape(2, 1, 3), 6), dtable)
-    gradients_agree(
+    require_close("dtable for ids of one axis", flat, dtable)
+    require_close("dtable for ids of three axes", attempt(dy.reshape(2, 1, 3, 3), ids.reshape(2, 1, 3), 6), dtable)
+    require_gradients(
         lambda ids, table: (table[ids], (ids, len(table))),
         lambda dy, cache: attempt(dy, *cache),
         {"ids": ids, "table": rng.standard_normal((6, 3))},
     )
     few, many = np.arange(6), np.arange(206)
-    without_loops(
+    require_vectorized(
         lambda: attempt(np.ones((6, 3)), few, 206),
         lambda: attempt(np.ones((206, 3)), many, 206),
         "it is right, and loops over the ids in Python, which is too slow for what follows: `np.add.at` adds them all",
     )
-    without_loops(
+    require_vectorized(
         lambda: attempt(np.ones((6, 3)), few, 6),
         lambda: attempt(np.ones((6, 3)), few, 206),
         "it is right, and loops over the rows of the table in Python, which has thousands: `np.add.at` adds all ids to "
@@ -77,7 +79,7 @@ def embedding_backward(attempt: Attempt) -> None:
 def merge(attempt: Attempt) -> None:
     def merged(symbols: list, pair: tuple, new: str | int) -> list:
         result = attempt(symbols, pair, new)
-        require(isinstance(result, list), f"it must return a list of symbols, and returns {kind(result)}")
+        require(isinstance(result, list), f"it must return a list of symbols, and returns {type_name(result)}")
         return result
 
     def shown(symbols: list) -> str:
@@ -152,7 +154,7 @@ def encode(attempt: Attempt) -> None:
 
     def encoded(word: str, merges: dict) -> list:
         result = attempt(word, characters, merges)
-        require(isinstance(result, list), f"it must return a list of ids, and returns {kind(result)}")
+        require(isinstance(result, list), f"it must return a list of ids, and returns {type_name(result)}")
         return result
 
     known = encoded(" dog", {})

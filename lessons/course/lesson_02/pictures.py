@@ -27,7 +27,7 @@ def draw_lookup(
     dtable: np.ndarray,
     others: Sequence[int],
 ) -> None:
-    """A look-up of `ids` `(T,)` in `table` `(V, C)`, and its gradient: rows, places, and lines between them.
+    """Draw a look-up of `ids` `(T,)` in `table` `(V, C)`, and its gradient: rows, places, and lines between them.
 
     Of the table, the rows of these ids are drawn, and `others`, which nobody looks up.
     """
@@ -71,7 +71,7 @@ def draw_lookup(
 
 
 def draw_merge_trees(words: Sequence[str], merges: Sequence[tuple[str, str]], cuts: Sequence[int]) -> None:
-    """How byte-pair encoding puts each of `words` together, one row a merge, the oldest below; lines at some `cuts`."""
+    """Draw the merges of byte-pair encoding that make each of `words`, the oldest lowest, with lines at `cuts`."""
     trees = [_tree(word, merges) for word in words]
     numbers = sorted({joint.number for tree in trees for joint in tree})
     row_of = {number: row for row, number in enumerate(numbers, start=1)}
@@ -134,7 +134,7 @@ def draw_vocabulary(
     sizes: np.ndarray, lengths: Mapping[str, np.ndarray], word_lengths: Mapping[str, float], num_words: int,
     rare: np.ndarray,
 ) -> None:  # fmt: skip
-    """Tokens a sentence against the vocabulary's size, for each language; and the share of the tokens that are rare."""
+    """Draw the tokens of a sentence against the vocabulary's size, by language, and the share of rare tokens."""
     _, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.1))
     for (language, length), colour in zip(lengths.items(), (BLUE, ORANGE), strict=True):
         left.plot(sizes, length, "o-", ms=3, color=colour, label=language)
@@ -152,7 +152,7 @@ def draw_vocabulary(
 
 
 def draw_map(points: np.ndarray, words: Sequence[str], kinds: Sequence[str], shares: np.ndarray) -> None:
-    """Words at `points` `(N, 2)`, coloured by kind, named where there is room; `shares` of the variance on the axes."""
+    """Draw words at `points` `(N, 2)`, coloured by kind, with names; `shares` of the variance are on the axes."""
     figure, axes = plt.subplots(figsize=(7.2, 4.8))
     names = list(dict.fromkeys(kinds))
     colours = dict(zip(names, [*COLOURS, GREY], strict=False))

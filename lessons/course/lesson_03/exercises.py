@@ -4,13 +4,13 @@ import numpy as np
 
 from minitransformer import ops
 
+from ..checks import require, require_close, require_gradients, unpack
 from ..exercise import Attempt, exercise
-from ..judging import agree, gradients_agree, require, several
 from . import solutions
 
 
 def _rnn_backward(dhidden, hidden, recurrent):
-    """As `layers.Recurrent.backward` with a `TanhCell`, without the input's projection."""
+    """Do the backward of `layers.Recurrent` with a `TanhCell`, without the input's projection."""
     dprojected = np.empty_like(dhidden)
     dbefore = np.zeros_like(hidden[:, 0])
     for t in reversed(range(dhidden.shape[1])):
@@ -22,7 +22,7 @@ def _rnn_backward(dhidden, hidden, recurrent):
 
 
 def _additive_scores_backward(dscores, features, score_weight):
-    """As `ops.additive_attention_backward`, before its softmax."""
+    """Do the part of `ops.additive_attention_backward` that comes after its softmax's backward."""
     dsum = dscores[..., None] * score_weight * (1 - features**2)  # (B, Tq, Tk, C)
     dscore_weight = dscores.reshape(-1) @ features.reshape(-1, len(score_weight))
     return dsum.sum(axis=2), dsum.sum(axis=1), dscore_weight
@@ -41,7 +41,7 @@ def additive_scores(attempt: Attempt) -> None:
     rng = np.random.default_rng(0)
     query, key = rng.standard_normal((2, 3, 4)), rng.standard_normal((2, 5, 4))
     score_weight = rng.standard_normal(4)
-    scores, features = several(attempt(query, key, score_weight), "scores", "features")
+    scores, features = unpack(attempt(query, key, score_weight), "scores", "features")
     require(
         not (scores.shape == (2, 3, 5, 4) and features.shape == (2, 3, 5)),
         "they are returned in the other order: the scores first, then the features",
@@ -65,44 +65,44 @@ def additive_scores(attempt: Attempt) -> None:
         np.abs(features).max() < 1,
         "a feature lies outside of (−1, 1), where every tanh lies: is the tanh taken at all?",
     )
-    moved = np.abs(several(attempt(query, key + 1, score_weight), "scores", "features")[1] - features).max()
+    moved = np.abs(unpack(attempt(query, key + 1, score_weight), "scores", "features")[1] - features).max()
     require(moved > 1e-9, "another key makes no other feature: is it query + key inside the tanh?")
     for changed, other in ((0, 1), (1, 0)):
         keys = key.copy()
         keys[changed] += 1
         require(
-            np.allclose(several(attempt(query, keys, score_weight), "scores", "features")[1][other], features[other]),
+            np.allclose(unpack(attempt(query, keys, score_weight), "scores", "features")[1][other], features[other]),
             "the features of a sentence change with the keys of another: each sentence stands for itself",
         )
-    same = several(attempt(key[:, :3], key[:, :3], score_weight), "scores", "features")[1]
+    same = unpack(attempt(key[:, :3], key[:, :3], score_weight), "scores", "features")[1]
     require(
         not np.allclose(same[:, range(3), range(3)], 0),
         "where the query equals the key the features are 0, as if the one were subtracted from the other: it is their "
         "sum that goes into the tanh",
     )
-    opposite = several(attempt(-key[:, :3], key[:, :3], score_weight), "scores", "features")[1]
+    opposite = unpack(attempt(-key[:, :3], key[:, :3], score_weight), "scores", "features")[1]
     require(
         np.allclose(opposite[:, range(3), range(3)], 0),
         "where the query is minus the key, their sum is 0 and so is its tanh, but the features are not 0: is it the "
         "sum that goes into the tanh, and not a product?",
     )
-    far = several(attempt(query + 2, key + 3, score_weight), "scores", "features")[1]
+    far = unpack(attempt(query + 2, key + 3, score_weight), "scores", "features")[1]
     require(
         np.allclose(far, np.tanh(query[:, :, None] + key[:, None] + 5)),
         "the features are not tanh(query + key): the sum comes first, then one tanh of it",
     )
-    doubled = several(attempt(query, key, 2 * score_weight), "scores", "features")[0]
+    doubled = unpack(attempt(query, key, 2 * score_weight), "scores", "features")[0]
     require(np.allclose(doubled, 2 * scores), "twice the score_weight must give twice the scores, and does not")
     factors = {
         "1/C: the score is a sum over the C numbers, not their mean": 1 / 4,
         "1/√C: additive attention's scores are not scaled": 1 / 2,
     }
-    agree("scores", scores, features @ score_weight, factors=factors)
-    agree("features", features, solutions.additive_scores(query, key, score_weight)[1])
+    require_close("scores", scores, features @ score_weight, factors=factors)
+    require_close("features", features, solutions.additive_scores(query, key, score_weight)[1])
     for B, Tq, Tk, C in ((3, 4, 4, 6), (1, 1, 7, 2)):
         query, key = rng.standard_normal((B, Tq, C)), rng.standard_normal((B, Tk, C))
         weight = rng.standard_normal(C)
-        found = several(attempt(query, key, weight), "scores", "features")
+        found = unpack(attempt(query, key, weight), "scores", "features")
         right = solutions.additive_scores(query, key, weight)
         require(
             all(a.shape == e.shape and np.allclose(a, e) for a, e in zip(found, right, strict=True)),
@@ -121,7 +121,7 @@ def rnn_backward(attempt: Attempt) -> None:
     hidden = _states(projected, first, recurrent)
 
     def gradients(*arrays):
-        return several(attempt(*arrays), "dprojected", "dfirst", "drecurrent")
+        return unpack(attempt(*arrays), "dprojected", "dfirst", "drecurrent")
 
     found = gradients(dhidden, hidden, recurrent)
     for name, gradient, shape in zip(
@@ -201,7 +201,7 @@ def rnn_backward(attempt: Attempt) -> None:
         hidden = _states(projected, first, recurrent)
         return hidden[:, 1:], (hidden, recurrent)
 
-    gradients_agree(
+    require_gradients(
         forward,
         lambda dout, cache: attempt(dout, *cache),
         {"projected": projected, "first": first, "recurrent": recurrent},
@@ -229,7 +229,7 @@ def additive_scores_backward(attempt: Attempt) -> None:
     features = np.tanh(query[:, :, None] + key[:, None])
 
     def gradients(*arrays):
-        return several(attempt(*arrays), "dquery", "dkey", "dscore_weight")
+        return unpack(attempt(*arrays), "dquery", "dkey", "dscore_weight")
 
     found = gradients(dscores, features, score_weight)
     axes = {"dquery": "key", "dkey": "query"}
@@ -279,7 +279,7 @@ def additive_scores_backward(attempt: Attempt) -> None:
         features = np.tanh(query[:, :, None] + key[:, None])
         return features @ score_weight, (features, score_weight)
 
-    gradients_agree(
+    require_gradients(
         forward,
         lambda dscores, cache: attempt(dscores, *cache),
         {"query": query, "key": key, "score_weight": score_weight},

@@ -23,7 +23,7 @@ STYLES = {"LSTM, twice the steps": "--", "LSTM, twice the width": ":"}
 
 
 def draw_paths() -> None:
-    """Copying A B C, without attention and with: the way from the A that is read to the A that is written."""
+    """Draw the path from the A that is read to the A that is written, without attention and with it."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(7.2, 2.7))
     for axes in (left, right):
         _network(axes)
@@ -42,7 +42,7 @@ def draw_paths() -> None:
 
 
 def draw_distances(curves: Mapping[str, np.ndarray]) -> None:
-    """Gradient norms `(k,)` at each distance from where the gradient entered, relative to distance 0."""
+    """Draw gradient norms `(k,)` at each distance from where the gradient entered, relative to distance 0."""
     _, axes = plt.subplots(figsize=(7.2, 3.2))
     longest = len(next(iter(curves.values())))
     for name, values in curves.items():
@@ -60,7 +60,7 @@ def draw_distances(curves: Mapping[str, np.ndarray]) -> None:
 
 
 def draw_copying(lengths: Sequence[int], accuracy: Mapping[str, Sequence[float]], longest: int, chance: float) -> None:
-    """Share of symbols copied right against length; lengths beyond `longest` were not trained on."""
+    """Draw the share of symbols copied right against length; lengths beyond `longest` were not trained on."""
     _, axes = plt.subplots(figsize=(7.2, 3.6))
     axes.axvspan(longest, lengths[-1], color=PALE, alpha=0.6, lw=0)
     axes.text((longest + lengths[-1]) / 2, 1.04, "longer than any in training", color=GREY, ha="center")
@@ -76,7 +76,7 @@ def draw_copying(lengths: Sequence[int], accuracy: Mapping[str, Sequence[float]]
 
 
 def draw_alignment(weights: np.ndarray, source: np.ndarray, end: int) -> None:
-    """Attention weights `(Tq, Tk)` while `source` is copied; `end` is the number of the end mark."""
+    """Draw attention weights `(Tq, Tk)` while `source` is copied; `end` is the number of the end mark."""
     _, axes = plt.subplots(figsize=(4.6, 4.0))
     image = axes.imshow(weights, vmin=0, vmax=1)
     letters = ["end" if symbol == end else "ABCDEFGHIJ"[symbol] for symbol in source]
@@ -88,7 +88,7 @@ def draw_alignment(weights: np.ndarray, source: np.ndarray, end: int) -> None:
 
 
 def _network(axes: Axes) -> None:
-    """Six states in a row, what the first three read and what the last three write."""
+    """Draw six states in a row, the inputs of the first three and the outputs of the last three."""
     for x in range(6):
         reads, colour = ("ABC" if x < 3 else "‹AB")[x % 3], SKY if x < 3 else PALE
         if x:
@@ -107,13 +107,13 @@ def _network(axes: Axes) -> None:
 
 
 def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], colour: str, width: float) -> None:
-    """From one state, or letter, to another: `end` is a centre, and the arrow stops at the circle around it."""
+    """Draw an arrow between states or letters; `end` is a centre, and the arrow stops at the circle around it."""
     options = {"arrowstyle": "-|>", "color": colour, "lw": width, "shrinkA": 7, "shrinkB": 7, "mutation_scale": 9}
     axes.annotate("", end, start, arrowprops=options, zorder=4 if width > 2 else 1)
 
 
 def _arc(axes: Axes, x: int, colour: str, width: float) -> None:
-    """From an encoder's state over the others to the decoder's first."""
+    """Draw an arc from an encoder's state over the others to the decoder's first."""
     options = {
         "arrowstyle": "-|>", "color": colour, "lw": width, "shrinkA": 8, "shrinkB": 8, "mutation_scale": 9,
         "connectionstyle": "arc3,rad=-0.45",

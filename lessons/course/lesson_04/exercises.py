@@ -7,8 +7,8 @@ import numpy as np
 
 from minitransformer import gradcheck, ops
 
+from ..checks import in_case, largest_error, require, require_close, require_float64, type_name, unpack
 from ..exercise import Attempt, exercise
-from ..judging import agree, farthest, keeps_float64, kind, require, several, where
 from . import solutions
 
 
@@ -42,7 +42,7 @@ def attention(attempt: Attempt) -> None:
         not (isinstance(result, tuple | list) and len(result) == 2 and isinstance(result[1], tuple)),
         "what is returned as weights is a pair: softmax_forward returns two, the softmax and a cache; take the first",
     )
-    out, weights = several(result, "out", "weights")
+    out, weights = unpack(result, "out", "weights")
     require(
         not (out.shape == (5, 4) and weights.shape == (5, 3)),
         "the two are returned in the other order: out first, then the weights",
@@ -52,8 +52,8 @@ def attention(attempt: Attempt) -> None:
             found.shape == shape,
             f"with 5 queries and 4 keys, 8 wide, and values 3 wide {name} shape {found.shape} and must have {shape}",
         )
-    keeps_float64("out", out)
-    keeps_float64("the weights", weights)
+    require_float64("out", out)
+    require_float64("the weights", weights)
     scores = query @ key.T / math.sqrt(8)
     require(
         not np.allclose(weights, scores),
@@ -67,8 +67,8 @@ def attention(attempt: Attempt) -> None:
     sums = weights.sum(axis=-1)
     require(
         np.allclose(sums, 1),
-        f"the weights of a query sum to {farthest(sums, 1)[1]} and not to 1: nothing may touch them after the softmax, "
-        "which goes over the keys, the last axis",
+        f"the weights of a query sum to {largest_error(sums, 1)[1]} and not to 1: nothing may touch them after the "
+        "softmax, which goes over the keys, the last axis",
     )
     require((weights >= 0).all(), "a weight is negative: are these the weights that the softmax gave?")
     names = {
@@ -82,24 +82,24 @@ def attention(attempt: Attempt) -> None:
     for name, divisor in names.items():
         other = ops.softmax_forward(query @ key.T / divisor)[0]
         require(not np.allclose(weights, other), f"the weights are those of scores that are {name}")
-    agree("weights", weights, _weights(query, key))
+    require_close("weights", weights, _weights(query, key))
     require(
         np.allclose(out, weights @ value),
         "out is not weights @ value: row i of out is the mean of the rows of value with the weights of query i",
     )
-    large = several(attempt(1e4 * query, key, value), "out", "weights")
+    large = unpack(attempt(1e4 * query, key, value), "out", "weights")
     require(
         all(np.isfinite(part).all() for part in large),
         "where the scores are in the thousands there is NaN: the softmax subtracts each row's own largest score before "
         "the exponential (lesson 01)",
     )
-    agree("where the scores are in the thousands, weights", large[1], _weights(1e4 * query, key))
+    require_close("where the scores are in the thousands, weights", large[1], _weights(1e4 * query, key))
     for leading, Tq, Tk, D, Dv in (((), 3, 6, 11, 2), ((2,), 4, 4, 4, 4), ((2, 3), 1, 5, 2, 3)):
         shapes = ((*leading, Tq, D), (*leading, Tk, D), (*leading, Tk, Dv))
         query, key, value = (rng.standard_normal(shape) for shape in shapes)
         axes = ", where .T reverses all axes and .swapaxes(-1, -2) the last two," if leading else ""
-        with where(f"with queries of shape {query.shape}{axes}"):
-            found = several(attempt(query, key, value), "out", "weights")
+        with in_case(f"with queries of shape {query.shape}{axes}"):
+            found = unpack(attempt(query, key, value), "out", "weights")
         for name, mine, right in zip(("out", "the weights"), found, _attention(query, key, value), strict=True):
             likely = (
                 "is something transposed or summed over another axis than the last two (.T reverses all axes)"
@@ -121,7 +121,7 @@ def attention_backward(attempt: Attempt) -> None:
     gradients = dict(
         zip(
             ("dquery", "dkey", "dvalue"),
-            several(attempt(dout, query, key, value, weights), "dquery", "dkey", "dvalue"),
+            unpack(attempt(dout, query, key, value, weights), "dquery", "dkey", "dvalue"),
             strict=True,
         )
     )
@@ -131,11 +131,11 @@ def attention_backward(attempt: Attempt) -> None:
             gradient.shape == array.shape,
             f"{name} has shape {gradient.shape}, and a gradient has its array's, {array.shape}: {likely}?",
         )
-        keeps_float64(name, gradient)
+        require_float64(name, gradient)
 
     other_head = dout.copy()
     other_head[1, 2] += rng.standard_normal((5, 3))
-    dvalue = several(attempt(other_head, query, key, value, weights), "dquery", "dkey", "dvalue")[2]
+    dvalue = unpack(attempt(other_head, query, key, value, weights), "dquery", "dkey", "dvalue")[2]
     moved = np.abs(dvalue - gradients["dvalue"]).max(axis=(2, 3)) > 1e-9
     require(
         moved[1, 2] and moved.sum() == 1,
@@ -156,14 +156,14 @@ def attention_backward(attempt: Attempt) -> None:
         "dvalue does not sum to what dout sums to, over the places: each query's weights sum to 1, so whatever a query "
         "sends goes to the values in full: is it weightsᵀ @ dout?",
     )
-    shifted = several(attempt(dout, query, key, value + 1, weights), "dquery", "dkey", "dvalue")[0]
+    shifted = unpack(attempt(dout, query, key, value + 1, weights), "dquery", "dkey", "dvalue")[0]
     require(
         np.allclose(shifted, gradients["dquery"]),
         "adding 1 to all values changes dquery: it adds 1 to the output whatever the weights, so no score can matter "
         "more for it: does the softmax's backward subtract Σ_j dweights·weights, of each query?",
     )
     unseen = _weights(query, key, np.array([True, True, True, False]))
-    dkey = several(attempt(dout, query, key, value, unseen), "dquery", "dkey", "dvalue")[1]
+    dkey = unpack(attempt(dout, query, key, value, unseen), "dquery", "dkey", "dvalue")[1]
     require(
         not dkey[..., 3, :].any(),
         "a key that has weight 0 for every query gets a gradient: each dscore has its own weight as a factor, (a)",
@@ -182,16 +182,16 @@ def attention_backward(attempt: Attempt) -> None:
         "√(d_k/T_k): the scale is of the width of the queries, not of the number of keys": math.sqrt(8 / 4),
     }
     for name, gradient in gradients.items():
-        agree(name, gradient, measured[name], tolerance=1e-6, factors=factors)
+        require_close(name, gradient, measured[name], tolerance=1e-6, factors=factors)
     bare = attempt(dout[0, 0], query[0, 0], key[0, 0], value[0, 0], weights[0, 0])
-    for name, gradient in zip(gradients, several(bare, "dquery", "dkey", "dvalue"), strict=True):
-        agree(f"without leading axes {name}", gradient, measured[name][0, 0], tolerance=1e-6)
+    for name, gradient in zip(gradients, unpack(bare, "dquery", "dkey", "dvalue"), strict=True):
+        require_close(f"without leading axes {name}", gradient, measured[name][0, 0], tolerance=1e-6)
     for Tq, Tk, D, Dv in ((3, 6, 11, 2), (7, 2, 3, 5)):
         query, key, value = (rng.standard_normal((2, 3, *shape)) for shape in ((Tq, D), (Tk, D), (Tk, Dv)))
         arguments = rng.standard_normal((2, 3, Tq, Dv)), query, key, value, _weights(query, key)
-        found = several(attempt(*arguments), *gradients)
+        found = unpack(attempt(*arguments), *gradients)
         for name, gradient, right in zip(gradients, found, _attention_backward(*arguments), strict=True):
-            agree(
+            require_close(
                 f"with Tq, Tk, D, Dv = 5, 4, 8, 3 it is right (is a number written where one of them belongs, or "
                 f"another where D does?), with {Tq}, {Tk}, {D}, {Dv} {name}",
                 gradient,
@@ -203,7 +203,7 @@ def attention_backward(attempt: Attempt) -> None:
 @exercise(answer=solutions.causal_mask)
 def causal_mask(attempt: Attempt) -> None:
     square = attempt(4, 4)
-    require(isinstance(square, np.ndarray), f"it must return an array, not {kind(square)}")
+    require(isinstance(square, np.ndarray), f"it must return an array, not {type_name(square)}")
     require(square.shape == (4, 4), f"for 4 queries and 4 keys its shape is {square.shape} and must be (4, 4)")
     require(square.dtype == bool, f"it must be of bool, not {square.dtype}: a mask says yes or no")
     seen = [int(row.sum()) for row in square]
@@ -248,7 +248,7 @@ def moved_by(attempt: Attempt) -> None:
         return _weights(query, key, seen) @ value
 
     moved = attempt(right, query, key, value)
-    require(isinstance(moved, np.ndarray), f"it must return an array, not {kind(moved)}")
+    require(isinstance(moved, np.ndarray), f"it must return an array, not {type_name(moved)}")
     require(
         moved.shape == (3, 5),
         f"for 3 queries and 5 keys its shape is {moved.shape} and must be (3, 5): a row for each query",
@@ -359,7 +359,7 @@ def masked_softmax(attempt: Attempt) -> None:
     rng = np.random.default_rng(0)
     scores, triangle = rng.standard_normal((4, 4)), solutions.causal_mask(4, 4)
     weights = attempt(scores, triangle)
-    require(isinstance(weights, np.ndarray), f"it must return an array, not {kind(weights)}")
+    require(isinstance(weights, np.ndarray), f"it must return an array, not {type_name(weights)}")
     require(weights.shape == (4, 4), f"for scores of shape (4, 4) its shape is {weights.shape}")
     given = np.nan_to_num(weights)
     require(
@@ -374,10 +374,10 @@ def masked_softmax(attempt: Attempt) -> None:
     sums = weights.sum(axis=-1)
     require(
         np.allclose(sums, 1),
-        f"the weights of a query sum to {farthest(sums, 1)[1]} and not to 1: forbidden keys must be out "
+        f"the weights of a query sum to {largest_error(sums, 1)[1]} and not to 1: forbidden keys must be out "
         "of the denominator too, so the mask comes before the softmax and the sum goes over the last axis",
     )
-    agree("weights", weights, _masked_softmax(scores, triangle))
+    require_close("weights", weights, _masked_softmax(scores, triangle))
 
     for shift, what in ((900.0, "900 added to all scores"), (-900.0, "900 taken from all scores")):
         moved = attempt(scores + shift, triangle)
@@ -428,7 +428,7 @@ def masked_softmax(attempt: Attempt) -> None:
         "a matrix is right, and of a batch (2, 3, 4, 5) the weights of a query do not sum to 1, or not to 0 where it "
         "sees nothing: the last axis is axis=-1 of any array, and axis=1 only of a matrix",
     )
-    agree(
+    require_close(
         "for a batch, with a mask of shape (2, 1, 1, 5), weights",
         found,
         _masked_softmax(batch, key_mask[:, None, None, :]),

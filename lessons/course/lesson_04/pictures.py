@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 
 
 def equation(query: Floats, key: Floats, value: Floats, weights: Floats, out: Floats, row: int) -> None:
-    """Equation 1 as matrices, every number a square of the same size, one row of queries framed."""
+    """Draw equation 1 as matrices, every number a square of the same size, one row of queries framed."""
     scores = query @ key.T / np.sqrt(query.shape[1])
     parts = [
         (query, "query", "(Tq, D)", "@"),
@@ -58,7 +58,7 @@ Measured = tuple[float, Floats, Floats]
 
 
 def scaling(widths: NDArray[np.int_], unscaled: list[Measured], scaled: list[Measured], width: int) -> None:
-    """The scores' variance against D; one query's weights at `width`; the gradient that the softmax lets pass."""
+    """Draw the scores' variance against D, one query's weights at `width`, and the gradient through the softmax."""
     _, (left, middle, right) = plt.subplots(1, 3, figsize=(7.2, 2.9), width_ratios=(1, 0.8, 1.1))
     kinds = (("as they are", unscaled, VERMILION, -0.2), ("divided by √D", scaled, BLUE, 0.2))
     for name, measured, colour, shift in kinds:
@@ -80,7 +80,7 @@ def scaling(widths: NDArray[np.int_], unscaled: list[Measured], scaled: list[Mea
 
 
 def pulls(values: Floats, weights: Floats, out: Floats, dout: Floats, dscores: Floats) -> None:
-    """Values in the plane, as large as their weights; which scores a step of gradient descent raises and lowers."""
+    """Draw values in the plane, as large as their weights, and the scores that gradient descent raises and lowers."""
     figure, axes = plt.subplots(figsize=(7.2, 3.6))
     hull = values[_hull(values)]
     axes.fill(*hull.T, color=PALE, alpha=0.6, lw=0, zorder=0)
@@ -105,7 +105,7 @@ def pulls(values: Floats, weights: Floats, out: Floats, dout: Floats, dscores: F
 
 
 def rates(rates: Floats, scaled: list[float], unscaled: list[float], chance: float) -> None:
-    """The share of queries that found their key against the learning rate, with the scale and without."""
+    """Draw the share of queries that found their key against the learning rate, with the scale and without."""
     _, axes = plt.subplots(figsize=(7.2, 2.8))
     axes.semilogx(rates, scaled, "o-", color=BLUE, label="divided by √D")
     axes.semilogx(rates, unscaled, "o-", color=VERMILION, label="as they are")
@@ -117,7 +117,7 @@ def rates(rates: Floats, scaled: list[float], unscaled: list[float], chance: flo
 
 
 def masks(weights: dict[str, Floats], moved: dict[str, NDArray[np.bool_]], mask: NDArray[np.bool_]) -> None:
-    """For each way to mask: its weights with the sum of each row, and which outputs move with which keys."""
+    """Draw for each way to mask the weights with the sum of each row, and the outputs that move with each key."""
     figure, axes = plt.subplots(2, len(weights), figsize=(7.2, 3.8), sharex=True, sharey=True)
     length = len(mask)
     for column, name in enumerate(weights):
@@ -126,7 +126,7 @@ def masks(weights: dict[str, Floats], moved: dict[str, NDArray[np.bool_]], mask:
         top.set_title(name)
         for i, total in enumerate(weights[name].sum(axis=1)):
             top.text(length - 0.3, i, f"{total:.2f}", va="center", fontsize=7, color=GREY)
-        # 0: stays, 1: moves and may, 2: moves and may not
+        # 0: the output stays, 1: it moves and may, 2: it moves and may not
         bottom.imshow(moved[name] * (1 + ~mask), vmin=0, vmax=2, cmap=ListedColormap(["white", PALE, VERMILION]))
         leaks = int((moved[name] & ~mask).sum())
         bottom.set_xlabel(f"key j: {leaks} leaks" if leaks else "key j: no leak")
@@ -143,7 +143,7 @@ def masks(weights: dict[str, Floats], moved: dict[str, NDArray[np.bool_]], mask:
 
 
 def _triangle(axes: Axes, length: int) -> None:
-    """The border between past and future."""
+    """Draw the border between past and future."""
     corners = [(-0.5, -0.5), (0.5, -0.5)]
     for i in range(1, length):
         corners += [(i - 0.5, i - 0.5), (i + 0.5, i - 0.5)]

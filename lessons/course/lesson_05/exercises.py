@@ -8,8 +8,8 @@ from minitransformer import ops
 from minitransformer.gradcheck import error
 from minitransformer.layers import attention as layers
 
+from ..checks import require, require_array, require_arrays, require_close, require_gradients, type_name
 from ..exercise import Attempt, exercise
-from ..judging import agree, array, arrays, gradients_agree, kind, require
 
 
 def _split_heads(x, num_heads):
@@ -43,10 +43,10 @@ def _self_attention_backward(dout, x, w_qkv, w_out, num_heads, causal=False):
 @exercise(answer=_split_heads)
 def split_heads(attempt: Attempt) -> None:
     for B, T, H, D in ((2, 5, 3, 4), (1, 3, 4, 2), (2, 1, 2, 6)):
-        # A number says where it stands: 1000 · sentence + 100 · position + 10 · head + column.
+        # Each number encodes its place: 1000 · sentence + 100 · position + 10 · head + column.
         sentence, position, head, column = np.meshgrid(*map(np.arange, (B, T, H, D)), indexing="ij")
         x = np.asfortranarray((1000.0 * sentence + 100 * position + 10 * head + column).reshape(B, T, H * D))
-        heads = array(attempt(x, H))
+        heads = require_array(attempt(x, H))
         swapped = ": the positions stand before the heads" if heads.shape == (B, T, H, D) != (B, H, T, D) else ""
         require(
             heads.shape == (B, H, T, D),
@@ -70,7 +70,7 @@ def split_heads(attempt: Attempt) -> None:
             np.array_equal(of_heads, np.broadcast_to(np.arange(H)[:, None, None], heads.shape)),
             f"the heads are in another order: the first has the columns of head {of_heads[0, 0, 0, 0]:.0f}",
         )
-        agree("the result", heads, layers.split_heads(x, H))
+        require_close("the result", heads, layers.split_heads(x, H))
 
 
 @exercise(answer=_merge_heads)
@@ -78,7 +78,7 @@ def merge_heads(attempt: Attempt) -> None:
     for B, H, T, D in ((2, 3, 5, 4), (1, 4, 3, 2), (2, 2, 1, 6)):
         sentence, head, position, column = np.meshgrid(*map(np.arange, (B, H, T, D)), indexing="ij")
         heads = np.asfortranarray(1000.0 * sentence + 100 * position + 10 * head + column)
-        merged = array(attempt(heads))
+        merged = require_array(attempt(heads))
         require(
             merged.shape == (B, T, H * D),
             f"heads of shape {heads.shape} have become {merged.shape} and must become {(B, T, H * D)}",
@@ -97,8 +97,8 @@ def merge_heads(attempt: Attempt) -> None:
             np.array_equal(of_heads, np.broadcast_to(np.repeat(np.arange(H), D), merged.shape)),
             "the heads are interleaved: all columns of head 0 come first, then all of head 1",
         )
-        agree("the result", merged, layers.merge_heads(heads))
-        gradients_agree(
+        require_close("the result", merged, layers.merge_heads(heads))
+        require_gradients(
             lambda x, H=H: (layers.split_heads(x, H), None), lambda dy, _: attempt(dy), {"x": np.ones((B, T, H * D))}
         )
 
@@ -116,7 +116,7 @@ def self_attention(attempt: Attempt) -> None:
         )
     for heads in (1, 2, 4):
         mean = {"1 / num_heads: the heads stand side by side, and are not averaged": 1 / heads}
-        agree(
+        require_close(
             f"with num_heads = {heads} the output",
             attempt(x, w_qkv, w_out, heads),
             _self_attention(x, w_qkv, w_out, heads),
@@ -130,7 +130,7 @@ def self_attention(attempt: Attempt) -> None:
         "with causal=True the last position moves the outputs before it: a query sees the keys up to its own position, "
         "and the others are masked before the softmax",
     )
-    agree("with causal=True the output", causal, _self_attention(x, w_qkv, w_out, 4, True))
+    require_close("with causal=True the output", causal, _self_attention(x, w_qkv, w_out, 4, True))
     narrow = rng.standard_normal((3, 4, 6)), rng.standard_normal((6, 18)), rng.standard_normal((6, 6)), 3
     found = attempt(*narrow)
     require(
@@ -146,7 +146,7 @@ def self_attention(attempt: Attempt) -> None:
         "where one head's scores are in the thousands the output is NaN: the softmax subtracts each row's own largest "
         "score before the exponential (lesson 01)",
     )
-    agree("with large scores the output", large, _self_attention(x, loud, w_out, 4))
+    require_close("with large scores the output", large, _self_attention(x, loud, w_out, 4))
     attempt(x, w_qkv, w_out, num_heads=4, causal=True)  # as the lesson calls it
 
 
@@ -155,10 +155,13 @@ def _louder_at_the_end(x: np.ndarray) -> np.ndarray:
 
 
 def _judge_sentences(attempt: Attempt, x: Any, w_qkv: Any, w_out: Any) -> np.ndarray:
-    """Shapes, the last product, and who hears of whom; returns the output with four heads."""
+    """Check shapes, the last product, and which positions reach which; return the output with four heads."""
     out = attempt(x, w_qkv, w_out, 4)
-    require(isinstance(out, np.ndarray), f"it must return one array, not {kind(out)}: the cache is not asked for")
-    require(array(out).shape == x.shape, f"x of shape {x.shape} has become {out.shape}: each position keeps its width")
+    require(isinstance(out, np.ndarray), f"it must return one array, not {type_name(out)}: the cache is not asked for")
+    require(
+        require_array(out).shape == x.shape,
+        f"x of shape {x.shape} has become {out.shape}: each position keeps its width",
+    )
     require(
         np.allclose(attempt(x, w_qkv, 2 * w_out, 4), 2 * out),
         "twice the w_out does not give twice the output: the last step is a product with w_out",
@@ -192,7 +195,7 @@ def _judge_sentences(attempt: Attempt, x: Any, w_qkv: Any, w_out: Any) -> np.nda
 
 
 def _judge_heads(attempt: Attempt, x: Any, w_qkv: Any, w_out: Any, out: np.ndarray) -> None:
-    """Which columns of w_qkv belong to what, where the output with four heads is `out`."""
+    """Raise `Wrong` if the columns of w_qkv are assigned wrongly; `out` is the output with four heads."""
     by_head = w_qkv.reshape(8, 4, 3, 2).swapaxes(1, 2).reshape(8, 24)
     require(
         error(out, _self_attention(x, by_head, w_out, 4)) > 1e-9,
@@ -212,7 +215,7 @@ def _judge_heads(attempt: Attempt, x: Any, w_qkv: Any, w_out: Any, out: np.ndarr
         error(out, _self_attention(x, w_qkv[:, thirds], w_out[interleaved], 4)) > 1e-9,
         "every H-th column goes to a head: head h has the columns h·D to (h+1)·D of each third, next to each other",
     )
-    first = w_out * (np.arange(8) < 2)[:, None]  # only head 0 speaks
+    first = w_out * (np.arange(8) < 2)[:, None]  # only head 0 contributes to the output
     other = w_qkv.copy()
     other[:, [2, 3, 10, 11, 18, 19]] += 1  # head 1's columns
     require(
@@ -222,7 +225,7 @@ def _judge_heads(attempt: Attempt, x: Any, w_qkv: Any, w_out: Any, out: np.ndarr
     )
     for number, name in enumerate(("queries", "keys", "values")):
         other = w_qkv.copy()
-        other[:, 8 * number + 6 : 8 * number + 8] += 1  # the last head's
+        other[:, 8 * number + 6 : 8 * number + 8] += 1  # the last head's columns
         require(
             error(attempt(x, other, w_out, 4), out) > 1e-9,
             f"the last head's columns for its {name} change nothing: every head has {name} of its own",
@@ -246,7 +249,7 @@ def self_attention_backward(attempt: Attempt) -> None:
     names = ("dx", "dw_qkv", "dw_out")
 
     def gradients_of(*arguments: Any, **options: Any) -> list[np.ndarray]:
-        return arrays(attempt(*arguments, **options), *names)
+        return require_arrays(attempt(*arguments, **options), *names)
 
     gradients = gradients_of(dout, x, w_qkv, w_out, 3)
     require(
@@ -291,11 +294,11 @@ def self_attention_backward(attempt: Attempt) -> None:
             "too, wherever it is used",
         )
         require(causal or not same, "with causal=False the gradients are those of causal attention: is it always on?")
-        agree(f"{case}dw_out", gradients[2], expected[2])
+        require_close(f"{case}dw_out", gradients[2], expected[2])
         for number, name in enumerate(("queries'", "keys'", "values'")):
             third = slice(6 * number, 6 * number + 6)
-            agree(f"{case}the {name} third of dw_qkv", gradients[1][:, third], expected[1][:, third])
-        agree(f"{case}dx, to which x's queries, keys and values all send,", gradients[0], expected[0])
+            require_close(f"{case}the {name} third of dw_qkv", gradients[1][:, third], expected[1][:, third])
+        require_close(f"{case}dx, to which x's queries, keys and values all send,", gradients[0], expected[0])
     gradients_of(dout, x, w_qkv, w_out, num_heads=3, causal=True)  # as the lesson calls it
     for name, mine, right in zip(
         names, gradients_of(dout, x, w_qkv, w_out, 3), _self_attention_backward(dout, x, w_qkv, w_out, 3), strict=True

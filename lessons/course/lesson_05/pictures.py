@@ -15,7 +15,7 @@ HEADS = (BLUE, VERMILION, GREEN, ORANGE)
 
 
 def blocks(weights: np.ndarray, width: int) -> None:
-    """Multi-head attention as matrices, a colour a head; and the same as one block-diagonal product.
+    """Draw multi-head attention as matrices, a colour a head; and the same as one block-diagonal product.
 
     weights (H, T, T), each head's; the model is `width` wide.
     """
@@ -63,7 +63,7 @@ def blocks(weights: np.ndarray, width: int) -> None:
 
 
 def splits(before: tuple[np.ndarray, np.ndarray], after: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
-    """Where numbers go: each as its position, in the colour of the head that its column belongs to.
+    """Draw where each way to split moves the numbers: each as its position, in the colour of its column's head.
 
     before: heads and positions (T, C); after: the same (H, T, D), for each way to split.
     """
@@ -88,7 +88,7 @@ def splits(before: tuple[np.ndarray, np.ndarray], after: dict[str, tuple[np.ndar
 
 
 def wishes(errors: dict[str, list[float]], maps: dict[str, np.ndarray], places: np.ndarray) -> None:
-    """The errors of training; and attention maps (T, T), with marks at the places (T, 2) that each word wants."""
+    """Draw the errors of training; and attention maps (T, T), with marks at the places (T, 2) that each word wants."""
     figure = plt.figure(figsize=(7.2, 5.0))
     grid = figure.add_gridspec(2, len(maps), height_ratios=(1, 1.05))
     curve = figure.add_subplot(grid[0, :])
@@ -116,7 +116,7 @@ def wishes(errors: dict[str, list[float]], maps: dict[str, np.ndarray], places: 
 
 
 def _cells(axes: Axes, left: float, bottom: float, height: int, width: int, colour: str) -> None:
-    """A block of numbers, each a little square."""
+    """Draw a block of numbers, each a little square."""
     tint = tuple(1 - 0.75 * (1 - c) for c in to_rgb(colour))
     for row in range(height):
         for column in range(width):
@@ -147,7 +147,7 @@ def _sign(axes: Axes, left: float, sign: str, room: float = 2.4) -> float:
 
 
 def _numbered(axes: Axes, left: float, heads: np.ndarray, positions: np.ndarray) -> None:
-    """A matrix (rows downwards): the number is the position, the colour the head."""
+    """Draw a matrix (rows downwards): the number is the position, the colour the head."""
     for (row, column), head in np.ndenumerate(heads):
         tint = tuple(1 - 0.6 * (1 - c) for c in to_rgb(HEADS[head]))
         axes.add_patch(Rectangle((left + column, row), 1, 1, fc=tint, ec="white", lw=1))

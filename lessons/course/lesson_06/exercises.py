@@ -9,8 +9,17 @@ from minitransformer import ops
 from minitransformer.layers import LearnedPositions, SinusoidalPositions
 from minitransformer.layers.parameter import FlatParameters
 
+from ..checks import (
+    distinct,
+    in_case,
+    require,
+    require_array,
+    require_close,
+    require_gradients,
+    require_precision,
+    type_name,
+)
 from ..exercise import Attempt, exercise
-from ..judging import agree, array, distinct, gradients_agree, kind, precise, require, where
 from . import solutions
 
 
@@ -28,7 +37,7 @@ def _learned_positions_backward(dout, max_length):
 
 @exercise(answer=_sinusoids)
 def sinusoids(attempt: Attempt) -> None:
-    table = array(attempt(50, 8))
+    table = require_array(attempt(50, 8))
     require(table.shape == (50, 8), f"for 50 positions of width 8 its shape is {table.shape}: a row for each position")
     start = ", ".join(f"{value:.2g}" for value in table[0])
     require(
@@ -40,7 +49,7 @@ def sinusoids(attempt: Attempt) -> None:
         f"position 0 is ({start}) and must be (0, 1, 0, 1, 0, 1, 0, 1): sin 0 in the even columns and cos 0 in the odd "
         "ones, counting positions from 0",
     )
-    precise("the table", table, _sinusoids(50, 8))
+    require_precision("the table", table, _sinusoids(50, 8))
     pairs = (table**2).reshape(50, 4, 2).sum(axis=-1)
     worst = np.unravel_index(np.argmax(abs(pairs - 1)), pairs.shape)
     require(
@@ -65,10 +74,10 @@ def sinusoids(attempt: Attempt) -> None:
         f"with d_model = 8 each pair turns {distinct(ratio, 10)[0]} times as slowly as the one before, and must "
         "10000^(2/8) = 10 times: is the exponent 2i/d_model, with i counting pairs?",
     )
-    agree("the table", table, _sinusoids(50, 8))
+    require_close("the table", table, _sinusoids(50, 8))
     row, expected = attempt(5001, 64)[5000], _sinusoids(5001, 64)[5000]
-    precise("with d_model = 64, row 5000", row, expected)
-    agree("with d_model = 64, row 5000", row, expected)
+    require_precision("with d_model = 64, row 5000", row, expected)
+    require_close("with d_model = 64, row 5000", row, expected)
     short = attempt(10, 64).shape
     require(
         short == (10, 64), f"after a table of 5001 rows one of 10 has shape {short}: is a table kept from call to call?"
@@ -79,7 +88,7 @@ def sinusoids(attempt: Attempt) -> None:
 def encoding_length(attempt: Attempt) -> None:
     for d_model in (2, 8, 512, 6, 100):
         length = attempt(d_model)
-        require(isinstance(length, int | float | np.number), f"it must return a number, not {kind(length)}")
+        require(isinstance(length, int | float | np.number), f"it must return a number, not {type_name(length)}")
         said, right = float(length), math.sqrt(d_model / 2)
         hints = {
             -right: "a length is not negative",
@@ -96,9 +105,9 @@ def encoding_length(attempt: Attempt) -> None:
 @exercise(answer=solutions.rotation)
 def rotation(attempt: Attempt) -> None:
     table = _sinusoids(60, 8)
-    still = array(attempt(0, 8))
+    still = require_array(attempt(0, 8))
     require(still.shape == (8, 8), f"for d_model = 8 its shape is {still.shape} and must be (8, 8)")
-    agree("an offset of 0 must leave everything where it is: the matrix", still, np.eye(8))
+    require_close("an offset of 0 must leave everything where it is: the matrix", still, np.eye(8))
     M = attempt(3, 8)
     blocks = np.kron(np.eye(4), np.ones((2, 2))).astype(bool)
     outside = float(np.abs(M[~blocks]).max())
@@ -117,7 +126,7 @@ def rotation(attempt: Attempt) -> None:
         "it turns the hands back: PE[pos] @ M is PE[pos − offset]. Here PE is a row and stands on the left",
     )
     moved = table[:-3] @ M
-    precise("PE[pos] @ M", moved, table[3:])
+    require_precision("PE[pos] @ M", moved, table[3:])
     first = np.abs(moved - table[3:]).reshape(57, 4, 2).max(axis=(0, 2))
     require(
         not (first[0] < 1e-9 and first[1:].max() > 1e-9),
@@ -129,14 +138,14 @@ def rotation(attempt: Attempt) -> None:
         f"PE[pos] @ M is not PE[pos + 3] (pair 0 is off by {first[0]:.2g}): which of its two addition theorems is the "
         "first column of a block, and which the second?",
     )
-    agree("with d_model = 16 the matrix", attempt(3, 16), solutions.rotation(3, 16))
-    agree("for the offset −5 the matrix", attempt(-5, 16), solutions.rotation(-5, 16))
+    require_close("with d_model = 16 the matrix", attempt(3, 16), solutions.rotation(3, 16))
+    require_close("for the offset −5 the matrix", attempt(-5, 16), solutions.rotation(-5, 16))
 
 
 @exercise(answer=_learned_positions_backward)
 def learned_positions_backward(attempt: Attempt) -> None:
     dout = np.random.default_rng(0).standard_normal((3, 4, 2))
-    dtable = array(attempt(dout, 6))
+    dtable = require_array(attempt(dout, 6))
     require(
         dtable.shape == (6, 2),
         f"its shape is {dtable.shape} and must be the table's, (6, 2): the batch is summed over, and every row of the "
@@ -149,8 +158,8 @@ def learned_positions_backward(attempt: Attempt) -> None:
         "with every sentence given twice the gradient must double: sentences add up, they are not averaged, and none "
         "overwrites another's",
     )
-    gradients_agree(
+    require_gradients(
         lambda table: (np.zeros((3, 4, 2)) + table[:4], None), lambda dy, _: attempt(dy, 6), {"table": np.ones((6, 2))}
     )
-    with where("for sentences as long as the table, T = max_length,"):
-        agree("the gradient", attempt(dout, 4), dout.sum(axis=0))
+    with in_case("for sentences as long as the table, T = max_length,"):
+        require_close("the gradient", attempt(dout, 4), dout.sum(axis=0))

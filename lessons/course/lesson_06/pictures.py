@@ -11,7 +11,7 @@ from ..style import BLUE, GREY, INK, ORANGE, PALE, SIGNED
 
 
 def tables(bits: np.ndarray, table: np.ndarray) -> None:
-    """Positions in binary (T, bits), the last bit first, beside the sinusoids (T, C)."""
+    """Draw positions in binary (T, bits), the last bit first, beside the sinusoids (T, C)."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.4), width_ratios=(1, 3.2))
     left.imshow(bits, aspect="auto", cmap=SIGNED, vmin=-1.5, vmax=1.5)
     left.set(xlabel="bit, the last one first", ylabel="position", title="Binary")
@@ -22,7 +22,7 @@ def tables(bits: np.ndarray, table: np.ndarray) -> None:
 
 
 def products(matrix: np.ndarray) -> None:
-    """Dot products (T, T) of positions, and three of its rows against the offset."""
+    """Draw dot products (T, T) of positions, and three of its rows against the offset."""
     length = len(matrix)
     figure, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.3), width_ratios=(1, 1.25))
     drawn = left.imshow(matrix)
@@ -38,7 +38,7 @@ def products(matrix: np.ndarray) -> None:
 
 
 def dials(table: np.ndarray, starts: tuple[int, int], offset: int) -> None:
-    """Pairs of columns of the sinusoids (T, C) as hands on dials; `offset` words further, from each of the starts."""
+    """Draw column pairs of the sinusoids (T, C) as hands on dials, from each of the starts and `offset` words on."""
     chosen = (0, 1, 2)
     figure, row = plt.subplots(1, len(chosen), figsize=(7.2, 3.0))
     for axes, pair in zip(row, chosen, strict=True):
@@ -65,7 +65,7 @@ def dials(table: np.ndarray, starts: tuple[int, int], offset: int) -> None:
 
 
 def looking(maps: dict[int, np.ndarray]) -> None:
-    """Attention weights (T, T) of heads built to look at an offset."""
+    """Draw attention weights (T, T) of heads built to look at an offset."""
     figure, row = plt.subplots(1, len(maps), figsize=(7.2, 2.6), sharey=True)
     for axes, (offset, weights) in zip(row, maps.items(), strict=True):
         axes.imshow(weights, vmin=0, vmax=1)

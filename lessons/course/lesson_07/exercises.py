@@ -4,8 +4,17 @@ import numpy as np
 
 from minitransformer import ops
 
+from ..checks import (
+    in_case,
+    require,
+    require_array,
+    require_arrays,
+    require_close,
+    require_gradients,
+    type_name,
+    unpack,
+)
 from ..exercise import Attempt, exercise
-from ..judging import agree, array, arrays, gradients_agree, kind, require, several, where
 from . import solutions
 
 
@@ -15,7 +24,7 @@ def feed_forward_forward(attempt: Attempt) -> None:
         rng = np.random.default_rng(T)
         x = rng.standard_normal((T, C))
         weights = [rng.standard_normal(shape) for shape in ((C, F), (F,), (F, C), (C,))]
-        with where(f"for T = {T}, C = {C}, F = {F},"):
+        with in_case(f"for T = {T}, C = {C}, F = {F},"):
             _judge_feed_forward(attempt, x, *weights)
 
 
@@ -45,7 +54,7 @@ def _judge_feed_forward(attempt: Attempt, x, weight1, bias1, weight2, bias2) -> 
             (active @ weight2.T + bias2, "weight2 transposed"),
         ):
             require(not np.allclose(y, likely), f"y is what equation 2 gives with {hint}")
-    agree("y", y, active @ weight2 + bias2)
+    require_close("y", y, active @ weight2 + bias2)
     kept, hidden_kept, *both = cache
     for name, mine, right in (("x", kept, x), ("weight1", both[0], weight1), ("weight2", both[1], weight2)):
         require(
@@ -60,22 +69,22 @@ def _judge_feed_forward(attempt: Attempt, x, weight1, bias1, weight2, bias2) -> 
         not np.array_equal(hidden_kept, hidden > 0),
         "the cache has where the relu is open: `active` is what it lets through, the numbers themselves",
     )
-    agree("active, in the cache,", array(hidden_kept, "active"), active)
+    require_close("active, in the cache,", require_array(hidden_kept, "active"), active)
 
 
 def _y_and_cache(result, names: str) -> tuple:
     """The cache that a forward returned beside y; it must be a tuple of the named parts."""
     require(
         isinstance(result, tuple | list) and len(result) == 2,
-        f"it must return two things, y and cache, and returned {kind(result)}"
+        f"it must return two things, y and cache, and returned {type_name(result)}"
         + (f" of {len(result)}" if isinstance(result, tuple | list) else ""),
     )
     y, cache = result
-    array(y, "y")
+    require_array(y, "y")
     count = len(names.split(", "))
     require(
         isinstance(cache, tuple | list) and len(cache) == count,
-        f"cache must be a tuple of {count}, ({names}), and is {kind(cache)}"
+        f"cache must be a tuple of {count}, ({names}), and is {type_name(cache)}"
         + (f" of {len(cache)}" if isinstance(cache, tuple | list) else ""),
     )
     return tuple(cache)
@@ -86,9 +95,9 @@ def layernorm_forward(attempt: Attempt) -> None:
     for N, C in ((6, 4), (3, 8), (5, 5), (1, 40)):
         rng = np.random.default_rng(N)
         x = 3 + 2 * rng.standard_normal((N, C))
-        x[0, 0] += C  # in many channels one may be far from the others
+        x[0, 0] += C  # an outlier, which is larger the more channels there are
         gamma, beta = rng.standard_normal(C), rng.standard_normal(C)
-        with where(f"for {N} row{'s' * (N > 1)} of {C} channels,"):
+        with in_case(f"for {N} row{'s' * (N > 1)} of {C} channels,"):
             _judge_layernorm(attempt, x, gamma, beta, 0.5)
     x = 1e6 + np.random.default_rng(0).standard_normal((3, 16))
     y = attempt(x, np.ones(16), np.zeros(16), 1e-5)[0]
@@ -140,7 +149,7 @@ def _judge_layernorm(attempt: Attempt, x, gamma, beta, eps: float) -> None:
         ((n + beta) * gamma, "beta is scaled by gamma: y = gamma · normed + beta"),
     ):  # fmt: skip
         require(N == 1 or not np.allclose(y, likely), f"y is wrong: {hint}")
-    agree("y", y, right)
+    require_close("y", y, right)
     require(
         np.shape(rstd) == (N, 1),
         f"rstd, in the cache, has shape {np.shape(rstd)} and must have {(N, 1)}: the backward multiplies rows by it, "
@@ -154,8 +163,8 @@ def _judge_layernorm(attempt: Attempt, x, gamma, beta, eps: float) -> None:
     require(np.shape(normed) == x.shape, f"normed, in the cache, has shape {np.shape(normed)} and must have {x.shape}")
     require(not np.allclose(normed, right), "the cache has y where normed should be: before gamma and beta, please")
     require(not np.allclose(normed, centred), "the cache has x − mean where normed should be: multiply it by rstd")
-    agree("normed, in the cache,", array(normed, "normed"), n)
-    agree("rstd, in the cache,", array(rstd, "rstd"), r)
+    require_close("normed, in the cache,", require_array(normed, "normed"), n)
+    require_close("rstd, in the cache,", require_array(rstd, "rstd"), r)
     require(
         isinstance(kept, np.ndarray) and np.array_equal(kept, gamma),
         "the third part of the cache must be gamma, as it was given",
@@ -173,7 +182,7 @@ def layernorm_backward(attempt: Attempt) -> None:
     ones = np.ones(5)
     _, (normed, rstd, _) = ops.layernorm_forward(x, ones, 0 * ones, 0.0)
 
-    dx, dgamma, dbeta = arrays(attempt(dy, normed, rstd, ones), "dx", "dgamma", "dbeta")
+    dx, dgamma, dbeta = require_arrays(attempt(dy, normed, rstd, ones), "dx", "dgamma", "dbeta")
     for name, gradient, of in (("dx", dx, x), ("dgamma", dgamma, gamma), ("dbeta", dbeta, gamma)):
         likely = (
             "dx comes first, then dgamma, then dbeta"
@@ -189,7 +198,7 @@ def layernorm_backward(attempt: Attempt) -> None:
         "dgamma and dbeta are exchanged: dx, dgamma, dbeta is the order",
     )
     twice = [np.concatenate([array, array]) for array in (dy, normed, rstd)]
-    doubled = arrays(attempt(*twice, ones), "dx", "dgamma", "dbeta")
+    doubled = require_arrays(attempt(*twice, ones), "dx", "dgamma", "dbeta")
     for name, once, both in (("dgamma", dgamma, doubled[1]), ("dbeta", dbeta, doubled[2])):
         require(np.allclose(both, 2 * once), f"with each row given twice, {name} must double: rows add up")
     require(
@@ -232,7 +241,7 @@ def layernorm_backward(attempt: Attempt) -> None:
         np.allclose(tilted.sum(-1), 0) and np.allclose((tilted * normed).sum(-1), 0),
         "it is right where all of gamma is the same, and not elsewhere: both means are of dn = dy · gamma, not of dy",
     )
-    gradients_agree(
+    require_gradients(
         lambda x, gamma, beta: ops.layernorm_forward(x, gamma, beta, 0.0),
         lambda dy, cache: attempt(dy, *cache),
         {"x": x, "gamma": gamma, "beta": rng.standard_normal(5)},
@@ -246,7 +255,7 @@ def layernorm_backward(attempt: Attempt) -> None:
     for N, C in ((3, 8), (6, 3)):
         dy, x, gamma = rng.standard_normal((N, C)), rng.standard_normal((N, C)), rng.standard_normal(C)
         _, cache = ops.layernorm_forward(x, gamma, 0 * gamma, 0.0)
-        found = arrays(attempt(dy, *cache), "dx", "dgamma", "dbeta")
+        found = require_arrays(attempt(dy, *cache), "dx", "dgamma", "dbeta")
         for name, a, e in zip(("dx", "dgamma", "dbeta"), found, ops.layernorm_backward(dy, cache), strict=True):
             require(
                 e is not None and a.shape == e.shape and np.allclose(a, e),
@@ -260,19 +269,19 @@ def dropout_forward(attempt: Attempt) -> None:
     rng = np.random.default_rng(0)
     for rate, shape in ((0.2, (40, 25)), (0.0, (40, 25)), (0.35, (300,)), (0.35, (5, 4, 30))):
         x, uniform = rng.uniform(1, 2, shape), rng.random(shape)
-        uniform.flat[7] = rate  # is not below it
-        x.flat[::7], x.flat[1::5] = 0.0, -x.flat[1::5]  # whether one is kept does not depend on what it is
-        with where(f"for x of shape {shape} and rate {rate},"):
+        uniform.flat[7] = rate  # a number equal to the rate is not below it: the element is kept
+        x.flat[::7], x.flat[1::5] = 0.0, -x.flat[1::5]  # zeros and negative numbers are kept or dropped as others are
+        with in_case(f"for x of shape {shape} and rate {rate},"):
             _judge_dropout(attempt, x, rate, uniform)
 
 
 def _judge_dropout(attempt: Attempt, x: np.ndarray, rate: float, uniform: np.ndarray) -> None:
     result = attempt(x, rate, uniform)
-    y, kept = several(result, "y", "kept")
+    y, kept = unpack(result, "y", "kept")
     for name, part in (("y", y), ("kept", kept)):
         require(part.shape == x.shape, f"{name} has shape {part.shape} and must have x's, {x.shape}")
     require(kept.dtype == bool, f"kept holds {kept.dtype} and must be True or False")
-    array(result[0], "y")
+    require_array(result[0], "y")
     require(
         kept.all() or not np.array_equal(kept[x != 0], y[x != 0] == 0),
         "kept is True where y is 0: it must say what is kept, not what is dropped",
@@ -303,13 +312,13 @@ def _judge_dropout(attempt: Attempt, x: np.ndarray, rate: float, uniform: np.nda
         "1 − rate²: multiply by 1 / (1 − rate), not by 1 + rate": 1 - rate**2,
         "1 − rate over the share that happened to be kept: divide by 1 − rate itself": (1 - rate) / kept.mean(),
     }
-    agree("y", y, x * kept / (1 - rate), factors={name: factor for name, factor in factors.items() if factor})
+    require_close("y", y, x * kept / (1 - rate), factors={name: factor for name, factor in factors.items() if factor})
 
 
 @exercise(answer=solutions.add_norm_backward)
 def add_norm_backward(attempt: Attempt) -> None:
     for rate in (0.4, 0.25):
-        with where(f"at rate {rate},"):
+        with in_case(f"at rate {rate},"):
             _judge_add_norm(attempt, rate)
 
 
@@ -332,7 +341,7 @@ def _judge_add_norm(attempt: Attempt, rate: float) -> None:
     _, cache = forward(x, gamma, beta)
     dy = rng.standard_normal((4, 6))
     dsum, _, _ = ops.layernorm_backward(dy, cache[-1])
-    arrays(attempt(dy, cache, sublayer_backward), "dx", "dgamma", "dbeta")
+    require_arrays(attempt(dy, cache, sublayer_backward), "dx", "dgamma", "dbeta")
     require(len(received) == 1, f"sublayer_backward must be called once, and was {len(received)} times")
     arrived, sublayer_cache = received[0]
     require(
@@ -348,7 +357,7 @@ def _judge_add_norm(attempt: Attempt, rate: float) -> None:
         "the sub-layer gets dy itself, through dropout alone: it stands inside the norm, which comes first on the way "
         "back",
     )
-    agree(
+    require_close(
         "what arrives at the sub-layer",
         arrived,
         dsum * kept / (1 - rate),
@@ -359,7 +368,7 @@ def _judge_add_norm(attempt: Attempt, rate: float) -> None:
             "1 − rate over the share that happened to be kept: divide by 1 − rate itself": (1 - rate) / kept.mean(),
         },
     )
-    lane = arrays(attempt(dy, cache, lambda dout, _: 0 * dout), "dx", "dgamma", "dbeta")[0]
+    lane = require_arrays(attempt(dy, cache, lambda dout, _: 0 * dout), "dx", "dgamma", "dbeta")[0]
     require(lane.any(), "with a sub-layer that sends nothing back, dx is 0: the other branch, x itself, is missing")
     require(
         not np.allclose(lane, dsum * kept / (1 - rate)),
@@ -370,7 +379,7 @@ def _judge_add_norm(attempt: Attempt, rate: float) -> None:
         "with a sub-layer that sends nothing back, dx must be the gradient of the sum, x + …, which the norm, and no "
         "dropout, stands behind",
     )
-    gradients_agree(
+    require_gradients(
         forward,
         lambda dy, cache: attempt(
             dy, cache, lambda dout, sublayer_cache: (dout * np.cos(sublayer_cache[0] @ weight)) @ weight.T
@@ -385,7 +394,7 @@ def _judge_add_norm_of_another_width(attempt: Attempt, rate: float) -> None:
     dy, x, gamma, kept = *rng.standard_normal((2, 3, 9)), rng.standard_normal(9), rng.random((3, 9)) >= rate
     _, norm_cache = ops.layernorm_forward(x, gamma, 0 * gamma)
     arguments = dy, ((x,), kept, rate, norm_cache), lambda dout, sublayer_cache: dout * np.cos(sublayer_cache[0])
-    found = arrays(attempt(*arguments), "dx", "dgamma", "dbeta")
+    found = require_arrays(attempt(*arguments), "dx", "dgamma", "dbeta")
     for name, a, e in zip(("dx", "dgamma", "dbeta"), found, solutions.add_norm_backward(*arguments), strict=True):
         require(
             a.shape == e.shape and np.allclose(a, e),

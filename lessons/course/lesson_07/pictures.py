@@ -14,7 +14,7 @@ PLANE = np.array([[1.0, -1.0, 0.0], [1.0, 1.0, -2.0]]) / np.sqrt([[2.0], [6.0]])
 
 
 def draw_highway(shares: np.ndarray) -> None:
-    """The lane that nothing stands on, and the ways round it; under it how much gradient came by each number of them.
+    """Draw the residual lane and the ways round it, and below the gradient that came by each number of them.
 
     shares (n + 1,): the length of what came through 0, 1, …, n sub-layers.
     """
@@ -47,7 +47,7 @@ def draw_highway(shares: np.ndarray) -> None:
 
 
 def draw_sphere(x: np.ndarray, forward: Callable, backward: Callable, dy: np.ndarray) -> None:
-    """Layer normalisation of rows with three channels, seen in the plane of zero mean.
+    """Draw layer normalisation of rows with three channels, seen in the plane of zero mean.
 
     x and dy (N, 3); `forward(x)` gives (y, cache) with gamma 1 and beta 0, `backward(dy, cache)` gives dx.
     """
@@ -83,7 +83,7 @@ def draw_sphere(x: np.ndarray, forward: Callable, backward: Callable, dy: np.nda
 
 
 def draw_bessel(axes: Axes, x: np.ndarray) -> None:
-    """Where rows x (N, 3) land when the variance is divided by C, and when by C − 1."""
+    """Draw the normalized rows of x (N, 3), with the variance divided by C and by C − 1."""
     centred = x - x.mean(-1, keepdims=True)
     for ddof, colour in ((0, BLUE), (1, VERMILION)):
         landed = centred / x.std(-1, ddof=ddof, keepdims=True) @ PLANE.T

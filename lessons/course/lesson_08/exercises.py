@@ -6,8 +6,8 @@ from minitransformer import ops
 from minitransformer.costs import num_parameters
 from minitransformer.models import TransformerConfig
 
+from ..checks import in_case, require, require_array, require_arrays, require_close, require_gradients, type_name
 from ..exercise import Attempt, exercise
-from ..judging import agree, array, arrays, gradients_agree, kind, require, where
 from . import solutions
 from .wiring import SUBLAYERS, Parts, check_layer, check_model, whole
 
@@ -26,7 +26,7 @@ def _layers():
         x, memory = rng.standard_normal((B, Tt, C)), rng.standard_normal((B, Ts, C))
         memory_mask = np.ones((B, 1, 1, Ts), dtype=bool)
         memory_mask[0, ..., -1] = False
-        mask = np.tri(Tt, k=1, dtype=bool)  # no triangle, which an answer may make itself
+        mask = np.tri(Tt, k=1, dtype=bool)  # not the causal mask, which an answer might make itself
         mask[-1, 1] = False
         yield Parts(rng, C), x, memory, {"self_attention": mask, "cross_attention": memory_mask}
 
@@ -64,7 +64,7 @@ def transformer(attempt: Attempt) -> None:
                 f"it changes the list model.{name}: the next sentence needs it as it was",
             )
         check_model(noted, result)
-        words = noted.target != noted.model.pad  # what padding gives is not in the loss
+        words = noted.target != noted.model.pad  # the logits of padding are not in the loss
         expected = solutions.transformer(fresh.model, fresh.source, fresh.target)[words]
         require(
             np.allclose(result[words], expected),
@@ -72,9 +72,9 @@ def transformer(attempt: Attempt) -> None:
             "exercise 1: is a layer wired anew here?",
         )
     lone = whole(1, 4, 1, 6, 11, 0, (1, 1))
-    with where("for one sentence and a target of one token,"):
+    with in_case("for one sentence and a target of one token,"):
         expected = solutions.transformer(lone.model, lone.source, lone.target)
-        agree("what it returns", array(attempt(lone.model, lone.source, lone.target)), expected)
+        require_close("what it returns", require_array(attempt(lone.model, lone.source, lone.target)), expected)
 
 
 # --- The way back ---------------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ def cross_backward(attempt: Attempt) -> None:
         return out[:, 0], (query, key, value, cache)
 
     dout = rng.standard_normal((2, 3, 4))
-    dx, dmemory = arrays(attempt(dout, forward(x, memory)[1]), "dx", "dmemory")
+    dx, dmemory = require_arrays(attempt(dout, forward(x, memory)[1]), "dx", "dmemory")
     require((dx.shape, dmemory.shape) != (memory.shape, x.shape), "dx and dmemory are exchanged: dx is the first")
     for name, gradient, of in (("dx", dx, x), ("dmemory", dmemory, memory)):
         require(
@@ -100,8 +100,8 @@ def cross_backward(attempt: Attempt) -> None:
             f"{name} has shape {gradient.shape} and must have {of.shape}: has the axis of the one head gone, and do "
             "queries belong to x, keys and values to the memory?",
         )
-    with where("for one sentence of one token,"):
-        one = arrays(attempt(dout[:1, :1], forward(x[:1, :1], memory[:1])[1]), "dx", "dmemory")
+    with in_case("for one sentence of one token,"):
+        one = require_arrays(attempt(dout[:1, :1], forward(x[:1, :1], memory[:1])[1]), "dx", "dmemory")
         require(
             one[0].shape == (1, 1, 4),
             f"dx has shape {one[0].shape} and must have (1, 1, 4): only the axis of the one head goes",
@@ -112,7 +112,7 @@ def cross_backward(attempt: Attempt) -> None:
     ):
         _, cache = forward(x, memory)
         silent = [0 * w if name == changed else w for name, w in weights.items()]
-        alone = arrays(attempt(dout, (*silent, cache[-1])), "dx", "dmemory")[1]
+        alone = require_arrays(attempt(dout, (*silent, cache[-1])), "dx", "dmemory")[1]
         require(alone.any(), f"with weight_{changed} = 0 dmemory is 0: the way through the {way} is missing{back}")
     for special, changed, hint in (
         (
@@ -138,18 +138,18 @@ def cross_backward(attempt: Attempt) -> None:
         not np.allclose(dx - dout, solutions.cross_backward(dout, forward(x, memory)[1])[0]),
         "dx has dout added: the residual connection is around cross_forward, and not in it",
     )
-    gradients_agree(forward, attempt, {"x": x, "memory": memory})
+    require_gradients(forward, attempt, {"x": x, "memory": memory})
 
 
 def _right(attempt, forward, x, memory, weights) -> bool:
-    """Whether the attempt is right for these weights."""
+    """Return True if the attempt is right for these weights."""
     out, cache = forward(x, memory, weights)
     pairs = zip(attempt(out, cache), solutions.cross_backward(out, cache), strict=True)
     return all(np.allclose(mine, right) for mine, right in pairs)
 
 
 class _Layer:
-    """As if x (2,) → gain · x + weight · memory[:2], for a memory (3,); its cache is its number.
+    """A layer x (2,) → gain · x + weight · memory[:2], for a memory (3,); its cache is its number.
 
     `received` holds the caches that its backward was called with.
     """
@@ -168,7 +168,7 @@ def decoder_backward(attempt: Attempt) -> None:
     three = [_Layer(0, 2.0, 100.0), _Layer(1, 3.0, 10.0), _Layer(2, 5.0, 1.0)]
     layers, caches = list(three), [0, 1, 2]
     before = np.array([1.0, -1.0])
-    dx, dmemory = arrays(attempt(before, layers, caches), "dx", "dmemory")
+    dx, dmemory = require_arrays(attempt(before, layers, caches), "dx", "dmemory")
     require(layers == three, "it changes the list of layers, which is the model's own: the next forward needs it")
     for layer in three:
         require(layer.received, f"the backward of layer {layer.number} was never called")
@@ -186,7 +186,7 @@ def decoder_backward(attempt: Attempt) -> None:
         f"dx has shape {dx.shape} and must have its input's, {before.shape}: of what a layer's backward returns, the "
         "first is dx and the second dmemory",
     )
-    agree(
+    require_close(
         "dx",
         dx,
         30 * before,
@@ -217,11 +217,11 @@ def decoder_backward(attempt: Attempt) -> None:
         not np.allclose(dmemory, (100 + 20 + 6) * sent),
         "the layers are gone through from the first to the last: a backward begins with the last",
     )
-    agree("dmemory", dmemory, (1 + 5 * 10 + 15 * 100) * sent, factors={"1 / 3: a mean, not a sum": 1 / 3})
-    with where("for two layers,"):
-        dx, dmemory = arrays(attempt(before, three[:2], [0, 1]), "dx", "dmemory")
-        agree("dx", dx, 6 * before)
-        agree("dmemory", dmemory, (10 + 3 * 100) * sent)
+    require_close("dmemory", dmemory, (1 + 5 * 10 + 15 * 100) * sent, factors={"1 / 3: a mean, not a sum": 1 / 3})
+    with in_case("for two layers,"):
+        dx, dmemory = require_arrays(attempt(before, three[:2], [0, 1]), "dx", "dmemory")
+        require_close("dx", dx, 6 * before)
+        require_close("dmemory", dmemory, (10 + 3 * 100) * sent)
 
 
 @exercise(answer=_count_parameters)
@@ -232,7 +232,7 @@ def count_parameters(attempt: Attempt) -> None:
         value = attempt(V, C, F, N)
         require(
             isinstance(value, int | np.integer),
-            f"it must return an int, not {kind(value)}: no division is needed, and // keeps whole numbers whole",
+            f"it must return an int, not {type_name(value)}: no division is needed, and // keeps whole numbers whole",
         )
         return int(value)
 
@@ -255,7 +255,7 @@ def count_parameters(attempt: Attempt) -> None:
         "apart from the table, N layers must have N times as many as one: is something counted once that every layer "
         "has, or the other way round?",
     )
-    attentions = without // N - 2 * (2 * C * F + F + C)  # of one encoder and one decoder layer, and their norms
+    attentions = without // N - 2 * (2 * C * F + F + C)  # the attentions and norms of one encoder and one decoder layer
     right = 3 * 4 * (C * C + C) + 5 * 2 * C
     if attentions != right:
         off = attentions - right

@@ -24,7 +24,7 @@ def figure_1(model: Transformer, source: np.ndarray, target: np.ndarray) -> Imag
 
 
 def draw_layer_gradients(norms: Mapping[str, np.ndarray]) -> None:
-    """Norms of the gradient by layer: each (2, L), the encoder's layers and the decoder's, the lowest first."""
+    """Draw the gradient's norms by layer: each (2, L), for the encoder and the decoder, the lowest layer first."""
     styles = zip((BLUE, GREEN, ORANGE), ("o-", "s-", "^--"), strict=True)
     _, both = plt.subplots(1, 2, figsize=(7.2, 3.3), sharey=True)
     for (name, stacks), (colour, style) in zip(norms.items(), styles, strict=True):
@@ -38,11 +38,11 @@ def draw_layer_gradients(norms: Mapping[str, np.ndarray]) -> None:
 
 
 def draw_sums() -> None:
-    """The way back through two layers of an encoder and of a decoder: a circle wherever gradients add."""
+    """Draw the backward through two layers of an encoder and a decoder, with a circle wherever gradients add."""
     _, axes = plt.subplots(figsize=(7.2, 7.0))
     axes.set(xlim=(-0.6, 10.4), ylim=(-1.75, 8.6), aspect="equal")
     axes.set_axis_off()
-    encoder, decoder = 2.6, 6.4  # where the lanes stand
+    encoder, decoder = 2.6, 6.4  # the middles of the two columns
     names = ("self-attention", "cross-attention", "feed-forward")
     top = 7.2
     for number in range(2):
@@ -77,7 +77,7 @@ def draw_sums() -> None:
 
 
 def _sublayer(axes: Axes, lane: float, height: float, name: str, side: int, memory: bool = False) -> None:
-    """One residual connection on a lane, from the norm at its top down to the place where its two ways meet."""
+    """Draw one residual connection, from the norm at its top down to the place where its two paths meet."""
     top, place = height + 1.2, lane + 1.45 * side
     _arrow(axes, (lane, top), (lane, height))
     axes.plot([lane, place, place], [top - 0.2, top - 0.2, height + 0.55], color=INK, lw=1.0)
@@ -111,7 +111,7 @@ def _arrow(
 def draw_beginnings(
     sizes: Mapping[str, Sequence[Sequence[float]]], losses: Mapping[str, Sequence[float]], guessing: float
 ) -> None:
-    """Left, sizes along a chain, forward and backward, by name; right, losses of trainings, from small to large."""
+    """Draw sizes along a chain, forward and backward, by name (left), and losses of trainings (right)."""
     _, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.2))
     for (name, (forward, backward)), colour in zip(sizes.items(), (ORANGE, BLUE, VERMILION), strict=True):
         left.semilogy(forward, "o-", ms=3.5, color=colour, label=name)

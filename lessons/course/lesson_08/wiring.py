@@ -1,4 +1,4 @@
-"""Lesson 08: a model that notes what its parts are asked, and the checks of every arrow between them."""
+"""Lesson 08: a model that records the calls of its parts, and the checks of every arrow between them."""
 
 from collections.abc import Iterable, Mapping
 from types import SimpleNamespace
@@ -8,15 +8,15 @@ import numpy as np
 
 from minitransformer import ops
 
+from ..checks import require, require_array, require_close
 from ..exercise import Wrong
-from ..judging import agree, array, require
 
 SUBLAYERS = ("self_attention", "cross_attention", "feed_forward")
 HEADS = 2
 
 
 class Call(NamedTuple):
-    """What a part of layer `number` was called with, and what it gave."""
+    """A call of a part of layer `number`: its arguments and its result."""
 
     part: str
     x: np.ndarray
@@ -27,7 +27,7 @@ class Call(NamedTuple):
 
 
 class Parts:
-    """A layer with the parts of the lesson's `Layer`, of width C, that notes in `calls` what it is asked.
+    """A layer with the parts of the lesson's `Layer`, of width C, that records their calls in `calls`.
 
     Attention is a mean over the places that the mask allows, the same for every head.
     """
@@ -69,7 +69,10 @@ class Parts:
 
 
 def _mean(values: np.ndarray, x: np.ndarray, mask) -> np.ndarray:
-    """The mean of values (B, Tk, C) over what each place of x (B, Tq, C) may look at; of all, where no mask fits."""
+    """Return the mean of values (B, Tk, C) over the keys that the mask allows each position of x (B, Tq, C).
+
+    Without a mask that fits it is the mean over all keys.
+    """
     sizes = len(x), x.shape[1], values.shape[1]
     allowed = _allowed(mask, *sizes)
     shares = np.ones(sizes) if allowed is None else allowed[:, 0].astype(float)
@@ -77,7 +80,7 @@ def _mean(values: np.ndarray, x: np.ndarray, mask) -> np.ndarray:
 
 
 def _allowed(mask, B: int, Tq: int, Tk: int) -> np.ndarray | None:
-    """The mask (B, H, Tq, Tk); or `None` where there is none, or it does not broadcast."""
+    """Return the mask, broadcast to (B, H, Tq, Tk), or None if there is none or it does not broadcast."""
     if mask is None:
         return None
     try:
@@ -87,7 +90,7 @@ def _allowed(mask, B: int, Tq: int, Tk: int) -> np.ndarray | None:
 
 
 def same(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether two arrays are equal, shape and all."""
+    """Return True if two arrays have the same shape and numbers, up to rounding."""
     return a.shape == b.shape and np.allclose(a, b)
 
 
@@ -102,8 +105,8 @@ def check_layer(
     masks: Mapping[str, np.ndarray],
     memory: np.ndarray | None = None,
 ) -> None:
-    """Checks every arrow of a layer, from its input x to its result; `masks` by the names of the attentions."""
-    result = array(result)
+    """Check every arrow of a layer, from its input x to its result; `masks` by the names of the attentions."""
+    result = require_array(result)
     require(result.shape == x.shape, f"it returns shape {result.shape} and must return x's, {x.shape}")
     calls = {call.part: call for call in layer.calls}
     for part in [part for name in sublayers for part in (name, f"{name}_norm")]:
@@ -146,7 +149,7 @@ def check_layer(
 
 
 def _given(mask: Any, name: str, masks: Mapping[str, np.ndarray]) -> None:
-    """An attention must have got the mask that the layer was given for it."""
+    """Raise `Wrong` unless an attention got the mask that the layer was given for it."""
     require(mask is not None, f"{name} gets no mask")
     for other, wrong in masks.items():
         require(other == name or not np.array_equal(mask, wrong), f"{name} gets the mask that is meant for {other}")
@@ -187,14 +190,14 @@ def whole(B: int, Ts: int, Tt: int, C: int, V: int, pad: int, layers: tuple[int,
     )
     words = [word for word in range(V) if word != pad]
     source, target = rng.choice(words, (B, Ts)), rng.choice(words, (B, Tt))
-    source[0, 0] = target[-1, -1] = pad == 0  # 0, where it is not padding: an id as any other
+    source[0, 0] = target[-1, -1] = pad == 0  # the id 0 is a word unless it is padding
     source[-1, -2:] = pad
     target[0, 2:][-2:] = pad
     return Whole(model, encoder, decoder, source, target)
 
 
 def check_model(whole: Whole, result) -> None:
-    """Checks the way of the tokens through a whole model, from the embeddings to the logits."""
+    """Check the way of the tokens through a whole model, from the embeddings to the logits."""
     model, source, target = whole.model, whole.source, whole.target
     Ts, Tt = source.shape[1], target.shape[1]
     real, causal = (source != model.pad)[:, None, None, :], np.tri(Tt, dtype=bool)
@@ -249,11 +252,11 @@ def check_model(whole: Whole, result) -> None:
         require(same(call.memory, memory), f"{place} does not look at what the last layer of the encoder gives")
         same_sentence = np.tri(Tt, Ts, dtype=bool)
         _check_mask(call.mask, real, place, (*target.shape, Ts), same_sentence)
-    _check_logits(array(result), tops["decoder"][-1], model.table)
+    _check_logits(require_array(result), tops["decoder"][-1], model.table)
 
 
 def _check_embedding(x: np.ndarray, ids: np.ndarray, others: np.ndarray, model: SimpleNamespace, stack: str) -> None:
-    """What the first layer of a stack gets must be √C · table[ids] + positions."""
+    """Raise `Wrong` unless the first layer of a stack gets √C · table[ids] + positions."""
     table, positions, T, C = model.table, model.positions, ids.shape[1], model.table.shape[1]
     words, places, root = table[ids], positions[:T], np.sqrt(C)
     for likely, other in (
@@ -276,7 +279,7 @@ def _check_embedding(x: np.ndarray, ids: np.ndarray, others: np.ndarray, model: 
         require(not same(x, other), f"what the {stack} begins with is {likely}")
     shape = (*ids.shape, C)
     require(x.shape == shape, f"what the {stack} begins with has shape {x.shape} and must have (B, T, C), {shape}")
-    agree(f"what the {stack} begins with", x, root * words + places)
+    require_close(f"what the {stack} begins with", x, root * words + places)
 
 
 def _check_mask(
@@ -286,7 +289,7 @@ def _check_mask(
     sizes: tuple[int, int, int],
     causal: np.ndarray | None = None,
 ) -> None:
-    """The mask must say what `right` says, in whatever shape; `causal` is one that belongs elsewhere."""
+    """Raise `Wrong` unless the mask is `right`, in whatever shape; `causal` is the mask of another attention."""
     B, Tq, Tk = sizes
     rule = "padding of the source is hidden, and nothing else" if right.ndim == 4 else "position t looks at 0 … t"
     require(mask is not None, f"{place} has no mask: {rule}")
@@ -312,7 +315,7 @@ def _check_mask(
 
 
 def _check_target_mask(mask: Any, causal: np.ndarray, real: np.ndarray, place: str) -> None:
-    """As `_check_mask`, for the decoder's self-attention, which may hide the target's padding (`real` is False)."""
+    """Do `_check_mask` for the decoder's self-attention, which may hide the target's padding (`real` is False)."""
     B, T = real.shape
     found = _allowed(mask, B, T, T)
     if found is not None:
@@ -332,7 +335,7 @@ def _check_target_mask(mask: Any, causal: np.ndarray, real: np.ndarray, place: s
 
 
 def _shows(found: np.ndarray, right: np.ndarray, place: str, rule: str) -> None:
-    """The mask `found` must be the `right` one."""
+    """Raise `Wrong` unless the mask `found` is the `right` one."""
     what = [
         words
         for words, wrong in (
@@ -359,7 +362,7 @@ def _check_logits(logits: np.ndarray, hidden: np.ndarray, table: np.ndarray) -> 
     probabilities /= probabilities.sum(axis=-1, keepdims=True)
     for words, other in (("probabilities", probabilities), ("log-probabilities", np.log(probabilities))):
         require(not same(logits, other), f"it returns {words}: the softmax belongs to the loss, return the logits")
-    agree(
+    require_close(
         f"the last layer is right, and the logits over {V} tokens are not: what is returned",
         logits,
         right,

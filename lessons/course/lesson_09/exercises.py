@@ -8,8 +8,18 @@ import numpy as np
 from minitransformer import ops
 from minitransformer.training.optimizer import noam
 
+from ..checks import (
+    distinct,
+    in_case,
+    largest_error,
+    require,
+    require_array,
+    require_arrays,
+    require_close,
+    type_name,
+    unpack,
+)
 from ..exercise import Attempt, exercise
-from ..judging import agree, array, arrays, distinct, farthest, kind, require, several, where
 from . import solutions
 from .loop import Recorder, check_loop
 
@@ -33,10 +43,10 @@ def adam_step(attempt: Attempt) -> None:
         "the same call gives another theta the second time: it must go by the m, v and step that it is given, and keep "
         "none of its own",
     )
-    theta, m, v = arrays(attempt(zero, grad, zero, zero, 1, 0.1), "theta", "m", "v")
+    theta, m, v = require_arrays(attempt(zero, grad, zero, zero, 1, 0.1), "theta", "m", "v")
     for name, mean in (("m", 0.1 * grad), ("v", 0.02 * grad**2)):
         require(not np.allclose(theta, mean), f"what is returned first is {name}: theta, m, v is the order")
-    agree(
+    require_close(
         "after one step from m = 0, m",
         m,
         0.1 * grad,
@@ -51,7 +61,7 @@ def adam_step(attempt: Attempt) -> None:
         "a gradient a thousand times as large does not make v a million times as large: is it clipped? Adam takes it "
         "as it comes",
     )
-    agree(
+    require_close(
         "after one step from v = 0, v",
         v,
         0.02 * grad**2,
@@ -130,7 +140,7 @@ def _judge_second_step(attempt: Attempt, grad: np.ndarray) -> None:
     steady = -later / (0.1 * np.sign(grad))
     require(
         np.allclose(steady, 1, atol=1e-4),
-        f"where step 2 has the gradient of step 1 it is {farthest(steady, 1)[1]} learning rates long and must "
+        f"where step 2 has the gradient of step 1 it is {largest_error(steady, 1)[1]} learning rates long and must "
         "be 1: m and v are the new ones, and the corrections are 1 − β to the power of the step",
     )
 
@@ -140,12 +150,12 @@ def _judge_ten_steps(attempt: Attempt, rng: np.random.Generator) -> None:
     expected = theta, m, v
     for step in range(1, 11):
         grad = rng.standard_normal(50)
-        theta, m, v = arrays(attempt(theta, grad, m, v, step, 0.01), "theta", "m", "v")
+        theta, m, v = require_arrays(attempt(theta, grad, m, v, step, 0.01), "theta", "m", "v")
         expected = _adam_step(expected[0], grad, *expected[1:], step, 0.01)
         for name, mine, theirs in zip(("theta", "m", "v"), (theta, m, v), expected, strict=True):
-            agree(f"after step {step} of ten, {name}", mine, theirs, tolerance=1e-12)
+            require_close(f"after step {step} of ten, {name}", mine, theirs, tolerance=1e-12)
     grad, options = rng.standard_normal(50), {"step": 11, "lr": 0.01, "beta1": 0.7, "beta2": 0.8, "eps": 1e-9}
-    changed = arrays(attempt(theta, grad, m, v, **options), "theta", "m", "v")
+    changed = require_arrays(attempt(theta, grad, m, v, **options), "theta", "m", "v")
     for name, mine, theirs in zip(("m", "v", "theta"), changed[1:] + changed[:1], (1, 2, 0), strict=True):
         right = _adam_step(theta, grad, m, v, **options)[theirs]
         require(
@@ -162,7 +172,7 @@ def schedule(attempt: Attempt) -> None:
 
     def at(step: float, d: int = d, w: int = w) -> float:
         rate = attempt(step, d, w)
-        require(np.ndim(rate) == 0, f"for one step it must return one number, not an {kind(rate)}")
+        require(np.ndim(rate) == 0, f"for one step it must return one number, not an {type_name(rate)}")
         require(np.isfinite(rate), f"at step {step} it gives NaN or infinity")
         return float(rate)
 
@@ -200,12 +210,12 @@ def schedule(attempt: Attempt) -> None:
     result = attempt(steps, d, w)
     require(
         np.shape(result) == steps.shape,
-        f"for steps of shape {steps.shape} it returns {kind(result)}: it must work for every step of an array "
+        f"for steps of shape {steps.shape} it returns {type_name(result)}: it must work for every step of an array "
         "(np.minimum compares element by element)",
     )
-    agree("for an array of steps, the rate", result, np.vectorize(noam)(steps, d, w))
+    require_close("for an array of steps, the rate", result, np.vectorize(noam)(steps, d, w))
     whole = np.arange(1, 401)
-    agree("for an array of whole numbers, the rate", attempt(whole, d, w), np.vectorize(noam)(whole, d, w))
+    require_close("for an array of whole numbers, the rate", attempt(whole, d, w), np.vectorize(noam)(whole, d, w))
 
 
 @exercise(answer=solutions.train)
@@ -216,13 +226,13 @@ def train(attempt: Attempt) -> None:
         result = attempt(*recorder.given, clip_norm=clip_norm, validate=validate, every=every)
         check_loop(recorder, result)
     recorder = Recorder(0.5, 4, 2)
-    with where("where clip_norm, validate and every are given without their names,"):
+    with in_case("where clip_norm, validate and every are given without their names,"):
         check_loop(recorder, attempt(*recorder.given, 0.5, recorder.validate, 2))
     recorder = Recorder(None, 205, 100)
-    with where("where neither clip_norm nor every is given,"):
+    with in_case("where neither clip_norm nor every is given,"):
         check_loop(recorder, attempt(*recorder.given, validate=recorder.validate))
     recorder = Recorder(None, 2, 3)
-    with where("where no validate is given,"):
+    with in_case("where no validate is given,"):
         check_loop(recorder, attempt(*recorder.given, every=1))
 
 
@@ -250,7 +260,7 @@ def accumulate(attempt: Attempt) -> None:
         calls.clear()
         result = attempt(given := list(parts), gradient)
         require(given == list(parts), "it changes the order of the parts, in the list that it was given")
-        loss, _ = several(result, "loss", "grad")
+        loss, _ = unpack(result, "loss", "grad")
         require(
             len(calls) == len(parts),
             f"gradient was called {len(calls)} times for {len(parts)} part{'s' * (len(parts) > 1)}: once for each, "
@@ -261,9 +271,9 @@ def accumulate(attempt: Attempt) -> None:
             "it writes into an array that `gradient` returned (g *= n, or += on the first one): that array is the "
             "caller's, and a model may keep it; n * g makes a new one",
         )
-        require(loss.ndim == 0, f"the loss must be one number, not an {kind(loss)}")
+        require(loss.ndim == 0, f"the loss must be one number, not an {type_name(loss)}")
         whole = np.concatenate([part.rows for part in parts])
-        return (float(loss), array(result[1], "grad")), (whole[:, 0].mean(), whole[:, 1:].mean(axis=0))
+        return (float(loss), require_array(result[1], "grad")), (whole[:, 0].mean(), whole[:, 1:].mean(axis=0))
 
     single = _Part(rng, 5)
     (_, alone), (_, expected) = of(single)
@@ -272,7 +282,9 @@ def accumulate(attempt: Attempt) -> None:
         np.allclose(of(single)[0][1], alone),
         "the same part gives another gradient the second time: a sum must begin at 0 in every call",
     )
-    agree("of a single part, the gradient", alone, expected, factors={"the number of its targets": 5, "1 / 5": 0.2})
+    require_close(
+        "of a single part, the gradient", alone, expected, factors={"the number of its targets": 5, "1 / 5": 0.2}
+    )
     three = [_Part(rng, 4) for _ in range(3)]
     (_, grad), (_, expected) = of(*three)
     require(grad.any(), "of three parts the gradient is 0: // makes every share a whole number, which is 0")
@@ -283,7 +295,7 @@ def accumulate(attempt: Attempt) -> None:
             not np.allclose(of(*silent)[0][1], grad),
             f"of three parts, number {number + 1} does not count: are gradients added, or overwritten?",
         )
-    agree(
+    require_close(
         "of three equal parts, the gradient",
         grad,
         expected,
@@ -307,8 +319,8 @@ def accumulate(attempt: Attempt) -> None:
         "counts by the num_targets that gradient returns",
     )
     (loss, grad), (expected_loss, expected) = of(*(_Part(rng, targets) for targets in (2, 3, 11, 5)))
-    agree("of parts of 2, 3, 11 and 5 targets, the gradient", grad, expected)
-    agree("of parts of 2, 3, 11 and 5 targets, the loss", loss, float(expected_loss))
+    require_close("of parts of 2, 3, 11 and 5 targets, the gradient", grad, expected)
+    require_close("of parts of 2, 3, 11 and 5 targets, the loss", loss, float(expected_loss))
 
 
 class _Run:
@@ -321,7 +333,7 @@ class _Run:
         self.rng = np.random.default_rng(seed)
 
     def train(self, steps: int) -> None:
-        """Like the lesson's; all arrays in place."""
+        """Train as in the lesson, with all arrays updated in place."""
         for _ in range(steps):
             self.step += 1
             grad = self.model.weights + self.rng.standard_normal(6)
@@ -329,7 +341,7 @@ class _Run:
 
 
 def _same(a, b) -> bool:
-    """Whether two values of a run are equal; of generators, whether they will draw the same."""
+    """Return True if two values of a run are equal; generators are equal if they will draw the same numbers."""
     if isinstance(a, np.random.Generator):
         return a.bit_generator.state == b.bit_generator.state
     return np.array_equal(a, b)
@@ -394,4 +406,4 @@ def save(attempt: Attempt) -> None:
         )
     resumed.train(5)
     require(np.array_equal(resumed.theta, run.theta), "the resumed run does not end where the other one did")
-    attempt(run)  # which leaves as it was what the first call returned
+    attempt(run)  # a second call, which must not change the result of the first

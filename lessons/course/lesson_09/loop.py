@@ -1,4 +1,4 @@
-"""Lesson 09: a model that notes what a training loop does with it, and the checks of every step."""
+"""Lesson 09: a model that records what a training loop does with it, and the checks of every step."""
 
 import math
 from types import SimpleNamespace
@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..judging import farthest, keeps_float64, kind, require
+from ..checks import largest_error, require, require_float64, type_name
 
 START = np.array([3.0, -2.0, 1.0, 0.5])
 OLD = 7.0
 
 
 class Update(NamedTuple):
-    """What the update of a step was called with."""
+    """The arguments of the update in a step."""
 
     theta: np.ndarray
     grad: np.ndarray
@@ -24,9 +24,9 @@ class Update(NamedTuple):
 
 
 class Recorder:
-    """A model of four weights, whose loss is a parabola in them, and all else that a loop is given.
+    """A model of four weights, whose loss is a parabola in them, and the other arguments of a training loop.
 
-    `parameters.grad` holds something old when the training begins. `events`: what the loop asked for, in order.
+    `parameters.grad` holds an old gradient when the training begins. `events` has the calls of the loop, in order.
     """
 
     def __init__(self, clip_norm: float | None, steps: int, every: int) -> None:
@@ -35,7 +35,7 @@ class Recorder:
         self.parameters = SimpleNamespace(data=self.weights, grad=np.full(4, OLD), zero_grad=self._zero_grad)
         self.grad = self.parameters.grad
         self.events, self.more = list[tuple[str, Any]](), False
-        self.given = self, self.batch_of, self.rate, steps, self.update  # what every training is called with
+        self.given = self, self.batch_of, self.rate, steps, self.update  # the arguments of every training
         self.updates, self.returned, self.validated = list[Update](), list[tuple[np.ndarray, ...]](), list[np.ndarray]()
 
     def _zero_grad(self) -> None:
@@ -64,7 +64,7 @@ class Recorder:
     def update(self, theta, grad, m, v, step, lr):
         self.events.append(("update", step))
         self.updates.append(Update(np.array(theta), np.array(grad), np.array(m), np.array(v), step, lr))
-        m, v = m + 0.1 * grad, v + 0.01 * grad**2  # a rule of its own, so that adam_step itself is told apart
+        m, v = m + 0.1 * grad, v + 0.01 * grad**2  # not Adam's rule, to detect a training that calls adam_step itself
         self.returned.append((theta - lr * m, m, v))
         return self.returned[-1]
 
@@ -80,7 +80,7 @@ class Recorder:
 
 
 def check_loop(recorder: Recorder, result) -> None:
-    """Checks a training of some steps: what was asked, in which order, with which arrays, and what came of it."""
+    """Check a training of some steps: its calls, their order and arguments, and its results."""
     steps, updates = recorder.steps, recorder.updates
     _check_calls(recorder)
     require(
@@ -121,7 +121,7 @@ def check_loop(recorder: Recorder, result) -> None:
                 else f"in the first step {name} must be 0",
             )
         for name, given in zip(("theta", "the gradient", "m", "v"), update[:4], strict=True):
-            keeps_float64(f"{place} {name}", given)
+            require_float64(f"{place} {name}", given)
         theta, m, v = recorder.returned[number - 1]
     require(
         np.allclose(recorder.weights, theta),
@@ -132,7 +132,7 @@ def check_loop(recorder: Recorder, result) -> None:
 
 
 def _check_calls(recorder: Recorder) -> None:
-    """Every step has its batch, loss, backward, rate and update, with the step's number."""
+    """Raise `Wrong` unless every step has its batch, loss, backward, rate and update, with the step's number."""
     steps, events = recorder.steps, recorder.events
     numbers = {event: [value for name, value in events if name == event] for event in ("batch", "rate", "update")}
     require(
@@ -187,7 +187,7 @@ def _check_calls(recorder: Recorder) -> None:
 
 
 def _check_gradient(given: np.ndarray, grads: list[np.ndarray], clip_norm: float | None, place: str) -> None:
-    """The update must get the gradient of this step's batch, alone, clipped if it is too long."""
+    """Raise `Wrong` unless the update gets the gradient of this step's batch alone, clipped if it is too long."""
     grad, norm = grads[-1], float(np.linalg.norm(grads[-1]))
     scale = 1.0 if clip_norm is None else min(1.0, clip_norm / norm)
     right = scale * grad
@@ -222,12 +222,12 @@ def _check_gradient(given: np.ndarray, grads: list[np.ndarray], clip_norm: float
             not np.allclose(given, np.clip(grad, -clip_norm, clip_norm)),
             f"{place} each element of the gradient is clipped: scale the whole, so that its direction stays",
         )
-    index, mine, wanted = farthest(np.asarray(given, dtype=float), right)
+    index, mine, wanted = largest_error(np.asarray(given, dtype=float), right)
     require(False, f"{place} the update gets another gradient than this batch has: at {index} {mine} and not {wanted}")
 
 
 def _check_results(recorder: Recorder, result) -> None:
-    """Losses and perplexities, and when the validation was asked."""
+    """Raise `Wrong` for wrong losses or perplexities, and for validations at wrong steps."""
     steps, every = recorder.steps, recorder.every
     losses, perplexities = _two_lists(result)
     asked = [place for place, (name, _) in enumerate(recorder.events) if name == "validate"]
@@ -276,15 +276,15 @@ def _two_lists(result) -> list[list[float]]:
     """The losses and the perplexities, as the contract has them: two lists of numbers."""
     require(
         isinstance(result, tuple | list) and len(result) == 2,
-        f"it must return two lists, losses and perplexities, not {kind(result)}",
+        f"it must return two lists, losses and perplexities, not {type_name(result)}",
     )
     for name, numbers in zip(("losses", "perplexities"), result, strict=True):
-        require(isinstance(numbers, list), f"{name} must be a list, as the contract says, not {kind(numbers)}")
+        require(isinstance(numbers, list), f"{name} must be a list, as the contract says, not {type_name(numbers)}")
         others = [one for one in numbers if np.ndim(one) or not np.issubdtype(np.asarray(one).dtype, np.number)]
-        require(not others, f"{name} must be a list of numbers, and holds one {kind(others[0]) if others else 0}")
+        require(not others, f"{name} must be a list of numbers, and holds one {type_name(others[0]) if others else 0}")
     return [[float(one) for one in numbers] for numbers in result]
 
 
 def _listed(steps: list[int]) -> str:
-    """Some steps, of which a hint has room for the first."""
+    """Return a list of steps for a hint, cut to the first ones."""
     return f"{steps[:8]}"[:-1] + ", …]" if len(steps) > 8 else f"{steps}"

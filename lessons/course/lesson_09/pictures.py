@@ -14,7 +14,7 @@ GAP = 3
 
 
 def draw_batches(companies: Mapping[str, Sequence[np.ndarray]]) -> None:
-    """Batches side by side, a row of them for each way of choosing the company.
+    """Draw batches side by side, a row of them for each way to group sentences.
 
     Each batch is the sorted or unsorted lengths (B,) of its sentences; it is as wide as the longest.
     """
@@ -34,7 +34,7 @@ def draw_batches(companies: Mapping[str, Sequence[np.ndarray]]) -> None:
 
 
 def draw_schedules(schedules: Mapping[str, np.ndarray]) -> None:
-    """Learning rates (steps,) against the step, on plain and on logarithmic axes."""
+    """Draw learning rates (steps,) against the step, on plain and on logarithmic axes."""
     _, (plain, logarithmic) = plt.subplots(1, 2, figsize=(7.2, 3.0))
     for (name, rates), colour in zip(schedules.items(), (BLUE, PURPLE, SKY), strict=False):
         steps = np.arange(1, len(rates) + 1)
@@ -52,7 +52,7 @@ def draw_trainings(
     lowest: Mapping[str, np.ndarray],
     floor: float,
 ) -> None:
-    """By step: rate, loss (a line: mean of ten steps), gradient of the lowest layer; `floor`: guessing by frequency."""
+    """Draw rate, loss (a line: mean of ten steps) and lowest layer's gradient by step; `floor` is a guess's loss."""
     styles = dict(zip(losses, ((VERMILION, "-"), (BLUE, "-"), (GREEN, "--")), strict=True))
     _, (above, middle, below) = plt.subplots(3, 1, figsize=(7.2, 6.2), sharex=True, height_ratios=(1, 2.2, 1.8))
     steps = np.arange(1, len(next(iter(rates.values()))) + 1)
@@ -72,7 +72,7 @@ def draw_trainings(
 
 
 def _canvas(batches: Sequence[np.ndarray]) -> np.ndarray:
-    """0 where there is nothing, 1 for padding, 2 for a token."""
+    """Return an image: 0 for nothing, 1 for padding, 2 for a token."""
     height = max(len(lengths) for lengths in batches)
     canvas = np.zeros((height, sum(lengths.max() + GAP for lengths in batches)))
     left = 0

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from ..checks import in_case, require, require_array, require_close, type_name
 from ..exercise import Attempt, exercise
-from ..judging import agree, array, kind, require, where
 from . import solutions
 
 
@@ -15,7 +15,7 @@ def spread(attempt: Attempt) -> None:
         np.shape(result) == (2, 3),
         f"for weights of shape (2, 3, 8) it returns {np.shape(result)} and must return (2, 3): one number for each row",
     )
-    result = array(result, single=True)
+    result = require_array(result, single=True)
     require(
         not (np.allclose(result, np.exp(3)) or np.allclose(result, 2 ** np.log(8))),
         f"eight keys that share the weight evenly count as {result[0, 0]:.3g} and must count as 8: if the logarithm is "
@@ -32,34 +32,39 @@ def spread(attempt: Attempt) -> None:
         f"eight keys that share the weight evenly count as 8 only to {off:.0e}: a number added inside the logarithm "
         "moves every weight; leave out those that are 0 instead",
     )
-    agree("for eight keys that share the weight evenly, the spread", result, np.full((2, 3), 8.0), tolerance=1e-6)
+    require_close(
+        "for eight keys that share the weight evenly, the spread", result, np.full((2, 3), 8.0), tolerance=1e-6
+    )
     sharp = np.zeros((2, 1, 1, 4, 5))
     sharp[..., 2] = 1
-    with where(f"for weights of shape {sharp.shape},"):
-        result = array(attempt(sharp), single=True)
+    with in_case(f"for weights of shape {sharp.shape},"):
+        result = require_array(attempt(sharp), single=True)
     require(np.isfinite(result).all(), "where a weight is 0 it gives NaN: 0 · log 0 counts as 0")
-    agree("for one key with all the weight, the spread", result, np.ones(sharp.shape[:-1]), tolerance=1e-6)
+    require_close("for one key with all the weight, the spread", result, np.ones(sharp.shape[:-1]), tolerance=1e-6)
     rng = np.random.default_rng(0)
     weights = rng.dirichlet(np.ones(6), size=4)
     weights[0] = [0.9, 0.095, 0.005, 0, 0, 0]
-    result = array(attempt(weights), single=True)
+    result = require_array(attempt(weights), single=True)
     for others, hint in (
         ((weights > 0).sum(axis=-1), "the number of keys with any weight, however small"),
         (1 / (weights**2).sum(axis=-1), "1 / Σ p², another measure: the exponential of −Σ p log p is wanted"),
     ):
         require(not np.allclose(result, others), f"for random weights it is {hint}")
-    agree("for random weights, the spread", result, solutions.spread(weights), tolerance=1e-6)
+    require_close("for random weights, the spread", result, solutions.spread(weights), tolerance=1e-6)
     single = attempt(weights[1])
     require(
-        np.shape(single) == (), f"for a row alone, of shape (6,), it returns {kind(single)} and must return one number"
+        np.shape(single) == (),
+        f"for a row alone, of shape (6,), it returns {type_name(single)} and must return one number",
     )
     padded = np.concatenate([weights, np.zeros((4, 3))], axis=1)
-    more = array(attempt(padded), single=True)
-    agree("with three keys more that get no weight, the spread", more, solutions.spread(weights), tolerance=1e-6)
+    more = require_array(attempt(padded), single=True)
+    require_close(
+        "with three keys more that get no weight, the spread", more, solutions.spread(weights), tolerance=1e-6
+    )
 
 
 def _word_map(weights, target_words, source_words):
-    columns = np.eye(source_words.max() + 1)[source_words]  # (Tk, Wk), 1 where a token is of a word
+    columns = np.eye(source_words.max() + 1)[source_words]  # (Tk, Wk), 1 if the token belongs to the word
     rows = np.eye(target_words.max() + 1)[target_words]  # (Tq, Wq)
     return (rows / rows.sum(axis=0)).T @ weights @ columns
 
@@ -67,7 +72,7 @@ def _word_map(weights, target_words, source_words):
 @exercise(answer=_word_map)
 def word_map(attempt: Attempt) -> None:
     def mapped(*arguments: np.ndarray) -> np.ndarray:
-        return array(attempt(*arguments), single=True)
+        return require_array(attempt(*arguments), single=True)
 
     rng = np.random.default_rng(0)
     weights = rng.dirichlet(np.ones(4), size=3)  # (Tq, Tk) = (3, 4)
@@ -112,17 +117,17 @@ def word_map(attempt: Attempt) -> None:
         np.allclose(mapped(np.repeat(weights, 2, axis=0), np.repeat(targets, 2), sources), result),
         "with every target token written twice the map changes: a word's row is the mean over all of its tokens",
     )
-    agree("the map of words", result, _word_map(weights, targets, sources), tolerance=1e-6)
+    require_close("the map of words", result, _word_map(weights, targets, sources), tolerance=1e-6)
     more, targets = np.concatenate([weights, weights[::-1] ** 2]), np.array([0, 1, 1, 1, 2, 2])
     more /= more.sum(axis=1, keepdims=True)
-    agree(
+    require_close(
         "where a target word has three tokens, the map of words",
         mapped(more, targets, sources),
         _word_map(more, targets, sources),
         tolerance=1e-6,
     )
     sources = np.array([0, 1, 1, 1])
-    agree(
+    require_close(
         "where a source word has three tokens, the map of words",
         mapped(more, targets, sources),
         _word_map(more, targets, sources),
@@ -134,9 +139,9 @@ def word_map(attempt: Attempt) -> None:
 def excess_errors(attempt: Attempt) -> None:
     rng = np.random.default_rng(0)
     lengths = rng.integers(3, 7, 400)
-    by_length = lengths >= 5  # an error wherever a sentence is long, whatever it contains
+    by_length = lengths >= 5  # all long sentences are wrong, whatever constructions they have
     has = np.stack([rng.random(400) < 0.2 + 0.15 * (lengths - 3), np.ones(400, dtype=bool)], axis=1)
-    result = array(attempt(by_length, has, lengths))
+    result = require_array(attempt(by_length, has, lengths))
     require(result.shape == (2,), f"it returns shape {result.shape} and must return one number for each construction")
     require(
         np.isfinite(result).all(),
@@ -174,14 +179,16 @@ def excess_errors(attempt: Attempt) -> None:
         not np.allclose(twice, 2 * result),
         "with every sentence given twice the blame doubles: it is a mean over the sentences that have the construction",
     )
-    agree("where a construction itself causes errors, the excess", result, expected)
+    require_close("where a construction itself causes errors, the excess", result, expected)
     easy = rng.random(400) < 0.6 - 0.5 * has[:, 0]
-    agree(
+    require_close(
         "where a construction has fewer errors than its length leads to expect, the excess",
         attempt(easy, has, lengths),
         solutions.excess_errors(easy, has, lengths),
     )
-    agree("for a construction of few sentences too, the excess", more, solutions.excess_errors(wrong, few, lengths))
+    require_close(
+        "for a construction of few sentences too, the excess", more, solutions.excess_errors(wrong, few, lengths)
+    )
     gaps = np.where(lengths == 6, 60, lengths)  # no sentence has 6 to 59 words
-    with where("where some lengths have no sentence,"):
-        agree("the excess", attempt(wrong, has, gaps), solutions.excess_errors(wrong, has, gaps))
+    with in_case("where some lengths have no sentence,"):
+        require_close("the excess", attempt(wrong, has, gaps), solutions.excess_errors(wrong, has, gaps))

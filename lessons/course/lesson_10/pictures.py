@@ -10,7 +10,7 @@ from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, SKY, VERMILION
 
 
 def draw_map(axes: Any, weights: np.ndarray, sources: Sequence[str], targets: Sequence[str], size: float = 8) -> None:
-    """One map (Tq, Tk): what each target word (down) takes from each source word (across), white 0 to dark 1."""
+    """Draw a map (Tq, Tk) of the weights of each target word (down) on each source word (across), 0 white, 1 dark."""
     axes.imshow(weights, vmin=0, vmax=1, aspect="auto")
     axes.set_xticks(range(len(sources)), sources, rotation=90, fontsize=size, color=INK)
     axes.set_yticks(range(len(targets)), targets, fontsize=size, color=INK)
@@ -29,7 +29,7 @@ def draw_training(
     sources: Sequence[str],
     targets: Sequence[str],
 ) -> None:
-    """Losses by name and the spread of each layer's heads (N, layers, H) at `steps` (N,); below, step → map."""
+    """Draw losses by name, the spread of each layer's heads (N, layers, H) at `steps` (N,), and below the maps."""
     figure = plt.figure(figsize=(7.2, 6.0))
     grid = figure.add_gridspec(3, len(maps), height_ratios=(2.0, 1.4, 1.7))
     upper, lower = figure.add_subplot(grid[0, :]), figure.add_subplot(grid[1, :])
@@ -56,7 +56,7 @@ def draw_training(
 
 
 def draw_errors(names: Sequence[str], rates: np.ndarray, overall: float, excess: np.ndarray, doubt: np.ndarray) -> None:
-    """Two panels of bars, a row for each construction: its error rate in percent, and the excess ± doubt in points."""
+    """Draw two panels of bars, a row for each construction: error rate in percent, and excess ± doubt in points."""
     _, (left, right) = plt.subplots(1, 2, sharey=True, figsize=(7.2, 0.19 * len(names) + 0.8))
     rows = np.arange(len(names))
     left.barh(rows, 100 * rates, color=GREY)

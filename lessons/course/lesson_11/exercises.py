@@ -11,8 +11,8 @@ import numpy as np
 from minitransformer import decoding, ops
 from minitransformer.ops import numpy_ops
 
+from ..checks import distinct, in_case, require, require_arrays, require_close, require_precision, type_name
 from ..exercise import Attempt, Wrong, exercise
-from ..judging import agree, arrays, distinct, kind, precise, require, where
 from .toy_models import (
     EOS,
     Prefix,
@@ -28,11 +28,11 @@ from .toy_models import (
     two_sentences,
 )
 
-SPECIALS = 2  # the package never writes its padding and begin tokens: an adapter puts them in front
+SPECIALS = 2  # the padding and begin tokens that the package needs: `_Searchable` puts them in front of the toy's ids
 
 
 class _Prefixes:
-    """A translation under way of one sentence: the prefix of each beam."""
+    """The state of decoding one sentence: the prefix of each beam."""
 
     def __init__(self, num_beams: int):
         self.prefixes: list[Prefix] = [()] * num_beams
@@ -48,7 +48,7 @@ class _Searchable:
     ops = numpy_ops
 
     def __init__(self, next_log_probs: Any, eos: int, max_length: int):
-        self.next_log_probs, self.eos, self.max_length = cache(next_log_probs), eos, max_length  # one call a prefix
+        self.next_log_probs, self.eos, self.max_length = cache(next_log_probs), eos, max_length
         self.config: Any = SimpleNamespace(pad_id=0, bos_id=1, eos_id=eos + SPECIALS, max_length=max_length)
         self.vocab_size = len(self.next_log_probs(()))
 
@@ -62,9 +62,9 @@ class _Searchable:
         return np.stack([self._row(prefix) for prefix in state.prefixes])[None]  # (1, K, SPECIALS + V)
 
     def _row(self, prefix: Prefix) -> np.ndarray:
-        closed = self.eos in prefix or min(prefix, default=0) < 0  # a place that is closed, or was never filled
+        closed = self.eos in prefix or min(prefix, default=0) < 0  # the beam has ended, or has never begun
         log_probs = np.zeros(self.vocab_size) if closed else self.next_log_probs(prefix)
-        rest = np.log1p(-min(np.exp(log_probs).sum(), 1.0))  # what is never written, so that the row sums to 1
+        rest = np.log1p(-min(np.exp(log_probs).sum(), 1.0))  # log P of padding, so that the row sums to 1
         return np.r_[rest, [-np.inf] * (SPECIALS - 1), log_probs]
 
 
@@ -106,12 +106,12 @@ def beam_search(attempt: Attempt) -> None:
         "two places, and the second best first token is eos: its place is closed, so from then on there is one, and "
         f"{ids} is beyond its reach",
     )
-    _judge_narrow(attempt, 2.0, (20, 29))  # where it matters that prefixes are ranked by log P, and not by the score
+    _judge_narrow(attempt, 2.0, (20, 29))  # prefixes ranked by the score, and not by log P, give another result here
     for alpha, seed, width in product((0.0, 1.0), range(12), (1, 3)):
         model = toy_model(seed)
         expected, log_prob = _narrow(seed, width, alpha, 2)
         case = f"where {'nothing' if expected[-1] != EOS else 'something'} ends within max_length = 2,"
-        with where(case):
+        with in_case(case):
             ids, found = _search(attempt, model, width, alpha, 2)
         longest = max(map(len, model.asked))
         require(longest < 2, f"with max_length = 2 it goes on from a prefix that has {longest} tokens already")
@@ -136,7 +136,7 @@ def _narrow(seed: int, width: int, alpha: float, longest: int = 4) -> tuple[Pref
 def _search(
     attempt: Attempt, model: ToyModel, num_beams: int, alpha: float, max_length: int = 4
 ) -> tuple[Prefix, float]:
-    """What the attempt finds; it must leave the model's rows as they are, and ask for each of them once."""
+    """Return the attempt's result. Raise `Wrong` if it changes the model's rows or asks for one of them twice."""
     found = _sentence(attempt(model, num_beams, EOS, max_length, alpha))
     require(
         model.untouched,
@@ -145,7 +145,7 @@ def _search(
     )
     calls, prefixes = len(model.asked), len(set(model.asked))
     require(
-        calls <= prefixes + 1,  # one to see how large the vocabulary is
+        calls <= prefixes + 1,  # one more call is allowed, to find the size of the vocabulary
         f"it calls next_log_probs {calls} times for {prefixes} prefix{'es' * (prefixes > 1)}: each call is a forward "
         "of the whole model, so ask once for each prefix and keep the row",
     )
@@ -236,7 +236,7 @@ def _judge_narrow(attempt: Attempt, alpha: float, seeds: Iterable[int] = range(1
 
 
 def _judge_length_penalty(attempt: Attempt) -> None:
-    """Between two sentences the penalty decides: up to which ratio of their log P the long one wins tells lp's."""
+    """Raise `Wrong` for a wrong length penalty: it decides up to which ratio of log P the longer sentence wins."""
     for (short, long), alpha in product(((3, 9), (2, 14)), (None, 0.0, 0.6, 1.0, 2.0)):
         given = () if alpha is None else (alpha,)
         expected = decoding.penalty(long, alpha or 0.0) / decoding.penalty(short, alpha or 0.0)
@@ -263,7 +263,7 @@ def _sentence(result: Any) -> tuple[Prefix, float]:
     require(isinstance(result, tuple | list) and len(result) == 2, "it must return two things, the ids and their log P")
     ids, log_prob = result
     require(np.ndim(ids) == 1 and np.ndim(log_prob) == 0, "it must return the ids of one sentence and one number")
-    require(isinstance(ids, tuple), f"the ids must be a tuple, not one {kind(ids)}")
+    require(isinstance(ids, tuple), f"the ids must be a tuple, not one {type_name(ids)}")
     require(len(ids), "it returns a sentence without a token: at least eos must be there")
     other = [token for token in ids if not isinstance(token, int | np.integer)]
     require(not other, f"the ids must be whole numbers, and one of them is {other[:1]}")
@@ -287,8 +287,8 @@ def cached_step(attempt: Attempt) -> None:
     rows = []
     for t in range(time):
         arguments = query[:, t], key[:, t], value[:, t], keys, values
-        with where(f"with {t or 'no'} earlier position{'s' * (t != 1)} in the cache"):
-            mixed, new_keys, new_values = arrays(attempt(*arguments), "mixed", "keys", "values")
+        with in_case(f"with {t or 'no'} earlier position{'s' * (t != 1)} in the cache"):
+            mixed, new_keys, new_values = require_arrays(attempt(*arguments), "mixed", "keys", "values")
         for name, grown, every in (("keys", new_keys, key), ("values", new_values, value)):
             expected = every[:, : t + 1]
             require(
@@ -296,17 +296,17 @@ def cached_step(attempt: Attempt) -> None:
                 f"after position {t} the cached {name} have shape {grown.shape} and must have {expected.shape}: one "
                 "position more than before, on axis 1",
             )
-            agree(f"after position {t}, which is put last, the cache of {name}", grown, expected)
+            require_close(f"after position {t}, which is put last, the cache of {name}", grown, expected)
         if t == 0:
-            agree("the first position's output, which can attend to nothing but itself,", mixed, value[:, 0])
-        louder = arrays(attempt(*arguments[:2], value[:, t] + 1, *arguments[3:]), "mixed", "keys", "values")[0]
+            require_close("the first position's output, which can attend to nothing but itself,", mixed, value[:, 0])
+        louder = require_arrays(attempt(*arguments[:2], value[:, t] + 1, *arguments[3:]), "mixed", "keys", "values")[0]
         require(
             not np.allclose(louder, mixed),
             f"at position {t} a change of its own value changes nothing: a position attends to itself too, so its key "
             "and value go into the cache before the attention",
         )
         if t:
-            earlier = arrays(attempt(*arguments[:4], values + 1), "mixed", "keys", "values")[0]
+            earlier = require_arrays(attempt(*arguments[:4], values + 1), "mixed", "keys", "values")[0]
             require(not np.allclose(earlier, mixed), f"at position {t} the values in the cache are never mixed in")
         rows.append(mixed)
         keys, values = new_keys, new_values
@@ -317,10 +317,10 @@ def cached_step(attempt: Attempt) -> None:
         f"by its weights of two positions it divides the scores by {divisor:.3g}, and must divide them by "
         f"√D = √{width} = {np.sqrt(width):.3g}",
     )
-    agree("step by step, the attention of five positions", np.stack(rows, axis=1), whole)
-    other = rng.standard_normal((5, 3, 4))  # (…, H, D): of the position and of two earlier ones
+    require_close("step by step, the attention of five positions", np.stack(rows, axis=1), whole)
+    other = rng.standard_normal((5, 3, 4))  # (…, H, D): the position and two earlier ones
     new, earlier = tuple(other[:3]), tuple(np.stack([rows, -rows], axis=1) for rows in other[3:])
-    agree("with three heads of width 4, mixed", attempt(*new, *earlier)[0], _cached_step(*new, *earlier)[0])
+    require_close("with three heads of width 4, mixed", attempt(*new, *earlier)[0], _cached_step(*new, *earlier)[0])
     loud = new[0] * np.array([[1e4], [1.0], [1.0]])
     mixed = attempt(loud, *new[1:], *earlier)[0]
     require(
@@ -328,26 +328,28 @@ def cached_step(attempt: Attempt) -> None:
         "where one head's scores are in the thousands mixed is NaN: the softmax subtracts each head's own largest "
         "score before the exponential (lesson 01)",
     )
-    agree("where one head's scores are in the thousands, mixed", mixed, _cached_step(loud, *new[1:], *earlier)[0])
+    require_close(
+        "where one head's scores are in the thousands, mixed", mixed, _cached_step(loud, *new[1:], *earlier)[0]
+    )
     near, values = np.array([0.0, 1.0, 2.0])[:, None] * np.eye(3)[:1], rng.standard_normal((1, 3, 3))
     for first, order in product((3e3, -3e3), permutations(range(3))):  # the largest at each place
         keys = (near + np.array([0.0, first, 0.0]))[list(order)]
         arguments = np.array([[1.0, 1.0, 0.0]]), keys[None, -1], values[:, -1], keys[None, :-1], values[:, :-1]
-        agree(
+        require_close(
             f"where all scores are near {first / np.sqrt(3):+,.0f} and differ by little, mixed",
             attempt(*arguments)[0],
             _cached_step(*arguments)[0],
         )
     long = [rng.standard_normal((2, 70, size)) for size in (4, 3)]
     arguments = *rng.standard_normal((2, 2, 4)), rng.standard_normal((2, 3)), *long
-    agree("with 70 earlier positions, mixed", attempt(*arguments)[0], _cached_step(*arguments)[0])
+    require_close("with 70 earlier positions, mixed", attempt(*arguments)[0], _cached_step(*arguments)[0])
 
 
 def _divisor(attempt: Attempt, query, key, other_key, value_width: int) -> float:
-    """What the scores are divided by, read from the weights of two positions; NaN where these do not tell."""
-    values = np.zeros((2, len(query), value_width))  # the first position's and the second's: one-hot
+    """Return the divisor of the scores, from the weights of two positions; NaN if these do not determine it."""
+    values = np.zeros((2, len(query), value_width))  # one-hot, so that the output shows the weights
     values[0, :, 0] = values[1, :, 1] = 1
-    mixed = arrays(attempt(query, key, values[1], other_key[:, None], values[0][:, None]), "mixed", "", "")[0]
+    mixed = require_arrays(attempt(query, key, values[1], other_key[:, None], values[0][:, None]), "mixed", "", "")[0]
     if not (mixed[:, :2] > 0).all():
         return np.nan
     divisors = (query * (key - other_key)).sum(axis=-1) / np.log(mixed[:, 1] / mixed[:, 0])  # one for each head
@@ -358,7 +360,7 @@ def _bleu(hypotheses, references):
     from sacrebleu.metrics.bleu import BLEU
 
     metric = BLEU(tokenize="none", smooth_method="none", force=True)
-    names: dict[str, str] = {}  # sacrebleu cuts at spaces, and a token may be one
+    names: dict[str, str] = {}  # sacrebleu splits at spaces, and a token may contain one
     lines = [
         [" ".join(names.setdefault(token, str(len(names))) for token in tokens) for tokens in corpus]
         for corpus in (hypotheses, references)
@@ -388,7 +390,7 @@ def bleu(attempt: Attempt) -> None:
         ("the old", "of two words, which holds no 4-gram,"),
         ("", "without a token"),
     ):
-        with where(f"for a translation {what.removesuffix(',')}, whose score is 0,"):
+        with in_case(f"for a translation {what.removesuffix(',')}, whose score is 0,"):
             nothing = score([hypothesis.split()], [sentence])
         require(
             nothing == 0,
@@ -457,5 +459,5 @@ def bleu(attempt: Attempt) -> None:
 
 def _agree_on_bleu(score: Callable[..., float], name: str, hypotheses: Any, references: Any) -> None:
     found, right = score(hypotheses, references), _bleu(hypotheses, references)
-    precise(f"where {name}, BLEU", found, right)
-    agree(f"where {name}, BLEU", found, right)
+    require_precision(f"where {name}, BLEU", found, right)
+    require_close(f"where {name}, BLEU", found, right)

@@ -18,7 +18,7 @@ def draw_beams(
     label: Callable[[Ids], str],
     steps: range,
 ) -> None:
-    """The prefixes of each step, the most probable on top, each below its log P and joined to what it grew from.
+    """Draw the prefixes of each step, the most probable on top, each with its log P and a line to its parent.
 
     log_probs: log P of every prefix to be drawn; paths: name → (a whole sentence, its colour), drawn in colour where
     their prefixes differ, in black where they are the same; label: the text of tokens; steps: the lengths to draw.
@@ -54,7 +54,7 @@ def draw_beams(
 
 
 def draw_cache(written: Sequence[str], source: Sequence[str]) -> None:
-    """What each step of decoding computes and what it keeps, without a cache (above) and with one.
+    """Draw the positions that each step of decoding computes and keeps, without a cache (above) and with one.
 
     written: the target's tokens, the begin token first; source: the source's. A row is a step, a column a position.
     """

@@ -9,10 +9,10 @@ import numpy as np
 
 from minitransformer import decoding
 
-from ..judging import kind
+from ..checks import type_name
 
-EOS = 0  # of every toy vocabulary, unless a model says otherwise
-VOCAB_SIZE, MAX_LENGTH = 4, 4  # of random models
+EOS = 0  # the end token of the toy vocabularies
+VOCAB_SIZE, MAX_LENGTH = 4, 4  # of the random models
 
 Prefix = tuple[int, ...]
 NextLogProbs = Callable[[Any], np.ndarray]
@@ -30,7 +30,7 @@ class ToyModel:
 
     def __call__(self, prefix: Any) -> np.ndarray:
         if not isinstance(prefix, tuple):
-            raise TypeError(f"next_log_probs takes a tuple of ids, and was given one {kind(prefix)}")
+            raise TypeError(f"next_log_probs takes a tuple of ids, and was given one {type_name(prefix)}")
         if not all(isinstance(token, int | np.integer) for token in prefix):
             raise TypeError(f"next_log_probs takes a tuple of whole numbers, and was given {prefix}")
         prefix = tuple(int(token) for token in prefix)
@@ -42,11 +42,11 @@ class ToyModel:
         return self.table[prefix]
 
     def __deepcopy__(self, memo: Any) -> "ToyModel":
-        return self  # `untouched` sees what a copy, of which each call of a judge would make one, could show
+        return self  # `Attempt` copies arguments to detect changes; `untouched` does that here without the cost
 
     @property
     def untouched(self) -> bool:
-        """Whether nobody has written into the rows that it gave."""
+        """True if all rows are as they were made."""
         return np.array_equal(np.stack(list(self.table.values())), self.kept)
 
 
@@ -79,7 +79,7 @@ def all_sentences(next_log_probs: NextLogProbs) -> dict[Prefix, float]:
 
 
 def greedy(next_log_probs: NextLogProbs) -> Prefix:
-    """What greedy search finds."""
+    """Return the result of greedy search."""
     ids: Prefix = ()
     while EOS not in ids:
         ids = (*ids, int(np.argmax(next_log_probs(ids))))
@@ -87,7 +87,7 @@ def greedy(next_log_probs: NextLogProbs) -> Prefix:
 
 
 def narrow_search(next_log_probs: NextLogProbs, places: int, alpha: float, longest: int) -> tuple[Prefix, float]:
-    """What a beam of so many places finds, over dictionaries: ids and their log P."""
+    """Return the result of a beam search with `places` places, written with dictionaries: ids and their log P."""
     beam: dict[Prefix, float] = {(): 0.0}
     ended: dict[Prefix, float] = {}
     for _ in range(longest):
@@ -114,7 +114,7 @@ def late_winner(prefix: Any) -> np.ndarray:
 
 
 def ends_in_three(prefix: Any) -> np.ndarray:
-    """The same with its tokens 0 and 3 exchanged."""
+    """The model `late_winner` with tokens 0 and 3 exchanged."""
     return late_winner([{0: 3, 3: 0}.get(int(token), token) for token in prefix])[[3, 1, 2, 0]]
 
 

@@ -2,17 +2,17 @@
 
 import numpy as np
 
+from ..checks import require, require_array, require_close
 from ..exercise import Attempt, exercise
-from ..judging import agree, array, require
 from . import solutions
 
-SINGLE = 1e-6  # float32, which the model's own weights are, is right too
+SINGLE = 1e-6  # tolerance: a result in float32, the type of the model's weights, is right too
 
 
 def _looks_at(weights, lengths, offset):
     query = np.arange(weights.shape[2])
     key = query + offset
-    pairs = (query < lengths[:, None]) & (key >= 0) & (key < lengths[:, None])  # (B, Tq): both are real
+    pairs = (query < lengths[:, None]) & (key >= 0) & (key < lengths[:, None])  # (B, Tq): query and key are no padding
     exists = (key >= 0) & (key < weights.shape[3])
     picked = weights[:, :, query[exists], key[exists]]  # (B, H, some)
     kept = pairs[:, None, exists]  # (B, 1, some)
@@ -22,7 +22,7 @@ def _looks_at(weights, lengths, offset):
 @exercise(answer=_looks_at)
 def looks_at(attempt: Attempt) -> None:
     def scored(weights: np.ndarray, lengths: np.ndarray, offset: int) -> np.ndarray:
-        return array(attempt(weights, lengths, offset), single=True)
+        return require_array(attempt(weights, lengths, offset), single=True)
 
     time = 6
     back, ahead, even = np.eye(time, k=-1), np.eye(time, k=1), np.full((time, time), 1 / time)
@@ -32,7 +32,7 @@ def looks_at(attempt: Attempt) -> None:
     require(
         np.shape(scores) == (3,), f"it returns shape {np.shape(scores)} and must return one number for each head, (3,)"
     )
-    scores = array(scores, single=True)
+    scores = require_array(scores, single=True)
     require(
         not np.allclose(scores[:2], [0, 1]),
         "offset −1 finds the head that looks one ahead: rows are queries, columns keys, and the key is query + offset",
@@ -42,14 +42,16 @@ def looks_at(attempt: Attempt) -> None:
         f"a head with all of its weight one back gets {scores[0]:.3f} and must get 1: the first token has nothing one "
         "back, and is no pair to divide by",
     )
-    agree(
+    require_close(
         "for a head that looks one back, one that looks one ahead and one that looks everywhere, the result",
         scores,
         np.array([1.0, 0.0, 1 / time]),
         tolerance=SINGLE,
         factors={"the number of pairs: a mean is wanted": time - 1},
     )
-    agree("the same at offset +1", scored(weights, lengths, 1), np.array([0.0, 1.0, 1 / time]), tolerance=SINGLE)
+    require_close(
+        "the same at offset +1", scored(weights, lengths, 1), np.array([0.0, 1.0, 1 / time]), tolerance=SINGLE
+    )
 
     rng = np.random.default_rng(0)
     two = rng.random((2, 2, time, time))
@@ -72,17 +74,19 @@ def looks_at(attempt: Attempt) -> None:
         "a sentence of two tokens counts as much as one of six: the mean is over pairs, not over sentences",
     )
     padded = {"what padded pairs make of it: they are no pairs to divide by": time / (2 * (time - 1))}
-    agree("for two sentences of different lengths, the result", scores, expected, tolerance=SINGLE, factors=padded)
+    require_close(
+        "for two sentences of different lengths, the result", scores, expected, tolerance=SINGLE, factors=padded
+    )
     for offset in (1, 0, -3, 3):
         none = ", where the sentence of two tokens has no pair" if abs(offset) == 3 else ""
-        agree(
+        require_close(
             f"for two sentences at offset {offset}{none}, the result",
             scored(garbage, lengths, offset),
             _looks_at(garbage, lengths, offset),
             tolerance=SINGLE,
         )
     sparse = garbage * (garbage < 0.6)
-    agree(
+    require_close(
         "where some weights are 0, which are pairs too, the result",
         scored(sparse, lengths, -1),
         _looks_at(sparse, lengths, -1),
@@ -107,7 +111,7 @@ def without_head(attempt: Attempt) -> None:
 def _judge_without_head(attempt: Attempt, heads: int, width: int) -> None:
     rng = np.random.default_rng(0)
     weight = rng.standard_normal((heads * width, 15))
-    mixed = rng.standard_normal((heads, 5, width))  # what each head mixed, (H, T, Dv)
+    mixed = rng.standard_normal((heads, 5, width))  # each head's output, (H, T, Dv)
 
     def out(weight: np.ndarray, mixed: np.ndarray) -> np.ndarray:
         return np.concatenate(list(mixed), axis=-1) @ weight  # (T, C), the heads side by side
@@ -148,4 +152,4 @@ def _judge_without_head(attempt: Attempt, heads: int, width: int) -> None:
         )
         left = float(np.abs(result[head * width : (head + 1) * width]).max())
         require(left == 0, f"the rows of head {head} hold numbers of up to {left:.0e}: 0 itself silences it")
-        agree(f"the output without head {head}", out(result, mixed), out(weight, silent), tolerance=SINGLE)
+        require_close(f"the output without head {head}", out(result, mixed), out(weight, silent), tolerance=SINGLE)

@@ -10,14 +10,14 @@ from matplotlib.colors import Normalize
 
 from ..style import GREEN, GREY, INK, ORANGE, PALE, PURPLE
 
-KINDS = {"encoder": PURPLE, "decoder": ORANGE, "cross": GREEN}  # blue is the weights
+KINDS = {"encoder": PURPLE, "decoder": ORANGE, "cross": GREEN}  # blue is for weights
 NAMES = {"encoder": "encoder,\nself", "decoder": "decoder,\nself", "cross": "decoder,\nto the source"}
 
 
 def draw_every_head(
     maps: Mapping[str, np.ndarray], queries: Mapping[str, Sequence[str]], keys: Mapping[str, Sequence[str]]
 ) -> None:
-    """A row of maps for each kind and layer: kind → weights (layers, H, Tq, Tk), with both sides' tokens."""
+    """Draw a row of maps for each kind and layer: kind → weights (layers, H, Tq, Tk), with both sides' tokens."""
     rows = [(kind, layer) for kind in KINDS for layer in range(len(maps[kind]))]
     heads = maps["encoder"].shape[1]
     figure, grid = plt.subplots(len(rows), heads, figsize=(7.4, len(rows) * 6.9 / heads + 0.5), squeeze=False)
@@ -36,7 +36,7 @@ def draw_every_head(
 
 
 def draw_offsets(scores: Mapping[str, np.ndarray], offsets: Sequence[int]) -> None:
-    """Kind → mean weight (layers, H, offsets) at each offset: a table for each layer, heads down, offsets across."""
+    """Draw mean weights (layers, H, offsets) by kind, a table for each layer: heads down, offsets across."""
     layers = max(len(each) for each in scores.values())
     figure, grid = plt.subplots(layers, len(scores), figsize=(7.2, 1.7 * layers + 0.3), squeeze=False, sharex=True)
     scale = ScalarMappable(Normalize(0, 0.6))
@@ -59,7 +59,7 @@ def draw_offsets(scores: Mapping[str, np.ndarray], offsets: Sequence[int]) -> No
 
 
 def draw_bars(axes: Any, costs: Mapping[str, np.ndarray], label: str) -> None:
-    """Kind → (layers, H) as bars, a group for each layer."""
+    """Draw values (layers, H) by kind as bars, a group for each layer."""
     x, ticks, names = 0, [], []
     for kind, each in costs.items():
         for layer, row in enumerate(each):
@@ -78,7 +78,7 @@ def draw_bars(axes: Any, costs: Mapping[str, np.ndarray], label: str) -> None:
 
 
 def draw_pruning(axes: Any, counts: Sequence[int], curves: Mapping[str, np.ndarray], heads: int) -> None:
-    """Name → loss after so many heads are gone, on a logarithmic scale."""
+    """Draw, by name, the loss against the number of removed heads, on a logarithmic scale."""
     looks = ((GREY, "o-"), (INK, "o-"), (INK, "--"))  # the colours are those of the kinds
     for (name, curve), (colour, line) in zip(curves.items(), looks, strict=True):
         axes.semilogy(counts, curve, line, ms=3, color=colour, label=name)

@@ -5,13 +5,13 @@ import numpy as np
 from minitransformer import ops
 from paper.experiments.table1 import complexity
 
+from ..checks import count_lines, peak_memory, require, require_gradients, type_name, unpack
 from ..exercise import Attempt, Wrong, exercise
-from ..judging import gradients_agree, kind, lines_run, most_memory, require, several
 from . import solutions
 
 
 def _window_backward(dout, query, key, value, weights, r):
-    """The package's windowed attention of one sequence and one head; it takes its own way forward again."""
+    """Run the package's windowed attention of one sequence and one head, forward again and then backward."""
     one_head = (array[None, None] for array in (query, key, value))
     _, cache = ops.attention_forward(*one_head, window=r)
     dquery, dkey, dvalue = (gradient[0, 0] for gradient in ops.attention_backward(dout[None, None], cache))
@@ -22,7 +22,7 @@ def _window_backward(dout, query, key, value, weights, r):
 def crossover(attempt: Attempt) -> None:
     def at(d: float, c: float) -> float:
         n = attempt(d, c)
-        require(isinstance(n, int | float | np.number), f"it must return one number, not {kind(n)}")
+        require(isinstance(n, int | float | np.number), f"it must return one number, not {type_name(n)}")
         return float(n)
 
     n = at(64, 8)
@@ -56,7 +56,7 @@ def dilated_layers(attempt: Attempt) -> None:
         found = attempt(n, k)
         require(
             isinstance(found, int | np.integer) and not isinstance(found, bool),
-            f"it must return an int, not {kind(found)}: a number of layers",
+            f"it must return an int, not {type_name(found)}: a number of layers",
         )
         return int(found)
 
@@ -75,8 +75,8 @@ def dilated_layers(attempt: Attempt) -> None:
             f"for n = {n} and k = {k} it says {found}: {after} a position has heard of {k**right} positions, "
             f"itself included{f', and after {right - 1} of {k ** (right - 1)}' if right else ''}",
         )
-    # Where it counts positions, as it may, large numbers of them would take it too long.
-    counts = lines_run(lambda: layers(200_001, 2)) > 10_000 or most_memory(lambda: layers(200_001, 2)) > 100_000
+    # An answer may count positions one by one; then large numbers of them would take too long.
+    counts = count_lines(lambda: layers(200_001, 2)) > 10_000 or peak_memory(lambda: layers(200_001, 2)) > 100_000
     largest = 200_000 if counts else 2**60
     hair = ". A logarithm less a hair is wrong where n + 1 lies within the hair; integers are always right"
     for k in range(2, 12):
@@ -104,7 +104,7 @@ def window_backward(attempt: Attempt) -> None:
     def gradients(dout, query, key, value, r=r):
         _, weights = _window_forward(query, key, value, r)
         given = weights.astype(query.dtype)
-        return several(attempt(dout, query, key, value, given, r), "dquery", "dkey", "dvalue")
+        return unpack(attempt(dout, query, key, value, given, r), "dquery", "dkey", "dvalue")
 
     found = gradients(dout, query, key, value)
     for name, gradient in zip(("dquery", "dkey", "dvalue"), found, strict=True):
@@ -146,7 +146,7 @@ def window_backward(attempt: Attempt) -> None:
         "a vector added to all keys changes no weight, so dkey summed over the positions must be 0, and is not: the "
         "softmax's backward takes the weighted mean of dweights from each, weights · (dweights − Σ dweights · weights)",
     )
-    gradients_agree(
+    require_gradients(
         lambda query, key, value: (
             _window_forward(query, key, value, r)[0],
             (query, key, value, _window_forward(query, key, value, r)[1]),
@@ -182,7 +182,7 @@ def window_backward(attempt: Attempt) -> None:
     n, d, r = 2000, 4, 2
     dout, query, key, value = rng.standard_normal((4, n, d))
     _, weights = _window_forward(query, key, value, r)
-    peak = most_memory(lambda: attempt(dout, query, key, value, weights, r))
+    peak = peak_memory(lambda: attempt(dout, query, key, value, weights, r))
     require(
         peak < n * n,
         f"the gradients are right, but for n = {n:,} and r = {r} it takes {peak / 2**20:.0f} MiB, as much as arrays of "

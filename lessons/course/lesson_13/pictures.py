@@ -20,7 +20,7 @@ Edge = tuple[int, int, int, int]
 
 
 def draw_paths() -> None:
-    """Nine positions: who meets whom in each layer, and a shortest path from the first to the last."""
+    """Draw the connections of nine positions in each layer, and a shortest path from the first to the last."""
     reach, kernel, last = 2, 3, POSITIONS - 1
     near = [
         (i, layer, j, layer + 1)
@@ -59,7 +59,7 @@ def draw_costs(
     paths: Mapping[str, Sequence[int]],
     crossover: float,
 ) -> None:
-    """Operations, milliseconds and hops against the length n, both axes in logarithms; a line at the crossover.
+    """Draw operations, milliseconds and hops against the length n on logarithmic axes, with a line at the crossover.
 
     `times` may hold self-attention without its projections besides, `paths` the dilated convolution's.
     """
@@ -97,7 +97,7 @@ def _climb(positions: Sequence[int]) -> list[Edge]:
 def _draw_panel(axes: Axes, layers: int, edges: Iterable[Edge], path: Sequence[Edge], colours: Sequence[str]) -> None:
     for x0, y0, x1, y1 in edges:
         axes.plot([x0, x1], [y0, y1], color=GREY, alpha=0.35, lw=0.6, zorder=1)
-    for beside, colour in enumerate(colours):  # where two layers have the same path, side by side
+    for beside, colour in enumerate(colours):  # lines of layers with the same path are drawn side by side
         for x0, y0, x1, y1 in path:
             arrow = {"arrowstyle": "-|>", "color": colour, "lw": 1.8, "shrinkA": 2, "shrinkB": 2, "mutation_scale": 8}
             axes.annotate("", (x1 + 0.4 * beside, y1), (x0 + 0.4 * beside, y0), arrowprops=arrow, zorder=2)

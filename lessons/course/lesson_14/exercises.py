@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from ..checks import peak_memory, require, require_close
 from ..exercise import Attempt, Wrong, exercise
-from ..judging import agree, most_memory, require
 from ..measuring import Machine
 from . import solutions
 
 ENDLESS = 1e30
-"""A rate so high that it never decides."""
+"""A rate so high that it is never the limit."""
 
 
 @exercise(answer=solutions.predicted_seconds)
@@ -24,7 +24,7 @@ def predicted_seconds(attempt: Attempt) -> None:
 
     arithmetic = answer(1e9, ENDLESS, 0.0)
     require(arithmetic > 1e-9, "with an endlessly fast memory it predicts no time: the slower decides, not the faster")
-    agree(
+    require_close(
         "where the memory is endlessly fast, 2·m·k·n / flops",
         arithmetic,
         2 * m * k * n / 1e9,
@@ -36,7 +36,7 @@ def predicted_seconds(attempt: Attempt) -> None:
     for name, rows, columns in (("the left matrix", m, k), ("the right one", k, n), ("the product", m, n)):
         forgotten = abs(memory / ((moved - 4 * rows * columns) / 1e9) - 1) < 1e-9
         require(not forgotten, f"{name}, {rows} × {columns}, goes through memory too")
-    agree(
+    require_close(
         "where arithmetic is endlessly fast, the bytes of the three matrices / bandwidth",
         memory,
         moved / 1e9,
@@ -49,10 +49,10 @@ def predicted_seconds(attempt: Attempt) -> None:
         equal != 2.0,
         "a second of arithmetic and a second of memory make 2 s: but it computes while it moves, so the slower decides",
     )
-    agree("with a second of arithmetic and a second of memory it", equal, 1.0)
+    require_close("with a second of arithmetic and a second of memory it", equal, 1.0)
     for call in (0.5, 2.0):
         called = answer(2 * m * k * n, moved, call)
-        agree(f"with a second of each and a call of {call:g} s, which comes on top, it", called, 1.0 + call)
+        require_close(f"with a second of each and a call of {call:g} s, which comes on top, it", called, 1.0 + call)
 
 
 @exercise(answer=solutions.adam_step, in_place=True)
@@ -80,7 +80,7 @@ def adam_step(attempt: Attempt) -> None:
         what, change, right = name, actual[i], expected[i]
         if name == "data":
             what, change, right = "what is subtracted from data", before[i] - actual[i], before[i] - expected[i]
-        agree(f"with all parameters in one block, {what}", change, right, factors=uncorrected)
+        require_close(f"with all parameters in one block, {what}", change, right, factors=uncorrected)
     for size, block in ((12, 4), (11, 4), (3, 8)):
         actual, expected = done(size, block)
         for i, name in ((2, "m"), (3, "v"), (0, "data")):
@@ -90,7 +90,7 @@ def adam_step(attempt: Attempt) -> None:
                 f"of {size} parameters in blocks of {block} the last {size % block} are not updated: "
                 "the last block may be shorter",
             )
-            agree(f"of {size} parameters in blocks of {block}, {name}", actual[i], expected[i])
+            require_close(f"of {size} parameters in blocks of {block}, {name}", actual[i], expected[i])
     for name, value in {"step": 7, "lr": 0.01, "beta1": 0.8, "beta2": 0.95, "eps": 0.1}.items():
         options: dict[str, Any] = {"step": 3, "lr": 0.1, name: value}
         actual, expected = arrays(11), arrays(11)
@@ -115,7 +115,7 @@ def adam_step(attempt: Attempt) -> None:
         f"{actual[0][0]:.4g} and {actual[0][1]:.4g} and must become {expected[0][0]:.4g} and {expected[0][1]:.4g}: the "
         "contract's default is eps=1e-9, without which 0 is divided by 0",
     )
-    size, block = 1 << 18, 1 << 14  # large, beside what Python itself allocates meanwhile
+    size, block = 1 << 18, 1 << 14  # large in comparison with what Python itself allocates
     wide, narrow = (_temporaries(attempt, arrays(size, dtype), block) for dtype in (np.float64, np.float32))
     require(
         wide < 10 * 8 * block,
@@ -137,7 +137,7 @@ def adam_step(attempt: Attempt) -> None:
 
 def _temporaries(attempt: Attempt, arrays: list[np.ndarray], block: int) -> int:
     """The bytes that a step needs at a time, beyond its arguments."""
-    return most_memory(lambda: attempt(*arrays, 3, 0.1, block))
+    return peak_memory(lambda: attempt(*arrays, 3, 0.1, block))
 
 
 @exercise(answer=solutions.speed_up)
@@ -150,7 +150,7 @@ def speed_up(attempt: Attempt) -> None:
 
     alone = answer([1.0], [4.0])
     over = {"1/16: the new time over the old": 1 / 16}
-    agree("where all of the step becomes 4 times as fast, the speed-up", alone, 4.0, factors=over)
+    require_close("where all of the step becomes 4 times as fast, the speed-up", alone, 4.0, factors=over)
     half = answer([0.5], [2.0])
     require(
         half < 2.0,
@@ -160,15 +160,15 @@ def speed_up(attempt: Attempt) -> None:
         abs(half - 1.5) > 1e-9,
         "half of the step twice as fast makes 1.5: the mean of the speed-ups. What adds up are seconds: ½ + ½ / 2",
     )
-    agree("where half of the step becomes twice as fast, the speed-up", half, 1 / 0.75)
-    agree("where half of the step becomes endlessly fast, the speed-up", answer([0.5], [np.inf]), 2.0)
-    agree(
+    require_close("where half of the step becomes twice as fast, the speed-up", half, 1 / 0.75)
+    require_close("where half of the step becomes endlessly fast, the speed-up", answer([0.5], [np.inf]), 2.0)
+    require_close(
         "where a half becomes 2 times and a quarter 4 times as fast, the speed-up",
         answer([0.5, 0.25], [2.0, 4.0]),
         1 / (0.25 + 0.25 + 0.0625),
     )
     three = answer([0.25, 0.25, 0.25], [2.0, 4.0, 8.0])
-    agree("where three quarters become 2, 4 and 8 times as fast, the speed-up", three, 1 / 0.46875)
+    require_close("where three quarters become 2, 4 and 8 times as fast, the speed-up", three, 1 / 0.46875)
     slower = answer([0.5], [0.5])
     require(
         abs(slower - 2 / 3) < 1e-9,

@@ -18,7 +18,7 @@ PARTS = {
 
 
 def stacked_steps(axes: Axes, steps: Mapping[str, Mapping[str, float]], products: float) -> None:
-    """A bar for each step: the milliseconds of its parts, "total" of all; what is left over is Python's.
+    """Draw a bar for each step: the milliseconds of its parts; the rest of "total" is Python's.
 
     `products` is what the matrix products alone would take.
     """

@@ -13,16 +13,16 @@ from matplotlib.patches import Rectangle
 from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SKY, VERMILION
 
 LABELS = {"float32": (1.0, 1.3e-7), "tf32": (1e8, 8e-5), "bfloat16": (1.0, 9e-3), "float16": (1e1, 0.25)}
-"""Where the right picture's lines are named."""
+"""The places of the names of the right picture's lines."""
 
 PROGRAMS = (SKY, "#f3cf86", "#a6d3ae")
-"""Light enough to be written on."""
+"""The colours of programs, light enough for text on them."""
 
 LILAC = "#bfa6cf"
 
 
 def draw_gpu(sizes: Mapping[str, str]) -> None:
-    """A grid of programs, the multiprocessors that they are handed out to, and the memories by their `sizes`."""
+    """Draw a grid of programs, the multiprocessors that run them, and the memories with their `sizes`."""
     _, axes = plt.subplots(figsize=(7.2, 4.3))
 
     def box(
@@ -70,7 +70,7 @@ def draw_gpu(sizes: Mapping[str, str]) -> None:
 
 
 def draw_time(tasks: Mapping[str, tuple[float, float]]) -> None:
-    """Where time goes: of each task the seconds for its bytes and for its operations, beside the longer of the two."""
+    """Draw for each task the seconds that its bytes and its operations take, relative to the longer of the two."""
     _, axes = plt.subplots(figsize=(7.2, 0.55 * len(tasks) + 0.9))
     for place, (moving, computing) in enumerate(tasks.values()):
         for shift, seconds, colour in ((-0.18, moving, BLUE), (0.18, computing, GREEN)):
@@ -90,7 +90,7 @@ def draw_time(tasks: Mapping[str, tuple[float, float]]) -> None:
 
 
 def draw_lanes(n: int, block: int) -> None:
-    """A vector of n under blocks: the lanes of each program with their positions; those that stick out are red."""
+    """Draw a vector of n under blocks: the lanes of each program with their positions, those beyond it in red."""
     blocks = -(-n // block)
     _, axes = plt.subplots(figsize=(7.2, 1.5))
     for i in range(blocks * block):
@@ -111,7 +111,7 @@ def draw_lanes(n: int, block: int) -> None:
 
 
 def draw_product(tiles: tuple[int, int, int], program: tuple[int, int]) -> None:
-    """c = a · b in (M, K, N) `tiles`: what the program of one tile of c walks over."""
+    """Draw c = a · b in (M, K, N) `tiles`, with the tiles that the program of one tile of c reads."""
     M, K, N = tiles
     _, axes = plt.subplots(figsize=(5.4, 3.4))
     shapes = {"a": (0, K + 0.6, M, K), "b": (K + 0.6, 0, K, N), "c": (K + 0.6, K + 0.6, M, N)}  # x, y, rows, columns
@@ -137,7 +137,7 @@ def draw_product(tiles: tuple[int, int, int], program: tuple[int, int]) -> None:
 
 
 def draw_running_maximum(x: np.ndarray, block: int) -> None:
-    """One row in blocks: the numbers, the maximum so far, and what becomes of the sum at each block."""
+    """Draw one row in blocks: the numbers, the maximum so far, and the correction of the sum at each block."""
     _, axes = plt.subplots(figsize=(7.2, 2.9))
     axes.bar(np.arange(len(x)) + 0.5, x, 0.8, color=BLUE)
     m, l, low = -np.inf, 0.0, x.min() - 0.3
@@ -161,7 +161,7 @@ def draw_running_maximum(x: np.ndarray, block: int) -> None:
 
 
 def draw_formats(formats: Mapping[str, tuple[int, int]], size: Any, errors: Mapping[str, Any]) -> None:
-    """Left: the bits of each format, (exponent, fraction). Right: the rounding error of numbers of each `size`."""
+    """Draw the bits of each format, (exponent, fraction) (left), and the rounding errors by `size` (right)."""
     _, (left, right) = plt.subplots(1, 2, figsize=(7.2, 2.7), gridspec_kw={"width_ratios": [1.05, 1]})
     for row, (name, (exponent, fraction)) in enumerate(formats.items()):
         kinds = [("sign", 1, GREY), ("exponent", exponent, PURPLE), ("fraction", fraction, LILAC)]
@@ -187,7 +187,7 @@ def draw_formats(formats: Mapping[str, tuple[int, int]], size: Any, errors: Mapp
 
 
 def draw_tile_walk(owner: np.ndarray, rows: int, block: int) -> None:
-    """Above: the tiles of rows × block lanes that programs lay over an array; below: the array as it lies in memory.
+    """Draw the tiles of rows × block lanes that programs lay over an array, and below the array in memory.
 
     owner `(N, n)`: the number of the program that wrote each element. In each lane its address, counted from x_ptr.
     """
@@ -225,7 +225,7 @@ def draw_tile_walk(owner: np.ndarray, rows: int, block: int) -> None:
 
 
 def draw_traffic(counted: Sequence[tuple[str, str, float, float]]) -> None:
-    """Bars of reads and writes, in passes over the array; of each `(what, how, read, written)`, grouped by what."""
+    """Draw bars of reads and writes, in passes over the array, for each `(what, how, read, written)`, by what."""
     _, axes = plt.subplots(figsize=(7.2, 4.6))
     place, ticks, before = 0.0, [], None
     for what, how, read, written in counted:
@@ -254,7 +254,7 @@ def draw_traffic(counted: Sequence[tuple[str, str, float, float]]) -> None:
 
 
 def draw_partial_sums(owner: np.ndarray, terms: np.ndarray) -> None:
-    """Rows `terms (N, C)` in the colour of their program, the partial sums of each program, and the sums of those."""
+    """Draw rows `terms (N, C)` in the colour of their program, the programs' partial sums, and the sums of those."""
     programs = int(owner.max()) + 1
     partials = np.stack([terms[owner == program].sum(axis=0) for program in range(programs)])
     shown = [(terms, owner, "dy ∘ normed, row by row"), (partials, np.arange(programs), "one row for each program"),

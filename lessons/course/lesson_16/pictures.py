@@ -13,7 +13,7 @@ from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SKY
 
 
 def draw_strip(scores: np.ndarray, frames: Sequence[tuple[float, float, np.ndarray]], block: int) -> None:
-    """One query's walk over blocks of keys: its `scores (T,)`, and after each block m, l and acc `(D,)`."""
+    """Draw one query's way over blocks of keys: its `scores (T,)`, and after each block m, l and acc `(D,)`."""
     figure, panels = plt.subplots(3, len(frames), figsize=(7.2, 4.8), sharex="row", sharey="row")
     final = frames[-1][2] / frames[-1][1]
     places, channels = np.arange(len(scores)), np.arange(len(final))
@@ -46,7 +46,7 @@ def draw_strip(scores: np.ndarray, frames: Sequence[tuple[float, float, np.ndarr
 
 
 def draw_tiles(reach: Sequence[tuple[int, int]], tile: tuple[int, int], Tq: int, Tk: int) -> None:
-    """The tiles of a causal score matrix: whole, masked and never visited; `reach` holds (whole, stop) of each row."""
+    """Draw the tiles of a causal score matrix: whole, masked and skipped; `reach` has (whole, stop) of each row."""
     QUERIES, KEYS = tile
     _, axes = plt.subplots(figsize=(5.6, 4.2))
     columns = -(-Tk // KEYS)
@@ -67,7 +67,7 @@ def draw_tiles(reach: Sequence[tuple[int, int]], tile: tuple[int, int], Tq: int,
 
 
 def draw_steps() -> None:
-    """The four steps to the kernel: what its program of the second block of queries reads, keeps and writes."""
+    """Draw the four steps to the kernel: the reads, the state and the writes of one of its programs."""
     _, panels = plt.subplots(2, 2, figsize=(7.2, 3.9))
     rows, columns, mine = 3, 4, 1
     titles = "1: a tile of scores", "2: the softmax, m and ℓ", "3: the output, acc", "4: edges, the future, heads"
@@ -107,7 +107,7 @@ def draw_memory(
     naive: float,
     length: int,
 ) -> None:
-    """Left: bytes of the largest array, by length. Right: bytes moved, by the rows of a block of queries."""
+    """Draw bytes of the largest array by length (left), and bytes moved by the rows of a block of queries (right)."""
     _, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.3))
     far = np.array([64, 65536])
     for (name, (lengths, sizes)), colour, power in zip(largest.items(), (GREY, GREEN), (2, 1), strict=True):

@@ -5,13 +5,18 @@ from typing import Any
 
 import numpy as np
 
+from ..checks import distinct, require, unpack
 from ..exercise import Attempt, Wrong, exercise
-from ..fence import Seen, fence
 from ..gpu import torch
-from ..judging import distinct, several
-from ..judging import require as must
+from ..sanitizer import (
+    AccessReport,
+    require_few_launches,
+    require_float32_products,
+    require_safe_access,
+    require_single_pass,
+    sanitize,
+)
 from ..tensors import as_numbers, needs_kernels, tensor
-from ..watched import each_once, multiplies_in_float32, stays_inside, works_alone
 from . import solutions
 
 FLOAT32 = 2e-5  # tolerance
@@ -33,7 +38,7 @@ def attention(arrays, causal=False):
 
 
 def worst(name: str, found: np.ndarray, right: np.ndarray, tolerance: float = FLOAT32) -> str:
-    """Where a result is furthest from what is right, in words; empty where it is right everywhere."""
+    """Describe the place of a result's largest error; return an empty string if all of it is right."""
     with np.errstate(invalid="ignore"):
         off = np.where(found == right, 0.0, np.abs(found - right))
     off = np.where(np.isnan(off), np.inf, off)
@@ -77,10 +82,10 @@ def of_one_head(arrays: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def adds_long(out: np.ndarray, lse: np.ndarray) -> None:
-    """Raise `Wrong` where the sums over a `long_tail` were kept in float16."""
+    """Raise `Wrong` if the sums over a `long_tail` were kept in float16."""
     right, right_lse = of_one_head([array.astype(np.float16) for array in long_tail()])
     wrong = worst("out", out, right, 2e-3) or worst("lse", lse, right_lse, 2e-3)
-    must(
+    require(
         not wrong,
         f"in float16, with 512 keys whose weights are small beside the first's, {wrong}: in a float16 sum they are "
         "lost. m, l and acc stay in float32",
@@ -92,9 +97,9 @@ def attention_scores(attempt: Attempt) -> None:
     needs_kernels(attempt, None, None)
     rng = np.random.default_rng(0)
 
-    def run(Tq: int, Tk: int, D: int) -> tuple[np.ndarray, np.ndarray, Seen, Any]:
+    def run(Tq: int, Tk: int, D: int) -> tuple[np.ndarray, np.ndarray, AccessReport, Any]:
         query, key, _ = drawn(rng, Tq, Tk, D)
-        with fence() as seen:
+        with sanitize() as seen:
             found = attempt(tensor(query), tensor(key))
         scores = as_numbers("what it returns", found, (Tq, Tk), torch.float32)
         return scores, query.astype(np.float64) @ key.astype(np.float64).T, seen, found
@@ -104,32 +109,32 @@ def attention_scores(attempt: Attempt) -> None:
 
     scores, products, seen, _ = run(16, 16, 16)
     right = products / 4 * math.log2(math.e)
-    must(not near(scores, products), "it is query · keyᵀ: scores are that times `scale`")
-    must(
+    require(not near(scores, products), "it is query · keyᵀ: scores are that times `scale`")
+    require(
         not near(scores, right.T),
         "it is the transpose of what it should be: queries are the rows, keys the columns",
     )
-    must(
+    require(
         near(scores, right),
         "one tile is wrong, 16 queries and 16 keys with D = 16: each score is the product of a row of the query and a "
         f"row of the key, so that the key is transposed ({worst('scores', scores, right)})",
     )
-    works_alone(seen, "scores_kernel", 1, "one tile")
-    multiplies_in_float32(seen)
+    require_few_launches(seen, "scores_kernel", 1, "one tile")
+    require_float32_products(seen)
     scores, products, seen, found = run(32, 48, 32)
     right = products / math.sqrt(32) * math.log2(math.e)
-    must(
+    require(
         not np.isnan(scores).any(),
         f"one tile is right, and of 2 × 3 tiles {np.isnan(scores).sum()} scores are not written: the block of queries "
         "is tl.program_id(0), the block of keys tl.program_id(1), and a row of scores is Tk long",
     )
-    must(
+    require(
         near(scores, right),
         "one tile is right, of 2 × 3 tiles some are wrong: does each program load its own queries and its own keys? "
         f"({worst('scores', scores, right)})",
     )
-    stays_inside(seen, "for 2 × 3 tiles")
-    each_once(seen, scores=("written", found))
+    require_safe_access(seen, "for 2 × 3 tiles")
+    require_single_pass(seen, scores=("written", found))
 
 
 @exercise(answer=solutions.attention_lse)
@@ -137,9 +142,9 @@ def attention_lse(attempt: Attempt) -> None:
     needs_kernels(attempt, None, None)
     rng = np.random.default_rng(0)
 
-    def run(arrays: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray, Seen, list[Any]]:
+    def run(arrays: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray, AccessReport, list[Any]]:
         given = [tensor(array) for array in arrays[:2]]
-        with fence() as seen:
+        with sanitize() as seen:
             found = attempt(*given)
         lse = as_numbers("lse", found, arrays[0].shape[:1], torch.float32)
         return lse, of_one_head(arrays)[1], seen, given
@@ -147,36 +152,36 @@ def attention_lse(attempt: Attempt) -> None:
     query, key, value = drawn(rng, 16, 16)
     lse, *_ = run([0 * query, key, value])
     wrong = worst("lse", lse, np.full(16, 4.0))
-    must(
+    require(
         not wrong,
         f"where all of 16 scores are 0, lse must be log2(16) = 4, and {wrong}: in the end it is m + log2(l)",
     )
     lse, right, seen, _ = run([query, key, value])
     scores = (query @ key.T / 4 * math.log2(math.e)).astype(np.float64)
-    must(
+    require(
         bool(worst("lse", lse, np.log2(np.exp2(scores).sum(axis=0)))),
         "one block of keys: it adds up over the queries, for each key: a query's scores are a row of the tile, and to "
         "add up along a row is axis=1",
     )
-    must(
+    require(
         not (wrong := worst("lse", lse, right)),
         f"with queries of 0 it is right, with others it is not ({wrong}): scores are query · keyᵀ · scale, m is the "
         "largest of a row, and l is Σ_j 2^(score_j − m)",
     )
-    works_alone(seen, "lse_kernel", 1, "16 queries")
-    multiplies_in_float32(seen)
+    require_few_launches(seen, "lse_kernel", 1, "16 queries")
+    require_float32_products(seen)
     arrays = ordered(rng)
     lse, right, *_ = run(arrays)
     one = "with one block of keys it is right, with two"
     first, last = (of_one_head([arrays[0], arrays[1][part], arrays[2][part]])[1] for part in (slice(16), slice(16, 32)))
-    must(worst("lse", lse, first), f"{one} the first alone is in lse: does it go on to the last key?")
-    must(worst("lse", lse, last), f"{one} the second alone is in lse: m and l go on from block to block")
-    must(
+    require(worst("lse", lse, first), f"{one} the first alone is in lse: does it go on to the last key?")
+    require(worst("lse", lse, last), f"{one} the second alone is in lse: m and l go on from block to block")
+    require(
         not (wrong := worst("lse", lse[:8], right[:8])),
         f"{one}, the largest score in the first, it is wrong ({wrong}): terms of a later block are relative to the "
         "running maximum too",
     )
-    must(
+    require(
         not (wrong := worst("lse", lse[8:], right[8:])),
         f"{one}, the largest score in the second, it is wrong ({wrong}): l must shrink by 2^(old m − new m)",
     )
@@ -186,16 +191,16 @@ def attention_lse(attempt: Attempt) -> None:
         (slice(8, 16), "−288", "2^−288 is 0 in float32. Does m begin at LOWEST, and has each query its own?"),
     ):
         wrong = worst("lse", lse[rows], right[rows], 1e-3)
-        must(not wrong, f"with scores about {score} it is wrong: {likely} ({wrong})")
+        require(not wrong, f"with scores about {score} it is wrong: {likely} ({wrong})")
     arrays = drawn(rng, 32, 48, 32)
     lse, right, seen, given = run(arrays)
-    must(
+    require(
         not (wrong := worst("lse", lse, right)),
         f"16 queries are right, 32 are not ({wrong}): the block of queries is tl.program_id(0), also where lse is "
         "stored",
     )
-    stays_inside(seen, "for 32 queries")
-    must(
+    require_safe_access(seen, "for 32 queries")
+    require(
         seen.read(given[1]) <= 2 * given[1].numel(),
         f"the numbers are right, but each number of the key is read {seen.read(given[1]) / given[1].numel():.3g} "
         "times, and 2 programs need it: one walk over the keys is enough",
@@ -207,36 +212,38 @@ def attention_out(attempt: Attempt) -> None:
     needs_kernels(attempt, *[None] * 3)
     rng = np.random.default_rng(0)
 
-    def run(arrays: list[np.ndarray], dtype: Any = None) -> tuple[np.ndarray, np.ndarray, Seen, list[Any]]:
+    def run(arrays: list[np.ndarray], dtype: Any = None) -> tuple[np.ndarray, np.ndarray, AccessReport, list[Any]]:
         given = [tensor(array, dtype) for array in arrays]
-        with fence() as seen:
+        with sanitize() as seen:
             found = attempt(*given)
-        several(found, "out", "lse")
+        unpack(found, "out", "lse")
         out = as_numbers("out", found[0], arrays[0].shape, given[0].dtype)
         return out, as_numbers("lse", found[1], arrays[0].shape[:1], torch.float32), seen, given
 
     query, key, value = drawn(rng, 16, 16)
     out, *_ = run([query, key, np.ones_like(value)])
     wrong = worst("out", out, np.ones_like(out))
-    must(not wrong, f"where all values are 1, {wrong}: the weights do not add up to 1. Is acc divided by l in the end?")
+    require(
+        not wrong, f"where all values are 1, {wrong}: the weights do not add up to 1. Is acc divided by l in the end?"
+    )
     arrays = [query, key, value]
     out, lse, seen, _ = run(arrays)
     right, right_lse = of_one_head(arrays)
-    must(
+    require(
         not (wrong := worst("out", out, right)),
         f"with one block of keys out is wrong ({wrong}): it is Σ_j weight_j · value_j, a product of the tile of "
         "weights (M, N) and the block of values (N, D)",
     )
-    must(not (wrong := worst("lse", lse, right_lse)), f"out is right, and lse is not ({wrong}): it is m + log2(l)")
-    works_alone(seen, "attention_kernel", 1, "16 queries")
-    multiplies_in_float32(seen)
+    require(not (wrong := worst("lse", lse, right_lse)), f"out is right, and lse is not ({wrong}): it is m + log2(l)")
+    require_few_launches(seen, "attention_kernel", 1, "16 queries")
+    require_float32_products(seen)
 
     arrays = ordered(rng)
     out, lse, *_ = run(arrays)
     right, right_lse = of_one_head(arrays)
     one = "with one block of keys it is right; with two"
     still = of_one_head([arrays[0], arrays[1], np.concatenate([arrays[2][:16]] * 2)])[0]
-    must(
+    require(
         worst("out", out, still),
         f"{one} the values of the first are used for both: key and value move along together",
     )
@@ -245,16 +252,16 @@ def attention_out(attempt: Attempt) -> None:
         (slice(8, 16), "second", "acc, like l, must shrink by 2^(old m − new m)"),
     ):
         wrong = worst("out", out[rows], right[rows])
-        must(not wrong, f"{one}, the largest score in the {where}, out is wrong ({wrong}): {likely}")
-    must(not (wrong := worst("lse", lse, right_lse)), f"{one} out is right, and lse is not ({wrong})")
+        require(not wrong, f"{one}, the largest score in the {where}, out is wrong ({wrong}): {likely}")
+    require(not (wrong := worst("lse", lse, right_lse)), f"{one} out is right, and lse is not ({wrong})")
     arrays = drawn(rng, 32, 48, 32)
     out, lse, seen, given = run(arrays)
     right, right_lse = of_one_head(arrays)
     wrong = worst("out", out, right) or worst("lse", lse, right_lse)
-    must(not wrong, f"16 queries are right, 32 are not: {wrong}. Which rows of out are this program's?")
-    stays_inside(seen, "for 32 queries")
+    require(not wrong, f"16 queries are right, 32 are not: {wrong}. Which rows of out are this program's?")
+    require_safe_access(seen, "for 32 queries")
     for name, array in zip(("key", "value"), given[1:], strict=True):
-        must(
+        require(
             seen.read(array) <= 2 * array.numel(),
             f"the numbers are right, but each number of the {name} is read {seen.read(array) / array.numel():.3g} "
             "times, and 2 programs need it: one walk over the blocks is enough",
@@ -265,5 +272,5 @@ def attention_out(attempt: Attempt) -> None:
         likely = ". tl.dot wants both sides alike: weights.to(value.dtype)" if "it raises" in str(wrong) else ""
         raise Wrong(f"in float32 it is right, and in float16 {wrong}{likely}") from None
     right, _ = of_one_head([array.astype(np.float16) for array in arrays])
-    must(not (wrong := worst("out", out, right, 2e-3)), f"in float32 it is right, and in float16 {wrong}")
+    require(not (wrong := worst("out", out, right, 2e-3)), f"in float32 it is right, and in float16 {wrong}")
     adds_long(*run(long_tail(), torch.float16)[:2])

@@ -7,13 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..checks import require, require_close, unpack
 from ..compiled import compiled
 from ..exercise import Attempt, Wrong, exercise
-from ..fence import fence
-from ..judging import agree, require, several
-from ..limits import Endless
+from ..limits import LimitExceeded
+from ..sanitizer import require_few_launches, require_safe_access, sanitize
 from ..tensors import as_numbers, needs_kernels, tensor
-from ..watched import stays_inside, works_alone
 from . import solutions
 from .roofline import GPUS, Gpu
 
@@ -22,7 +21,7 @@ FLOAT32 = 1e-5  # tolerance
 
 
 def _tokens(operations, item, C_in, C_out, gpu):
-    """How many are enough, where a term of a product is so many operations and a number so many bytes."""
+    """Return the number of tokens that suffices if a term costs `operations` and a number takes `item` bytes."""
     each = operations * C_in * C_out / gpu.flops - item * (C_in + C_out) / gpu.bandwidth  # seconds for each token
     return math.ceil(item * C_in * C_out / gpu.bandwidth / each) if each > 0 else math.inf
 
@@ -37,7 +36,7 @@ def least_seconds(attempt: Attempt) -> None:
 
     def answer(flops: float, moved: float, gpu: Gpu = gpu) -> tuple[float, str]:
         result = attempt(flops, moved, gpu)
-        several(result, "the seconds", "what decides")
+        unpack(result, "the seconds", "what decides")
         seconds, limit = result
         require(limit in (MEMORY, ARITHMETIC), f'what decides must be "memory" or "arithmetic", and it is {limit!r}')
         return float(seconds), limit
@@ -47,8 +46,8 @@ def least_seconds(attempt: Attempt) -> None:
         together = abs(seconds - slower - quicker) < 1e-9
         require(not together, f"{slower:g} s of one and {quicker:g} s of the other make their sum: but they overlap")
         require(abs(seconds - quicker) > 1e-9, "the time is the quicker one's: it cannot end before the slower is done")
-    agree("with 80e9 operations and 2e9 bytes, at 8e9 and 1e9 a second, the time", far[0], 10.0)
-    agree("with 1e9 operations and 10e9 bytes, at 8e9 and 1e9 a second, the time", near[0], 10.0)
+    require_close("with 80e9 operations and 2e9 bytes, at 8e9 and 1e9 a second, the time", far[0], 10.0)
+    require_close("with 1e9 operations and 10e9 bytes, at 8e9 and 1e9 a second, the time", near[0], 10.0)
     require(
         (far[1], near[1]) != (MEMORY, ARITHMETIC),
         "40 operations for each byte, where the machine does 8, are called bound by memory: the names are swapped",
@@ -59,9 +58,9 @@ def least_seconds(attempt: Attempt) -> None:
         "4 operations for each byte are called bound by arithmetic: compare seconds, not operations with bytes",
     )
     require(far[1] == ARITHMETIC, "40 operations for each byte, where the machine does 8, are bound by arithmetic")
-    agree("with 1e9 operations and 0.3e9 bytes, at 8e9 and 1e9 a second, the time", answer(1e9, 0.3e9)[0], 0.3)
+    require_close("with 1e9 operations and 0.3e9 bytes, at 8e9 and 1e9 a second, the time", answer(1e9, 0.3e9)[0], 0.3)
     other = replace(gpu, flops=2e9, bandwidth=5e9)
-    agree("of another gpu, with 1e9 operations at 2e9 a second, the time", answer(1e9, 1e9, other)[0], 0.5)
+    require_close("of another gpu, with 1e9 operations at 2e9 a second, the time", answer(1e9, 1e9, other)[0], 0.5)
     slow = replace(gpu, bandwidth=1e6)
     require(
         answer(80e9, 1e9, slow)[1] == MEMORY, "with a memory 1,000 times as slow, the memory decides: use the gpu's own"
@@ -73,7 +72,7 @@ def attention_work(attempt: Attempt) -> None:
     T, D = 6, 10
 
     def answer(T: int, D: int, fused: bool) -> tuple[float, float]:
-        flops, moved = several(attempt(T, D, fused), "operations", "bytes")
+        flops, moved = unpack(attempt(T, D, fused), "operations", "bytes")
         return float(flops), float(moved)
 
     products, least = 4.0 * T * T * D, 8.0 * T * D
@@ -86,7 +85,7 @@ def attention_work(attempt: Attempt) -> None:
         )
         factors = {"½: there are two products, and a multiplication and an addition in each term": 0.5}
         factors |= {"¼: two products, each term a multiplication and an addition": 0.25}
-        agree("the number of operations", answer(T, D, fused)[0], products, factors=factors)
+        require_close("the number of operations", answer(T, D, fused)[0], products, factors=factors)
     fused, unfused = answer(T, D, True)[1], answer(T, D, False)[1]
     longer = answer(2 * T, D, True)[1]
     require(
@@ -96,7 +95,7 @@ def attention_work(attempt: Attempt) -> None:
     )
     factors = {"2: half precision has 2 bytes": 2.0, "½: half precision has 2 bytes": 0.5}
     factors |= {"¾: query, key, value and out are four": 0.75}
-    agree("fused, the number of bytes", fused, least, factors=factors)
+    require_close("fused, the number of bytes", fused, least, factors=factors)
     other = answer(5, 12, True)
     require(
         other == (1200, 480),
@@ -167,7 +166,7 @@ def running_sums(attempt: Attempt) -> None:
     rng = np.random.default_rng(0)
     x = rng.standard_normal((2, 128))
     given = tensor(x)
-    with fence() as seen:
+    with sanitize() as seen:
         found = attempt(given)
     y, right = as_numbers("what it returns", found, x.shape), np.cumsum(x, axis=1)
     for distances, why in (
@@ -186,27 +185,27 @@ def running_sums(attempt: Attempt) -> None:
         "row 1 is wrong: the first numbers of a row have no left neighbour at this distance, and what lies there in "
         "memory is the row before. Who adds is where i >= distance",
     )
-    agree("the running sums of 2 rows of 128", y, right, tolerance=FLOAT32)
-    works_alone(seen, "running_sums_kernel", 1, "2 rows")
-    stays_inside(seen, "in rows of 128")
+    require_close("the running sums of 2 rows of 128", y, right, tolerance=FLOAT32)
+    require_few_launches(seen, "running_sums_kernel", 1, "2 rows")
+    require_safe_access(seen, "in rows of 128")
     require(
         not seen.interpreted or seen.written_beside(given) >= 2 * x.size,
         "the numbers are right, and no thread reads what another has stored: tl.cumsum does it in registers and shared "
         "memory. Write down what it is made of, with y in the place of shared memory",
     )
     x = rng.standard_normal((3, 200))
-    with fence() as seen:
+    with sanitize() as seen:
         found = attempt(tensor(x))
     y, right = as_numbers("what it returns", found, x.shape), np.cumsum(x, axis=1)
-    agree("the running sums of 3 rows of 200", y, right, tolerance=FLOAT32)
-    stays_inside(seen, "in rows of 200")
+    require_close("the running sums of 3 rows of 200", y, right, tolerance=FLOAT32)
+    require_safe_access(seen, "in rows of 200")
     for order in ("together", "in reverse"):
         y = _as_machine_code(attempt, x, order)
-        agree("in the interpreter it is right; as machine code what it returns", y, right, tolerance=FLOAT32)
+        require_close("in the interpreter it is right; as machine code what it returns", y, right, tolerance=FLOAT32)
 
 
 def _in_rounds(x: np.ndarray, distances: Iterable[int]) -> np.ndarray:
-    """What comes of adding to each number the one at a distance before it, round after round."""
+    """Add to each number the one at a distance before it, in one round for each of `distances`."""
     with np.errstate(all="ignore"):
         for distance in distances:
             x = x + np.pad(x, ((0, 0), (distance, 0)))[:, : x.shape[1]]
@@ -214,11 +213,11 @@ def _in_rounds(x: np.ndarray, distances: Iterable[int]) -> np.ndarray:
 
 
 def _as_machine_code(attempt: Attempt, x: np.ndarray, order: str) -> np.ndarray:
-    """What the executor returns. Raises `Wrong` for what it refuses."""
+    """Return the attempt's result as machine code. Raises `Wrong` for a fault or an exception."""
     before = "in the interpreter it is right; as machine code"
     try:
         found = compiled(attempt.function, x, order=order)
-    except Endless as endless:
+    except LimitExceeded as endless:
         raise Wrong(f"{before} {endless}") from None
     require(not found["raises"], f"in the interpreter it is right, and it does not compile: {found['raises']}")
     fault, launch = re.sub(r", '[^']*'", "", found["fault"], count=1), found["launches"][0]

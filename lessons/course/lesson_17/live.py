@@ -1,4 +1,4 @@
-"""Lesson 17's measurements on a GPU, where there is one: our kernels at the benchmark's sizes."""
+"""Lesson 17's measurements on this machine's GPU: the package's kernels at the benchmark's sizes."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -13,18 +13,18 @@ Call = Callable[[], Any]
 
 
 def this_gpu() -> Gpu:
-    """Return its data sheet or, where there is none here, what PyTorch's product of matrices and a copy reach on it."""
+    """Return this GPU's data sheet or, if it is unknown, the speeds of a matrix product and a copy by PyTorch."""
     name = torch.cuda.get_device_name()
     if known := gpu_named(name):
         return known
-    n, count = 8192, min(2**30, torch.cuda.mem_get_info()[0] // 16)  # four arrays in half of what is free
+    n, count = 8192, min(2**30, torch.cuda.mem_get_info()[0] // 16)  # four arrays fill half of the free memory
     product = seconds_of([partial(torch.matmul, randn(n, n), randn(n, n)) for _ in range(2)])
     copy = seconds_of([partial(torch.empty_like(source).copy_, source) for source in (randn(count), randn(count))])
     return Gpu(name, 0, f"{str(DTYPE).removeprefix('torch.')} as measured", 2 * n**3 / product, 4 * count / copy)
 
 
 def measured_here(works: Sequence[Work]) -> dict[int, float]:
-    """Return the seconds of each task, by its number, but of those that the GPU has no memory for and of some kinds."""
+    """Return the seconds of each task, by its number, without those that do not fit into memory and some kinds."""
     found = {}
     for number, work in enumerate(works):
         try:

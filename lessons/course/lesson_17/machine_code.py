@@ -1,4 +1,4 @@
-"""Lesson 17: what is told of a kernel's machine code, and drawn of its execution, from `course.compiled`'s data."""
+"""Lesson 17: list a kernel's machine code, and draw its execution, from the data of `course.compiled`."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -38,7 +38,7 @@ NEIGHBOURS = {
     r"quad_perm:\[2,3,0,1\]": "+ lane ± 2",
     r"quad_perm:\[1,0,3,2\]": "+ lane ± 1",
 }
-"""Where an instruction finds the lane that it reads."""
+"""Patterns of instructions that read another lane, and the words for the lane's place."""
 
 
 # --- In words -----------------------------------------------------------------------------------------------------
@@ -52,7 +52,7 @@ def lines_of(code: Sequence[Sequence[Any]]) -> Iterator[tuple[str, list[Sequence
 
 
 def abridged(code: Iterable[Sequence[Any]], first: int) -> list[str]:
-    """How many instructions of one kind follow each other, in words, and the first of them; most of a long list."""
+    """Return a line for each run of instructions of one kind: number, kind, first instruction. Shorten a long list."""
     rows = []
     for words, same in groupby(code, key=lambda each: WORDS[each[0]]):
         texts = [each[1] for each in same]
@@ -65,7 +65,7 @@ def abridged(code: Iterable[Sequence[Any]], first: int) -> list[str]:
 
 
 def draw_execution(found: dict[str, Any]) -> None:
-    """Above, what each wave executes at each turn; below, what the lanes of one hold while it adds up."""
+    """Draw the instruction of each wave at each turn, and below the values in the lanes of one while it adds up."""
     _, (waves, lanes) = plt.subplots(2, 1, figsize=(7.2, 5.2), height_ratios=[1, 1.6])
     _draw_waves(waves, [kind for kind, _ in found["executed"]], found["turns"])
     shown = [Patch(color=colour, label=kind) for kind, colour in COLOURS.items()]
@@ -78,8 +78,8 @@ def draw_execution(found: dict[str, Any]) -> None:
 def _draw_waves(axes: Axes, kinds: Sequence[str], turns: Sequence[tuple[int, list[int]]]) -> None:
     waves = 1 + max(wave for _, there in turns for wave in there)
     mine = [[(time, number) for time, (number, there) in enumerate(turns) if wave in there] for wave in range(waves)]
-    came: list[tuple[int, int, int]] = []  # a barrier, a wave, and when it has come there
-    opened: dict[int, int] = {}  # a barrier, and when the first wave goes on
+    came: list[tuple[int, int, int]] = []  # a barrier, a wave, and the turn in which it arrives
+    opened: dict[int, int] = {}  # by barrier the turn in which the first wave goes on
     for wave, its in enumerate(mine):
         for time, number in its:
             axes.add_patch(Rectangle((time, wave - 0.36), 1, 0.72, color=COLOURS[kinds[number]], lw=0))
@@ -98,7 +98,7 @@ def _draw_waves(axes: Axes, kinds: Sequence[str], turns: Sequence[tuple[int, lis
 
 
 def _additions(found: dict[str, Any]) -> tuple[list[list[float]], list[str]]:
-    """What the lanes hold before the first addition and after each, and where each found what it adds."""
+    """Return the values in the lanes before the first addition and after each, and the source of what each adds."""
     texts, ((number, *before), *after) = [text for _, text in found["executed"]], found["lanes"]
     rows, names, previous = [before], ["e^(x − max)"], number - 1
     for number, *values in after:

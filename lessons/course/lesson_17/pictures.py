@@ -35,14 +35,14 @@ PARTS = {
 
 
 def roof(axes: Axes, flops: float, bandwidth: float, **style: Any) -> None:
-    """What is attainable, in operations a second, at every intensity on the axis."""
+    """Draw the attainable operations a second at every intensity on the axis."""
     low, high = axes.get_xlim()
     intensity = np.array([low, flops / bandwidth, high])
     axes.plot(intensity, np.minimum(flops, intensity * bandwidth), **style)
 
 
 def kernel_dots(axes: Axes, works: Sequence[Work], gpu: Gpu, measured: Mapping[int, float]) -> None:
-    """A hollow mark on the roof for each task, where its counts put it; a full one where it was timed, in seconds."""
+    """Draw for each task a hollow mark on the roof, from its counts, and a full one at its measured seconds."""
     named = set()
     for number, work in enumerate(works):
         mark, colour = MARKS[work.op], COLOURS[work.op]
@@ -58,7 +58,7 @@ def kernel_dots(axes: Axes, works: Sequence[Work], gpu: Gpu, measured: Mapping[i
 
 
 def move(axes: Axes, gpu: Gpu, before: float, after: float, text: str) -> None:
-    """A cross on the roof, and an arrow beside it to another intensity."""
+    """Draw a cross on the roof, and an arrow beside it to another intensity."""
     along = np.array([before, *([gpu.ridge] if before < gpu.ridge < after else []), after])
     heights = 1.6 * np.minimum(gpu.flops, along * gpu.bandwidth)  # beside the roof, not over its dots
     axes.plot(along[:-1], heights[:-1], color=VERMILION, lw=1.5)
@@ -69,7 +69,7 @@ def move(axes: Axes, gpu: Gpu, before: float, after: float, text: str) -> None:
 
 
 def ladder(axes: Axes, rungs: Mapping[str, Mapping[str, float]]) -> None:
-    """A bar for each rung, stacked from its parts' milliseconds."""
+    """Draw a bar for each rung, stacked from its parts' milliseconds."""
     names = list(rungs)[::-1]
     left = np.zeros(len(names))
     for part, colour in PARTS.items():

@@ -1,4 +1,4 @@
-"""Lesson 17's numbers: what data sheets promise of GPUs, and what each kernel has to compute and to move.
+"""Lesson 17's numbers: the speeds of GPUs by their data sheets, and the operations and bytes of each kernel.
 
 Floating-point operations are counted as the lesson says: each addition, multiplication, maximum, exponential or root is
 one; the integer arithmetic of dropout's hash is none. Bytes are the least: each input is read once, each output written
@@ -14,7 +14,7 @@ HALF = 2
 
 @dataclass(frozen=True)
 class Gpu:
-    """What a data sheet promises: dense operations a second in `kind` of numbers, and bytes a second of its memory."""
+    """The numbers of a data sheet: dense operations a second in numbers of `kind`, and bytes a second of memory."""
 
     name: str
     year: int
@@ -39,7 +39,7 @@ GPUS = (
 
 
 def gpu_named(name: str) -> Gpu | None:
-    """The data sheet of a GPU as its driver calls it, "NVIDIA H200"; `None` where there is none here."""
+    """Return the data sheet of a GPU by its driver's name for it, "NVIDIA H200", or None for an unknown GPU."""
     return next((gpu for gpu in GPUS if gpu.name in name.replace("-", " ").split()), None)
 
 
@@ -60,11 +60,11 @@ class Work:
 
     @property
     def name(self) -> str:
-        """The op, and of attention its size."""
+        """The op and, for attention, its size."""
         return self.op if self.op != "attention" else f"attention, T {self.size['Tq']:,}, D {self.size['D']}"
 
     def measured(self, entries: list[dict[str, Any]]) -> float | None:
-        """Seconds that a ledger's entries say our kernel takes."""
+        """Return the seconds of the package's kernel in a ledger's entries, or None."""
         for entry in entries:
             same = (entry["op"], entry["what"]) == (self.op, self.what)
             if same and self.size.items() <= entry["size"].items():
@@ -128,4 +128,4 @@ WORKS = (
     _attention(4096, 128, BOTH),
     _attention(16_384, 128, FORWARD),
 )
-"""Every op that has kernels of ours, at one of the sizes at which the benchmark times it."""
+"""Every op with kernels of the package's, at one of the sizes at which the benchmark times it."""

@@ -1,4 +1,4 @@
-"""What PyTorch's operations move and multiply, counted without computing anything. Needs PyTorch."""
+"""Count the bytes and the multiplications of PyTorch's operations without computing anything. Needs PyTorch."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -10,14 +10,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 FREE = {"_unsafe_view", "empty", "empty_like", "detach", "alias", "lift_fresh"}
-"""Operations that touch no memory, beside all views."""
+"""Operations that, like all views, touch no memory."""
 UNREAD = {"full_like", "zeros_like", "ones_like", "copy_", "fill_", "zero_"}
-"""Operations that look at no element of their first argument."""
+"""Operations that read no element of their first argument."""
 PRODUCTS = {"mm", "bmm", "addmm", "baddbmm"}
 
 
 class Launches(TorchDispatchMode):
-    """Within it, `found` collects (operations of a matrix product, bytes read and written) of each launch.
+    """A context in which `found` collects, for each launch, (operations of a matrix product, bytes moved).
 
     On tensors of PyTorch's device "meta", which have shapes and no numbers, nothing is computed: the count takes no
     time, however large they are.
@@ -41,7 +41,7 @@ class Launches(TorchDispatchMode):
 
 
 def _tensors(tree: Any) -> Iterable[Tensor]:
-    """Each tensor once: `g * g` reads g once."""
+    """Return each tensor once: `g * g` reads g once."""
     return {id(leaf): leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor)}.values()
 
 
@@ -159,5 +159,5 @@ def _half(*shape: int) -> Tensor:
 
 
 def _merged(found: list[tuple[float, float]]) -> list[tuple[float, float, float]]:
-    """Equal launches together."""
+    """Merge equal launches."""
     return [(flops, moved, found.count((flops, moved))) for flops, moved in dict.fromkeys(found)]

@@ -1,9 +1,9 @@
-"""One file of NumPy from a learner's answers: `assembled()`.
+"""Assemble one file of NumPy from a learner's answers: `assembled()`.
 
-Two modules of this room, `layers.py` and `model.py`, hold what nobody had to write. Their imports say what else the
-file needs: `from ..lesson_04.solutions import causal_mask` stands for the learner's own `causal_mask`, or for the
-course's where the learner's is not yet right. The package's ops, which an answer may call, become those of
-`minitransformer.textbook`. What is left to import is NumPy and Python's own modules.
+Two modules of this folder, `layers.py` and `model.py`, have the code that is no exercise. Their imports say what else
+the file needs: `from ..lesson_04.solutions import causal_mask` stands for the learner's own `causal_mask`, or for the
+course's if the learner's is not yet right. The package's ops, which an answer may call, become those of
+`minitransformer.textbook`. The file then imports only NumPy and Python's own modules.
 """
 
 import ast
@@ -33,21 +33,21 @@ SEAL = "# Written by lesson 18; the digest of all above is "
 
 
 class NotNumPyAlone(ValueError):
-    """What an answer needs and the file has to do without: the end of a sentence about the answer."""
+    """An answer needs a package other than NumPy; the message completes a sentence about the answer."""
 
 
 class Assembled(NamedTuple):
-    """What was put together."""
+    """The assembled file."""
 
     text: str
     own: dict[tuple[str, str], bool]
-    """Whether the answer is the learner's, for each exercise in the file, by lesson and name."""
+    """For each exercise in the file, by lesson and name, True if the answer is the learner's."""
     refused: list[str]
-    """Why an answer of the learner's could not be taken."""
+    """For each answer of the learner's that could not be taken, the reason."""
 
 
 def assembled() -> Assembled:
-    """The file of the answers that are kept; the course's stands in for one that is not right in it."""
+    """Assemble the file of the saved answers, with the course's in place of one that is not right in it."""
     refused: dict[tuple[str, str], str] = {}
     while True:
         file = _File(refused)
@@ -63,16 +63,16 @@ def assembled() -> Assembled:
 
 
 def _fault(text: str, lesson: str, name: str) -> str:
-    """What is wrong with an exercise's answer in the file; nothing where it is right."""
+    """Return what is wrong with an exercise's answer in the file; an empty string if it is right."""
     try:
-        verdict = exercises(lesson)[name].verdict(answers.loaded(text, name, "my_transformer"))
+        verdict = exercises(lesson)[name].verdict(answers.load_function(text, name, "my_transformer"))
     except answers.Damaged as damage:
         return f"{damage}, in the file"
     return "" if verdict.state == CORRECT else "is no longer right in the file"
 
 
 def write() -> Path:
-    """Write the file beside the answers that it is made of, say of each part whose it is, and return where it lies."""
+    """Write the file into the folder of the answers, print whose each part is, and return the file's path."""
     text, own, refused = assembled()
     path = answers.folder() / "my_transformer.py"
     if path.exists() and not _untouched(path.read_bytes()):
@@ -90,7 +90,7 @@ def write() -> Path:
 
 
 def _sealed(text: str) -> bytes:
-    """The file's bytes, with a last line that tells whether somebody has changed them."""
+    """Return the file's bytes with a last line that holds their digest, to detect changes."""
     content = text.encode()
     return content + f"{SEAL}{hashlib.sha256(content).hexdigest()}\n".encode()
 
@@ -100,16 +100,16 @@ def _untouched(content: bytes) -> bool:
 
 
 def part(lesson: str, name: str) -> Callable[..., Any]:
-    """The learner's answer to an exercise, or else the course's."""
+    """Return the learner's answer to an exercise, or else the course's."""
     module = f"course.lesson_{lesson}.solutions"
     try:
-        return answers.loaded(answers.text_of(lesson, name), name, module)
-    except (FileNotFoundError, answers.Damaged):  # there is none, or what is there is broken: `write` says so
+        return answers.load_function(answers.read_answer(lesson, name), name, module)
+    except (FileNotFoundError, answers.Damaged):  # no answer, or a damaged one: `write` says so
         return getattr(import_module(module), name)
 
 
 def imported(path: Path) -> Any:
-    """The file as a module."""
+    """Import the file and return it as a module."""
     spec = spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
@@ -119,7 +119,7 @@ def imported(path: Path) -> Any:
 
 
 class _File:
-    """What stands in the file so far: `pieces` by name, in their order."""
+    """The file under construction: its `pieces` by name, in order."""
 
     def __init__(self, refused: dict[tuple[str, str], str]) -> None:
         self.imports, self.pieces = set[str](), dict[str, str]()
@@ -127,11 +127,11 @@ class _File:
         self.refused = refused
 
     def add(self, text: str, lesson: str = "", exercise: str = "", whose: str = "") -> None:
-        """Add a module, after what it imports: all of it, or an exercise's answer with what the answer uses."""
+        """Add a module after its imports: all of it, or an exercise's answer with the code that it uses."""
         statements = list(_statements(text))
         defined = {name for node, _ in statements if (name := _defined(node))}
         others = defined & set(exercises(lesson)) - {exercise} if lesson else set[str]()
-        for name in sorted(others):  # answers to other exercises: once is enough
+        for name in sorted(others):  # answers to other exercises are added once, on their own
             self.exercise(lesson, name)
         inside, alone = [], True
         for node, source in statements:
@@ -149,12 +149,12 @@ class _File:
         if alone and defined - others == {exercise}:
             self.imports |= {line for line in inside if line in USUAL}
             self.pieces[exercise] = head + inside[-1]
-        else:  # helpers, constants and imports of its own stay inside a function, out of each other's way
+        else:  # wrap the answer's helpers, constants and imports in a function, so that names do not clash
             body = textwrap.indent("\n\n".join([*inside, f"return {exercise}"]), "    ")
             self.pieces[exercise] = f"{head}def _{exercise}():\n{body}\n\n\n{exercise} = _{exercise}()"
 
     def add_import(self, node: ast.Import | ast.ImportFrom, source: str) -> list[str]:
-        """Add what an import stands for, other answers or ops of the textbook; returns what is left of it."""
+        """Add the other answers or textbook ops that an import stands for; return the rest of the import."""
         if isinstance(node, ast.Import):
             self.check(*(alias.name for alias in node.names))
             return [source]
@@ -165,7 +165,7 @@ class _File:
                 self.exercise(lesson[1] or ROOM.name[-2:], alias.name)
             elif module.startswith("minitransformer"):
                 self.add_op(alias.name)
-            elif not module.startswith((".", "course.lesson_18")):  # these stand in the file already
+            elif not module.startswith((".", "course.lesson_18")):  # those are in the file already
                 self.check(module)
                 left.append(f"from {module} import {ast.unparse(alias)}")
                 continue
@@ -182,9 +182,9 @@ class _File:
         if self.own[key]:
             before = self.imports.copy(), self.pieces.copy(), self.own.copy()
             try:
-                text = answers.text_of(lesson, name)
+                text = answers.read_answer(lesson, name)
                 self.add(text, lesson, name, "mine")
-                answers.loaded(text, name)  # or one that raises would take the others with it
+                answers.load_function(text, name)  # an answer that raises would break the whole file
                 return
             except FileNotFoundError:
                 pass
@@ -193,10 +193,10 @@ class _File:
             self.imports, self.pieces, self.own = before
             self.own[key] = False
         solution = getattr(import_module(f"course.lesson_{lesson}.solutions"), name)
-        self.add("\n\n\n".join(answers.standing_alone(solution)), lesson, name, OURS)
+        self.add("\n\n\n".join(answers.standalone_parts(solution)), lesson, name, OURS)
 
     def add_op(self, name: str) -> None:
-        """Add an op as the textbook prints it. Raises `NotNumPyAlone` for what the textbook does not have."""
+        """Add an op as the textbook prints it. Raises `NotNumPyAlone` if the textbook does not have it."""
         from minitransformer import textbook
 
         if name in self.pieces:
@@ -204,8 +204,8 @@ class _File:
         function = getattr(textbook, name, None)
         if function is None or getattr(function, "__module__", "").rpartition(".")[0] != textbook.__name__:
             raise NotNumPyAlone(f"uses minitransformer's {name}, which its textbook does not have")
-        self.pieces[name] = ""  # it is on its way
-        lines = _statements("\n\n\n".join(answers.standing_alone(function)))
+        self.pieces[name] = ""  # being added: stop a recursion
+        lines = _statements("\n\n\n".join(answers.standalone_parts(function)))
         for node, source in lines:
             if isinstance(node, ast.Import | ast.ImportFrom):
                 self.imports |= set(self.add_import(node, source))
@@ -233,7 +233,7 @@ def _statements(text: str) -> Iterator[tuple[ast.stmt, str]]:
 
 
 def _defined(node: ast.stmt) -> str:
-    """The name that a statement defines; none where it defines none."""
+    """Return the name that a statement defines, or an empty string."""
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
         return node.name
     if isinstance(node, ast.Assign | ast.AnnAssign):

@@ -7,8 +7,8 @@ import numpy as np
 
 from minitransformer.models import Transformer, TransformerConfig
 
+from ..checks import in_case, require, require_array, require_arrays, require_close, type_name
 from ..exercise import Attempt, exercise
-from ..judging import agree, array, arrays, kind, require, where
 from . import solutions
 from .model import MyTransformer
 
@@ -38,7 +38,7 @@ def multi_head_backward(attempt: Attempt) -> None:
         mask[..., 0] = True
         _, cache = layers.multi_head(query, key, value, mask)
         dout = rng.standard_normal((B, Tq, H * D))
-        found = arrays(attempt(dout, cache), *names)
+        found = require_arrays(attempt(dout, cache), *names)
         expected = solutions.multi_head_backward(dout, cache)
         for name, gradient, right in zip(names, found, expected, strict=True):
             require(
@@ -53,7 +53,7 @@ def multi_head_backward(attempt: Attempt) -> None:
                     f"{name} has the right numbers in the wrong places: positions and heads change places before the "
                     "heads are put side by side (lesson 05)",
                 )
-            agree(name, gradient, right)
+            require_close(name, gradient, right)
 
 
 # --- A layer of the decoder -----------------------------------------------------------------------------------
@@ -65,9 +65,9 @@ MEMORY = 2, 5, 4  # the shape of dmemory
 
 
 class _Two(tuple[np.ndarray, np.ndarray]):
-    """Two gradients; whoever adds to them both, as if they were one, is told so."""
+    """Two gradients, which raise `TypeError` if they are added as if they were one."""
 
-    __array_ufunc__ = None  # without it NumPy would make one array of the two, or try
+    __array_ufunc__ = None  # otherwise NumPy would try to make one array of the two
 
     def __add__(self, _: Any) -> Any:
         raise TypeError("two gradients, as add_norm_backward and cross_attention_backward return, are added as if one")
@@ -76,7 +76,7 @@ class _Two(tuple[np.ndarray, np.ndarray]):
 
 
 class _Layers:
-    """As the layers of lesson 18, with one gain for each part; its caches are the numbers of the parts, 0 to 5."""
+    """Layers like those of lesson 18, with one gain for each part; its caches are the numbers of the parts, 0 to 5."""
 
     def __init__(self) -> None:
         self.called: list[int] = []
@@ -105,8 +105,8 @@ class _Layers:
 
 @exercise(answer=solutions.decoder_layer_backward)
 def decoder_layer_backward(attempt: Attempt) -> None:
-    layers, before = _Layers(), np.random.default_rng(0).standard_normal((2, 3, 4))  # which float32 would round
-    dx, dmemory = arrays(attempt(layers, before, (0, 1, 2, 3, 4, 5)), "dx", "dmemory")
+    layers, before = _Layers(), np.random.default_rng(0).standard_normal((2, 3, 4))  # numbers that float32 would round
+    dx, dmemory = require_arrays(attempt(layers, before, (0, 1, 2, 3, 4, 5)), "dx", "dmemory")
     for part, name in enumerate(PARTS):
         name = f"{name} (number {part + 1} of the cache)"
         times = layers.called.count(part)
@@ -138,8 +138,8 @@ def decoder_layer_backward(attempt: Attempt) -> None:
             math.prod(1 + around * sublayer for around, sublayer in zip(AROUND, SUBLAYER, strict=True)) / right
         ),
     }
-    agree("dx", dx, right * before, factors=factors)
-    agree(
+    require_close("dx", dx, right * before, factors=factors)
+    require_close(
         "dmemory",
         dmemory,
         10.0 * AROUND[1] * through[2] * np.resize(before, MEMORY),
@@ -153,7 +153,7 @@ def decoder_layer_backward(attempt: Attempt) -> None:
 @exercise(answer=solutions.model_gradients)
 def model_gradients(attempt: Attempt) -> None:
     _judge_gradients(attempt, 11, 2, 0.1)
-    with where("with another vocabulary, another width and label_smoothing = 0.3,"):
+    with in_case("with another vocabulary, another width and label_smoothing = 0.3,"):
         _judge_gradients(attempt, 13, 3, 0.3)
 
 
@@ -168,10 +168,10 @@ def _judge_gradients(attempt: Attempt, V: int, heads: int, label_smoothing: floa
         gradient[...] = 1.0
     for gradient in right.gradients.values():
         gradient[...] = 1.0
-    smoothing = [label_smoothing] if label_smoothing != 0.1 else []  # which is the default
+    smoothing = [label_smoothing] if label_smoothing != 0.1 else []  # 0.1 is the default
     loss = attempt(mine, source, target_in, target_out, *smoothing)
     expected = solutions.model_gradients(right, source, target_in, target_out, label_smoothing)
-    require(np.ndim(loss) == 0, f"it must return the loss, one number, not one {kind(loss)}")
+    require(np.ndim(loss) == 0, f"it must return the loss, one number, not one {type_name(loss)}")
     if not np.isclose(float(loss), float(expected)):
         everything = _loss_with_padding(right, source, target_in, target_out, label_smoothing)
         require(
@@ -185,7 +185,7 @@ def _judge_gradients(attempt: Attempt, V: int, heads: int, label_smoothing: floa
             not np.isclose(float(loss), float(told)),
             "the decoder reads target_out: that is the answer, and it reads target_in",
         )
-    agree("the loss", np.asarray(float(loss)), np.asarray(float(expected)))
+    require_close("the loss", np.asarray(float(loss)), np.asarray(float(expected)))
     table = mine.gradients["tokens.table"]
     require(
         not np.allclose(table, 1.0), "the gradient of the table, model.gradients['tokens.table'], has not been added to"
@@ -196,16 +196,16 @@ def _judge_gradients(attempt: Attempt, V: int, heads: int, label_smoothing: floa
     )
     for name, gradient in mine.gradients.items():
         if name != "tokens.table":
-            with where("below the output layer,"):
+            with in_case("below the output layer,"):
                 hint = f"the gradient of {name} stays 0: "
                 where_lost = "dmemory goes back through the encoder" if name.startswith("encoder") else "the decoder"
                 require(not np.allclose(gradient, 1.0), hint + where_lost)
-                agree(f"the gradient of {name}", gradient, right.gradients[name])
+                require_close(f"the gradient of {name}", gradient, right.gradients[name])
     _judge_table(table, right, _uses(right, source, target_in, target_out, label_smoothing))
 
 
 def _judge_table(found: np.ndarray, right: MyTransformer, uses: dict[str, np.ndarray]) -> None:
-    """The three uses of the table add; what is missing, or scaled wrongly, is named."""
+    """Raise `Wrong` if one of the table's three uses is missing in its gradient, or scaled wrongly."""
     everything = 1.0 + sum(uses.values())
     for name, use in uses.items():
         require(
@@ -219,11 +219,11 @@ def _judge_table(found: np.ndarray, right: MyTransformer, uses: dict[str, np.nda
         not np.allclose(found, everything - looked_up + looked_up / scale),
         "the gradient of the table lacks a factor √C: `embed` multiplies by it, and so does its backward",
     )
-    agree("the gradient of the table", array(found), everything)
+    require_close("the gradient of the table", require_array(found), everything)
 
 
 def _uses(model: MyTransformer, source, target_in, target_out, label_smoothing) -> dict[str, np.ndarray]:
-    """What each use of the table adds to its gradient."""
+    """Return the part of the table's gradient that each of its uses adds."""
     from ..lesson_02.solutions import embedding_backward
 
     memory, encoder_cache = model.encode(source)

@@ -79,7 +79,7 @@ class MyTransformer(Layers):
     def encode(self, source):
         """source (B, Ts) → the memory (B, Ts, C), and the caches."""
         x, kept = self.embed(source)
-        mask = (source != PAD)[:, None, None, :]  # nobody looks at padding
+        mask = (source != PAD)[:, None, None, :]  # True: may be attended to, so no padding
         caches = []
         for layer in self.encoder:
             x, cache = layer.forward(x, mask)

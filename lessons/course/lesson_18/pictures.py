@@ -7,7 +7,7 @@ from ..style import BLUE, GREY, PALE
 
 
 def draw_training(losses, seconds):
-    """The loss of each step of a training that took so long, and its mean over 20 steps."""
+    """Draw the loss of each step of a training, its mean over 20 steps, and the seconds that it took."""
     figure, axes = plt.subplots()
     steps = np.arange(1, len(losses) + 1)
     axes.plot(steps, losses, color=PALE, linewidth=1)

@@ -7,8 +7,16 @@ import numpy as np
 from minitransformer.decoding.sampling import Sampling
 from minitransformer.ops import attention_forward
 
+from ..checks import (
+    in_case,
+    require,
+    require_array,
+    require_arrays,
+    require_close,
+    require_gradients,
+    require_precision,
+)
 from ..exercise import Attempt, exercise
-from ..judging import agree, array, arrays, gradients_agree, precise, require, where
 from . import solutions
 
 SINGLE = 1e-6
@@ -20,7 +28,7 @@ KINDS = ("norm", "self_attention", "norm", "feed_forward")
 
 
 class _Layers:
-    """As the layers of lesson 19, each part a matrix; the caches are the numbers of the parts, 0 to 3."""
+    """Layers like those of lesson 19, each part a matrix; the caches are the numbers of the parts, 0 to 3."""
 
     def __init__(self, rng: np.random.Generator, width: int) -> None:
         self.matrices = rng.standard_normal((4, width, width))
@@ -47,7 +55,7 @@ class _Layers:
 @exercise(answer=solutions.block_backward)
 def block_backward(attempt: Attempt) -> None:
     _judge_block(attempt, 0, (2, 3, 4))
-    with where("for one row of a single token,"):
+    with in_case("for one row of a single token,"):
         _judge_block(attempt, 1, (1, 1, 6))
 
 
@@ -62,9 +70,9 @@ def _judge_block(attempt: Attempt, seed: int, shape: tuple[int, ...]) -> None:
         require(times == 1, f"the backward of {name} is called {times} times, and each call adds to gradients")
     norm1, attention, norm2, feed_forward = layers.matrices
     right = _block(above, norm1, attention, norm2, feed_forward)
-    result = array(result)
+    result = require_array(result)
     require(result.shape == shape, f"dx has shape {result.shape} and must have that of the block's output, {shape}")
-    past_first = above + above @ feed_forward @ norm2  # what the second residual connection hands down
+    past_first = above + above @ feed_forward @ norm2  # the gradient after the second residual connection
     through_attention = past_first @ attention @ norm1
     for likely, wrong in _block_mistakes(above, layers.matrices, past_first, through_attention).items():
         require(not np.allclose(result, wrong), f"dx is {likely}")
@@ -73,7 +81,7 @@ def _judge_block(attempt: Attempt, seed: int, shape: tuple[int, ...]) -> None:
         f"the parts are taken in the order {', '.join(str(part + 1) for part in layers.called)} of the cache: a "
         "backward goes through the forward from its end",
     )
-    agree("dx", result, right)
+    require_close("dx", result, right)
 
 
 def _block(dx, norm1, attention, norm2, feed_forward):
@@ -139,16 +147,16 @@ def _summed(dx, matrices):
 @exercise(answer=solutions.tied_backward)
 def tied_backward(attempt: Attempt) -> None:
     rng = np.random.default_rng(0)
-    ids = np.array([[1, 4, 1, 0], [4, 1, 6, 1], [2, 2, 2, 5]])  # some stand twice, in a row and in several
+    ids = np.array([[1, 4, 1, 0], [4, 1, 6, 1], [2, 2, 2, 5]])  # some ids occur twice, in one row or in several
     _judge_tied(attempt, rng, ids, V=7, C=3, longest=6)
-    with where("for one row of two tokens, with positions for no more,"):
+    with in_case("for one row of two tokens, with positions for no more,"):
         _judge_tied(attempt, rng, np.array([[3, 0]]), V=5, C=4, longest=2)
-    with where("for a row of one token, which the vocabulary has last,"):
+    with in_case("for a row of one token, which the vocabulary has last,"):
         _judge_tied(attempt, rng, np.array([[8]]), V=9, C=2, longest=12)
 
 
 class _Stack:
-    """As if a stack: x (B, T, C) → tanh(x) @ matrix, mixed over positions."""
+    """A stack x (B, T, C) → tanh(x) @ matrix, mixed over positions."""
 
     def __init__(self, rng: np.random.Generator, T: int, C: int) -> None:
         self.matrix, self.mix = rng.standard_normal((C, C)), np.tri(T) * rng.standard_normal((T, T))
@@ -182,7 +190,7 @@ def _judge_tied(attempt: Attempt, rng, ids: np.ndarray, V: int, C: int, longest:
     logits, cache = forward(table, positions)
     dlogits = rng.standard_normal(logits.shape)
     found = backward(dlogits, cache)
-    dtable, dpositions = arrays(found, "dtable", "dpositions")
+    dtable, dpositions = require_arrays(found, "dtable", "dpositions")
     require(stack.received, "stack_backward is never called: the look-up lies below the stack")
     require(
         len(stack.received) == 1,
@@ -197,7 +205,7 @@ def _judge_tied(attempt: Attempt, rng, ids: np.ndarray, V: int, C: int, longest:
     dx = stack.backward(dhidden)
     _name_table_mistakes(dtable, dlogits, cache, ids, dx)
     _name_position_mistakes(dpositions, dx, positions, dhidden)
-    gradients_agree(forward, backward, {"table": table, "positions": positions})
+    require_gradients(forward, backward, {"table": table, "positions": positions})
 
 
 def _name_table_mistakes(dtable, dlogits, cache, ids, dx) -> None:
@@ -233,8 +241,10 @@ def _name_table_mistakes(dtable, dlogits, cache, ids, dx) -> None:
          above + below / np.maximum(np.bincount(ids.ravel(), minlength=len(table)), 1)[:, None]),
     ):  # fmt: skip
         require(not np.allclose(dtable, wrong) or np.allclose(wrong, right), f"dtable {likely}")
-    precise("dtable", dtable, right)
-    agree("dtable", dtable, right, factors={"a mean over the positions: dlogits has that in it already": 1 / ids.size})
+    require_precision("dtable", dtable, right)
+    require_close(
+        "dtable", dtable, right, factors={"a mean over the positions: dlogits has that in it already": 1 / ids.size}
+    )
 
 
 def _looked_up(above, ids, dx):
@@ -270,7 +280,7 @@ def _name_position_mistakes(dpositions, dx, positions, dhidden) -> None:
         not np.allclose(dpositions, early),
         "dpositions is made of the gradient of hidden: positions are added below the stack, so of that of its input",
     )
-    agree("dpositions", dpositions, right, factors={"a mean over the rows of the batch: they add": 1 / B})
+    require_close("dpositions", dpositions, right, factors={"a mean over the rows of the batch: they add": 1 / B})
 
 
 # --- The cache ------------------------------------------------------------------------------------------------
@@ -293,26 +303,34 @@ def cached_attention(attempt: Attempt) -> None:
         start = 0
         for n in pieces:
             new = slice(start, start + n)
-            with where(f"with {n} new position{'s' * (n > 1)} and {start or 'none'} in the cache,"):
+            with in_case(f"with {n} new position{'s' * (n > 1)} and {start or 'none'} in the cache,"):
                 arguments = query[:, :, new], key[:, :, new], value[:, :, new], keys, values
                 mixed, keys, values = _judge_piece(attempt, arguments, key, value, start + n)
                 _name_cache_mistakes(mixed, arguments, start, n)
-                agree("mixed", mixed, whole[:, :, new])
+                require_close("mixed", mixed, whole[:, :, new])
             start += n
     _judge_large_scores(attempt, query, key, value)
-    with where("with 70 positions in the cache and 3 new ones,"):
+    with in_case("with 70 positions in the cache and 3 new ones,"):
         many = [rng.standard_normal((1, 2, time, 6)) for time in (3, 3, 3, 70, 70)]
-        agree("mixed", arrays(attempt(*many), "mixed", "keys", "values")[0], _cached_attention(*many)[0])
+        require_close(
+            "mixed", require_arrays(attempt(*many), "mixed", "keys", "values")[0], _cached_attention(*many)[0]
+        )
 
 
 def _judge_large_scores(attempt: Attempt, query, key, value) -> None:
-    """In the first row one head has scores of both signs; another has negative ones, and the larger the later."""
+    """Raise `Wrong` for a wrong softmax of large scores.
+
+    In the first row one head has scores of both signs; another has negative ones, larger at later keys.
+    """
     query, key = query.copy(), key.copy()
     query[0, 0] *= 1e4
     query[0, 1], key[0, 1, :, 0] = [-1e4, 0, 0, 0], 5 - 0.3 * np.arange(7)
     arguments = query[:, :, 3:], key[:, :, 3:], value[:, :, 3:], key[:, :, :3], value[:, :, :3]
-    with where("where two heads' scores are in the thousands,"):
-        mixed, right = arrays(attempt(*arguments), "mixed", "keys", "values")[0], _cached_attention(*arguments)[0]
+    with in_case("where two heads' scores are in the thousands,"):
+        mixed, right = (
+            require_arrays(attempt(*arguments), "mixed", "keys", "values")[0],
+            _cached_attention(*arguments)[0],
+        )
         require(
             np.isfinite(mixed[1]).all() or not np.isfinite(mixed[0, 0]).any(),
             "mixed of the other heads is NaN: each row of scores has a largest of its own, which the softmax subtracts",
@@ -327,17 +345,17 @@ def _judge_large_scores(attempt: Attempt, query, key, value) -> None:
             "mixed holds NaN or infinity: the softmax subtracts each row's own largest score before the exponential "
             "(lesson 01)",
         )
-        agree("mixed", np.delete(mixed, 1, axis=1), np.delete(right, 1, axis=1))
+        require_close("mixed", np.delete(mixed, 1, axis=1), np.delete(right, 1, axis=1))
         require(
             np.allclose(mixed[:, 1], right[:, 1]),
             "a position sees what stands behind it if its own scores are very negative: put −∞ there, and not another "
             "number, since a score may be below it",
         )
-        agree("mixed", mixed, right)
+        require_close("mixed", mixed, right)
 
 
 def _judge_piece(attempt: Attempt, arguments, key, value, filled: int) -> list[np.ndarray]:
-    found = arrays(attempt(*arguments), "mixed", "keys", "values")
+    found = require_arrays(attempt(*arguments), "mixed", "keys", "values")
     for name, grown, every in zip(("keys", "values"), found[1:], (key, value), strict=True):
         right = every[:, :, :filled]
         require(
@@ -345,7 +363,7 @@ def _judge_piece(attempt: Attempt, arguments, key, value, filled: int) -> list[n
             f"the new {name} have shape {grown.shape} and must have {right.shape}: the cache grows by the new "
             "positions, on axis 2",
         )
-        agree(f"the cache of {name}, in which the new positions come last,", grown, right)
+        require_close(f"the cache of {name}, in which the new positions come last,", grown, right)
     return found
 
 
@@ -354,7 +372,7 @@ def _name_cache_mistakes(mixed, arguments, start: int, n: int) -> None:
     keys, values = np.concatenate([keys, key], axis=2), np.concatenate([values, value], axis=2)
     right = _cached_attention(*arguments)[0]
     if mixed.shape != right.shape:
-        agree("mixed", mixed, right)
+        require_close("mixed", mixed, right)
     total, D = keys.shape[2], query.shape[-1]
 
     def softmax(mask, divisor=D**0.5, hidden=-np.inf):
@@ -404,7 +422,7 @@ def _top_p(logits, p):
 @exercise(answer=_top_p)
 def top_p(attempt: Attempt) -> None:
     def kept(logits, p):
-        found = array(attempt(logits, p))
+        found = require_array(attempt(logits, p))
         require(
             found.shape == logits.shape,
             f"it returns shape {found.shape} and must return the probability of each token, (B, V) = {logits.shape}",
@@ -417,28 +435,28 @@ def top_p(attempt: Attempt) -> None:
     for p, right in ((0.5, [0, 0.4, 0.25, 0, 0]), (0.7, [0, 0.4, 0.25, 0, 0.2])):
         found = kept(logits, p)
         right = np.array([right]) / np.sum(right)
-        with where(f"for probabilities 0.05, 0.4, 0.25, 0.1, 0.2 and p = {p},"):
+        with in_case(f"for probabilities 0.05, 0.4, 0.25, 0.1, 0.2 and p = {p},"):
             require(
                 np.isfinite(found).all(),
                 "it returns NaN, as 0 / 0 gives where nothing is kept: the sum of the best tokens must reach p, and "
                 "not each token's own probability",
             )
             _name_nucleus_mistakes(found, shares, right, p)
-            agree("what it returns", found, right)
+            require_close("what it returns", found, right)
     _check_edges(kept, logits, shares)
     rng = np.random.default_rng(0)
     for B, V, spread in ((4, 9, 1.0), (3, 50, 2.0), (2, 300, 0.5), (1, 1, 1.0)):
         rows = spread * rng.standard_normal((B, V))
-        rows[0] *= 3  # a row that is surer than the others, and keeps fewer
+        rows[0] *= 3  # a sharper distribution, which keeps fewer tokens
         for p in (0.3, 0.55, 0.95, 1.0):
-            with where(f"for {B} row{'s' * (B > 1)} of {V} and p = {p},"):
+            with in_case(f"for {B} row{'s' * (B > 1)} of {V} and p = {p},"):
                 found = kept(rows, p)
                 require(
                     p < 1 or found.all(),
                     f"{np.count_nonzero(found == 0)} tokens are cut: all are to be kept, also where rounding leaves "
                     "their sum below 1",
                 )
-                agree("what it returns", found, _top_p(rows, p))
+                require_close("what it returns", found, _top_p(rows, p))
     equal = kept(np.zeros((1, 8)), 0.45)
     require(
         np.count_nonzero(equal) == 4 and np.allclose(equal[equal > 0], 0.25),
@@ -454,21 +472,25 @@ def _check_edges(kept, logits, shares) -> None:
         "with p = 0.1 and a best token of probability 0.4 that token alone must be left, with probability 1: the "
         "fewest tokens that sum to p or more, so at least one",
     )
-    agree("with p = 1, which keeps all, what it returns", kept(logits, 1.0), shares)
+    require_close("with p = 1, which keeps all, what it returns", kept(logits, 1.0), shares)
     cut = logits.copy()
     cut[0, [0, 3]] = -np.inf
     right = np.array([[0, 0.4, 0.25, 0, 0.2]]) / 0.85
-    agree("where two logits are −∞ (another rule has cut them) and p = 1, what it returns", kept(cut, 1.0), right)
+    require_close(
+        "where two logits are −∞ (another rule has cut them) and p = 1, what it returns", kept(cut, 1.0), right
+    )
     two = np.concatenate([logits, logits[:, ::-1] * 3])
-    agree("for two rows, each with a nucleus of its own, what it returns", kept(two, 0.7), _top_p(two, 0.7))
+    require_close("for two rows, each with a nucleus of its own, what it returns", kept(two, 0.7), _top_p(two, 0.7))
     for off in (3e3, -3e3):
-        agree(f"with logits near {off:+,.0f}, what it returns", kept(logits + off, 0.7), kept(logits, 0.7))
+        require_close(f"with logits near {off:+,.0f}, what it returns", kept(logits + off, 0.7), kept(logits, 0.7))
     apart = kept(np.concatenate([logits + 3e3, logits - 3e3]), 0.7)
     require(
         np.isfinite(apart).all(),
         "with a row near +3,000 and one near −3,000 it returns NaN: subtract each row's own largest logit",
     )
-    agree("with a row near +3,000 and one near −3,000, what it returns", apart, np.repeat(kept(logits, 0.7), 2, axis=0))
+    require_close(
+        "with a row near +3,000 and one near −3,000, what it returns", apart, np.repeat(kept(logits, 0.7), 2, axis=0)
+    )
 
 
 def _name_nucleus_mistakes(found, shares, right, p: float) -> None:
@@ -483,7 +505,7 @@ def _name_nucleus_mistakes(found, shares, right, p: float) -> None:
     ascending = order[::-1]
     low[0, ascending] = np.where(np.cumsum(shares[0, ascending]) - shares[0, ascending] < p, shares[0, ascending], 0)
     unsorted = np.where(np.cumsum(shares, axis=-1) - shares < p, shares, 0)
-    ordered = np.where(cumulative - descending < p, descending, 0)  # of the best, in their order
+    ordered = np.where(cumulative - descending < p, descending, 0)  # the kept probabilities, in descending order
     again = ordered[order] / ordered.sum()
     unmoved = np.where(ordered > 0, shares, 0)
     rest = np.zeros_like(shares)

@@ -14,7 +14,7 @@ GONE = "#bbbbbb"
 
 
 def two_blocks() -> None:
-    """Left a layer of the paper's decoder with what is thrown away in grey, right GPT-2's block between its tables."""
+    """Draw the paper's decoder layer, dropped parts in grey (left), and GPT-2's block with its tables (right)."""
     _, axes = plt.subplots(figsize=(7.2, 5.6))
     axes.set(xlim=(0, 14.4), ylim=(-0.4, 10.8), aspect="equal")
     axes.set_axis_off()
@@ -79,7 +79,7 @@ def _plus(axes: Axes, place: tuple[float, float], colour: str) -> None:
 
 
 def row_of_examples(tokens: Sequence[str], targets: Sequence[str]) -> None:
-    """Each line an example: the tokens read so far, and the one to be guessed."""
+    """Draw an example on each line: the tokens read so far, and the one to be predicted."""
     count = len(tokens)
     _, axes = plt.subplots(figsize=(7.2, 0.27 * count + 0.5))
     axes.set(xlim=(-0.1, count + 1.1), ylim=(count, -0.9))
@@ -96,7 +96,7 @@ def row_of_examples(tokens: Sequence[str], targets: Sequence[str]) -> None:
 
 
 def activations(x: np.ndarray, gelu_forward: Callable[[np.ndarray], Any]) -> None:
-    """ReLU and GELU, and their slopes."""
+    """Draw ReLU and GELU, and their slopes."""
     y, slope = gelu_forward(x)
     _, (left, right) = plt.subplots(1, 2, figsize=(7.2, 2.3))
     for axes, curves, title in ((left, (np.maximum(x, 0), y), "$y$"), (right, ((x > 0) * 1.0, slope), "its slope")):
@@ -107,7 +107,7 @@ def activations(x: np.ndarray, gelu_forward: Callable[[np.ndarray], Any]) -> Non
 
 
 def training(losses: Sequence[float], references: Mapping[str, float]) -> None:
-    """The loss of each step, its mean over 20 steps, and lines to compare with."""
+    """Draw the loss of each step, its mean over 20 steps, and lines to compare with."""
     steps = np.arange(1, len(losses) + 1)
     _, axes = plt.subplots(figsize=(7.2, 3.2))
     axes.plot(steps, losses, color=PALE, lw=1)
@@ -119,7 +119,7 @@ def training(losses: Sequence[float], references: Mapping[str, float]) -> None:
 
 
 def piece(cached: int, new: int) -> None:
-    """Which keys the new positions of a piece see, as the last rows of the whole triangle."""
+    """Draw the keys that the new positions of a piece see, as the last rows of the whole triangle."""
     total = cached + new
     _, axes = plt.subplots(figsize=(5.2, 3.0))
     for query in range(total):
@@ -140,7 +140,7 @@ def piece(cached: int, new: int) -> None:
 
 
 def cost_of_a_token(lengths: Sequence[int], times: Mapping[str, Sequence[float]]) -> None:
-    """Milliseconds of one more token after texts of some lengths."""
+    """Draw milliseconds of one more token after texts of some lengths."""
     _, axes = plt.subplots(figsize=(7.2, 2.8))
     for (name, each), colour in zip(times.items(), (VERMILION, GREEN), strict=True):
         axes.plot(lengths, each, "o-", ms=4, color=colour, label=name)
@@ -152,7 +152,7 @@ def cost_of_a_token(lengths: Sequence[int], times: Mapping[str, Sequence[float]]
 
 
 def temperatures(logits: Mapping[str, np.ndarray], taus: Sequence[float], k: int, p: float) -> None:
-    """The best tokens' probabilities, a row for each context, a column for each temperature; the nucleus is dark."""
+    """Draw the best tokens' probabilities, a row a context, a column a temperature, with the nucleus dark."""
     shown = 40
     _, grid = plt.subplots(len(logits), len(taus), figsize=(7.2, 1.55 * len(logits) + 0.4), sharey="row", squeeze=False)
     for line, (text, z) in zip(grid, logits.items(), strict=True):
@@ -181,7 +181,7 @@ def grammatical(
     cuts: Mapping[str, tuple[float, int]],
     count: int,
 ) -> None:
-    """Left the share of grammatical texts against temperature; right that share against the variety of words."""
+    """Draw the share of grammatical texts against temperature (left), and against the variety of words (right)."""
     shares, words = np.array(found).T
     _, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.2), sharey=True)
     off = np.sqrt(shares * (1 - shares) / count)
@@ -199,7 +199,7 @@ def grammatical(
 
 
 def long_texts(lengths: Sequence[int], kinds: Mapping[str, Mapping[str, Any]]) -> None:
-    """Milliseconds and bytes of one more token, after texts of up to thousands of tokens."""
+    """Draw milliseconds and bytes of one more token, after texts of up to thousands of tokens."""
     _, (left, right) = plt.subplots(1, 2, figsize=(7.2, 2.9))
     for (name, kind), colour in zip(kinds.items(), (VERMILION, GREEN), strict=True):
         left.plot(lengths, 1e3 * np.array(kind["best"]), "o-", ms=4, color=colour, label=name)

@@ -7,13 +7,21 @@ import numpy as np
 import kernels
 from minitransformer import ops
 
+from ..checks import (
+    in_case,
+    require,
+    require_array,
+    require_arrays,
+    require_close,
+    require_gradients,
+    require_precision,
+    type_name,
+    unpack,
+)
 from ..exercise import Attempt, exercise
-from ..fence import fence
-from ..gpu import require, torch
-from ..judging import agree, array, arrays, gradients_agree, kind, precise, several, where
-from ..judging import require as must
+from ..gpu import require_kernels, torch
+from ..sanitizer import partly_written, require_few_launches, require_safe_access, require_single_pass, sanitize
 from ..tensors import as_numbers, needs_kernels, tensor
-from ..watched import each_once, stays_inside, unwritten, works_alone
 
 FLOAT32 = 1e-5  # tolerance
 
@@ -33,15 +41,15 @@ def rmsnorm_backward(attempt: Attempt) -> None:
     _, (normed, rstd, _) = ops.rmsnorm_forward(x, ones, 0.0)
 
     def gradients(dy, normed, rstd, gamma):
-        return arrays(attempt(dy, (normed, rstd, gamma)), "dx", "dgamma")
+        return require_arrays(attempt(dy, (normed, rstd, gamma)), "dx", "dgamma")
 
     dx, dgamma = gradients(dy, normed, rstd, ones)
-    must(
+    require(
         not (dx.shape == gamma.shape and dgamma.shape == x.shape),
         "the two gradients are returned in the other order: dx comes first, then dgamma",
     )
-    must(dx.shape == x.shape, f"dx has shape {dx.shape} and must have x's, {x.shape}")
-    must(
+    require(dx.shape == x.shape, f"dx has shape {dx.shape} and must have x's, {x.shape}")
+    require(
         dgamma.shape == gamma.shape,
         f"dgamma has shape {dgamma.shape} and must have gamma's, {gamma.shape}: gamma serves every position of every "
         "sentence, so its gradient is a sum over both",
@@ -50,17 +58,17 @@ def rmsnorm_backward(attempt: Attempt) -> None:
     _judge_dx(gradients, dy, normed, rstd, dx)
 
     tilted = gradients(dy, normed, rstd, gamma)[0]
-    must(
+    require(
         np.allclose((tilted * normed).sum(-1), 0),
         "it is right where all of gamma is the same, and not elsewhere: dn = dy · gamma stands in both terms",
     )
-    gradients_agree(
+    require_gradients(
         lambda x, gamma: ops.rmsnorm_forward(x, gamma, 0.0),
         lambda dy, cache: attempt(dy, cache),
         {"x": x, "gamma": gamma},
     )
     _, cache = ops.rmsnorm_forward(x, gamma, 2.0)
-    must(
+    require(
         np.allclose(attempt(dy, cache)[0], ops.rmsnorm_backward(dy, cache)[0]),
         "dx is right for ε = 0, and not where ε counts and the mean square of normed is below 1: the mean of "
         "dn · normed is a sum divided by C, and not by the sum of normed²",
@@ -68,9 +76,9 @@ def rmsnorm_backward(attempt: Attempt) -> None:
     for shape in ((1, 4, 8), (3, 2, 3)):
         dy, x, gamma = rng.standard_normal(shape), rng.standard_normal(shape), rng.standard_normal(shape[-1])
         _, cache = ops.rmsnorm_forward(x, gamma, 1e-6)
-        found = arrays(attempt(dy, cache), "dx", "dgamma")
+        found = require_arrays(attempt(dy, cache), "dx", "dgamma")
         for name, a, e in zip(("dx", "dgamma"), found, ops.rmsnorm_backward(dy, cache), strict=True):
-            must(
+            require(
                 a.shape == e.shape and np.allclose(a, e),
                 f"with x of shape (2, 3, 5) it is right, with {shape} {name} is wrong: is a number written where B, T "
                 "or C belongs?",
@@ -80,36 +88,36 @@ def rmsnorm_backward(attempt: Attempt) -> None:
 def _judge_dgamma(gradients: Any, dy: Any, normed: Any, rstd: Any, dgamma: Any) -> None:
     ones = np.ones(len(dgamma))
     twice = [np.concatenate([each, each]) for each in (dy, normed, rstd)]
-    must(
+    require(
         np.allclose(gradients(*twice, ones)[1], 2 * dgamma),
         "with each sentence given twice, dgamma must double: positions and sentences add up, they are not averaged",
     )
-    must(
+    require(
         np.allclose(gradients(dy, normed, rstd, 2 * ones)[1], dgamma),
         "dgamma depends on gamma, but y = gamma · normed is linear in gamma: the slope is normed",
     )
     x = normed / rstd
-    must(
+    require(
         not np.allclose(dgamma, (dy * x).sum((0, 1))),
         "dgamma is the sum of dy · x: gamma is multiplied by normed, not by x",
     )
-    must(
+    require(
         not np.allclose(dgamma, dy.sum((0, 1))),
         "dgamma is the sum of dy, as beta's would be: here it is of dy · normed",
     )
-    must(
+    require(
         not np.allclose(dgamma, normed.sum((0, 1))),
         "dgamma is the sum of normed without dy: the chain rule multiplies by what comes from above",
     )
-    agree("dgamma", dgamma, (dy * normed).sum((0, 1)))
+    require_close("dgamma", dgamma, (dy * normed).sum((0, 1)))
 
 
 def _judge_dx(gradients: Any, dy: Any, normed: Any, rstd: Any, dx: Any) -> None:
-    """dx where gamma is 1 and eps is 0."""
+    """Raise `Wrong` for a wrong dx where gamma is 1 and eps is 0."""
     ones = np.ones(dx.shape[-1])
     along = (dy * normed).mean(-1, keepdims=True)
     right = rstd * (dy - normed * along)
-    precise("dx", dx, right)
+    require_precision("dx", dx, right)
     for likely, hint in (
         (dy, "dx is dn alone: normed = x · rstd, and x also moves rstd"),
         (rstd * dy, "dx is rstd · dn alone: x also moves the root mean square, and with it all channels of its row"),
@@ -154,29 +162,29 @@ def _judge_dx(gradients: Any, dy: Any, normed: Any, rstd: Any, dx: Any) -> None:
         ),
         ((dy - normed * along) / rstd, "it divides by rstd, which is 1 / √(mean square) already: multiply by it"),
     ):
-        must(not np.allclose(dx, likely), hint)
+        require(not np.allclose(dx, likely), hint)
     moved = dy.copy()
     moved[-1, -1] += 1 + np.arange(dx.shape[-1])
-    must(
+    require(
         np.allclose(gradients(moved, normed, rstd, ones)[0][0], dx[0]),
         "another dy in the last row changes dx in the other rows: the mean is over the channels of each row (axis=-1, "
         "keepdims=True)",
     )
     second, expected = rstd * dy - dx, rstd * normed * along
     times = np.vdot(expected, second) / np.vdot(expected, expected)
-    must(
+    require(
         abs(times - 1) < 1e-3 or not np.allclose(second, times * expected),
         f"the second term, rstd · normed · mean(dn · normed), is {times:.3g} times what it should be: mind the 2 of "
         "x², the ½ of the root and the 1/C of the mean",
     )
-    must(
+    require(
         np.allclose((dx * normed).sum(-1), 0),
         "dx · normed is not 0 in each row, but moving x along normed leaves y as it is: is normed · mean(dn · normed) "
         "subtracted?",
     )
     louder = gradients(dy, normed, rstd, 2 * ones)[0]
-    must(not np.allclose(louder, dx), "dx does not depend on gamma, and dn = dy · gamma does: y = gamma · normed")
-    must(
+    require(not np.allclose(louder, dx), "dx does not depend on gamma, and dn = dy · gamma does: y = gamma · normed")
+    require(
         np.allclose(louder, 2 * dx),
         "with gamma twice as large dx must double: dn = dy · gamma stands in both terms",
     )
@@ -197,21 +205,21 @@ def swiglu_backward(attempt: Attempt) -> None:
     gate, up, dy = rng.standard_normal((3, 2, 3, 4))
     sigmoid = 1 / (1 + np.exp(-gate))
     silu = gate * sigmoid
-    dgate, dup = arrays(attempt(dy, (gate, up)), "dgate", "dup")
+    dgate, dup = require_arrays(attempt(dy, (gate, up)), "dgate", "dup")
     for name, gradient in (("dgate", dgate), ("dup", dup)):
-        must(
+        require(
             gradient.shape == gate.shape,
             f"{name} has shape {gradient.shape} and must have {gate.shape}, gate's and up's",
         )
     right = dy * up * (sigmoid + silu * (1 - sigmoid)), dy * silu
-    must(
+    require(
         not (np.allclose(dgate, right[1]) and np.allclose(dup, right[0])),
         "the two gradients are returned in the other order: dgate, dup",
     )
     of_up = (1 + np.tanh(up / 2)) / 2
     exchanged = dy * gate * of_up * (1 + up * (1 - of_up)), dy * up * of_up
     for a, b in (exchanged, exchanged[::-1]):
-        must(
+        require(
             not (np.allclose(dgate, a) and np.allclose(dup, b)),
             "gate and up are exchanged: the cache is the tuple gate, up, and silu is of gate",
         )
@@ -226,8 +234,8 @@ def swiglu_backward(attempt: Attempt) -> None:
         (dy * silu * up, "dup is dy · silu(gate) · up: the slope of a product in one factor is the other factor alone"),
         (silu, "dup is silu(gate) without dy: the chain rule multiplies by what comes from above"),
     ):
-        must(not np.allclose(dup, likely), hint)
-    agree("dup", dup, right[1])
+        require(not np.allclose(dup, likely), hint)
+    require_close("dup", dup, right[1])
     for likely, hint in (
         (right[0] / up, "dgate is without up: y = silu(gate) · up, so the slope in silu(gate) is up"),
         (right[0] / dy, "dgate is without dy: the chain rule multiplies by what comes from above"),
@@ -270,28 +278,28 @@ def swiglu_backward(attempt: Attempt) -> None:
         (dy * up * (sigmoid - silu * (1 - sigmoid)), "dgate has σ − gate · σ (1 − σ): the two terms of a product add"),
         (dy * up * (gate > 0), "dgate has relu's slope, 0 or 1: the activation is silu"),
     ):
-        must(not np.allclose(dgate, likely), hint)
-    agree("dgate", dgate, right[0])
+        require(not np.allclose(dgate, likely), hint)
+    require_close("dgate", dgate, right[0])
 
-    gradients_agree(
+    require_gradients(
         lambda gate, up: (ops.gated_forward(gate, up, "silu")[0], (gate, up)),
         lambda dy, cache: attempt(dy, cache),
         {"gate": 2 * gate, "up": up},
     )
     large = np.array([[[-1e4, -800.0, 800.0, 1e4]]])
-    dgate, dup = arrays(attempt(np.ones_like(large), (large, 3 * np.ones_like(large))), "dgate", "dup")
-    must(
+    dgate, dup = require_arrays(attempt(np.ones_like(large), (large, 3 * np.ones_like(large))), "dgate", "dup")
+    require(
         np.isfinite(dgate).all() and np.isfinite(dup).all(),
         "gates of ±800 or more give NaN or infinity: e^800 overflows, and ∞ / ∞ or 0 · ∞ is NaN. The sigmoid is also "
         "(1 + tanh(gate / 2)) / 2, which never overflows",
     )
-    agree("for gates of ±800 and more dgate", dgate, np.array([[[0.0, 0.0, 3.0, 3.0]]]))
-    agree("for gates of ±800 and more dup", dup, np.maximum(large, 0))
+    require_close("for gates of ±800 and more dgate", dgate, np.array([[[0.0, 0.0, 3.0, 3.0]]]))
+    require_close("for gates of ±800 and more dup", dup, np.maximum(large, 0))
     for shape in ((1, 1, 7), (3, 4, 2)):
         gate, up, dy = rng.standard_normal((3, *shape))
-        found = arrays(attempt(dy, (gate, up)), "dgate", "dup")
+        found = require_arrays(attempt(dy, (gate, up)), "dgate", "dup")
         for name, mine, e in zip(("dgate", "dup"), found, _swiglu_backward(dy, (gate, up)), strict=True):
-            agree(f"for arrays of shape {shape} {name}", mine, e)
+            require_close(f"for arrays of shape {shape} {name}", mine, e)
 
 
 # --- Rotary positions -----------------------------------------------------------------------------------------
@@ -314,7 +322,7 @@ def _turned(x: np.ndarray, cos: Any, sin: Any) -> np.ndarray:
 
 
 def _mistaken(x: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> list[tuple[np.ndarray, str]]:
-    """x turned wrongly, and what is wrong; backwards, where `sin` has the other sign, the same goes wrong."""
+    """Return x turned by each known mistake, with its hint; for the backward, pass `sin` with the other sign."""
     a, b = np.split(x, 2, axis=-1)
     even, odd = x[..., 0::2], x[..., 1::2]
     first, second = a * cos - b * sin, b * cos + a * sin
@@ -388,20 +396,20 @@ def rope_forward(attempt: Attempt) -> None:
     for shape in ROPE_SHAPES:
         x, (cos, sin) = rng.standard_normal(shape), _angles(rng, *shape[2:])
         result = attempt(x, cos, sin)
-        must(
+        require(
             isinstance(result, tuple | list) and len(result) == 2,
             f"it must return the tuple y, cache, not {_what(result)}",
         )
-        y, cache = array(result[0], "y"), result[1]
-        must(y.shape == x.shape, f"y has shape {y.shape} and must have x's, {x.shape}")
-        with where(f"for x of shape {shape}"):
+        y, cache = require_array(result[0], "y"), result[1]
+        require(y.shape == x.shape, f"y has shape {y.shape} and must have x's, {x.shape}")
+        with in_case(f"for x of shape {shape}"):
             _judge_turned(x, cos, sin, y)
         exchanged = isinstance(cache, tuple | list) and len(cache) == 2 and np.array_equal(cache[0], sin)
-        must(
+        require(
             not (exchanged and np.array_equal(cache[1], cos)),
             "the cache is (sin, cos), and the order is (cos, sin), as they were given",
         )
-        must(
+        require(
             isinstance(cache, tuple | list)
             and len(cache) == 2
             and all(np.shape(mine) == cos.shape for mine in cache)
@@ -427,22 +435,22 @@ def _judge_turned(x: np.ndarray, cos: np.ndarray, sin: np.ndarray, y: np.ndarray
         ),
         *_mistaken(x, cos, sin),
     ):
-        must(np.allclose(likely, right) or not np.allclose(y, likely), hint)
-    must(
+        require(np.allclose(likely, right) or not np.allclose(y, likely), hint)
+    require(
         np.allclose(_lengths(y), _lengths(x)),
         "the lengths of pairs change, and a rotation keeps them: a'² + b'² = a² + b². Mind the signs, and which "
         "channels go together",
     )
-    must(
+    require(
         np.allclose(y[:, :, 0], x[:, :, 0]),
         "position 0, whose angles are all 0, does not stay as it is: row t of cos and sin belongs to position t",
     )
     for heads in range(x.shape[1]):
-        must(
+        require(
             not np.allclose(y[:, heads], right[:, heads]) or np.allclose(y, right),
             f"head {heads} is right and another is not: all heads of a position turn by the same angles",
         )
-    agree("y", y, right)
+    require_close("y", y, right)
 
 
 def _lengths(x: np.ndarray) -> np.ndarray:
@@ -455,11 +463,11 @@ def rope_backward(attempt: Attempt) -> None:
     rng = np.random.default_rng(0)
     for shape in ROPE_SHAPES:
         dy, (cos, sin) = rng.standard_normal(shape), _angles(rng, *shape[2:])
-        dx = array(attempt(dy, (cos, sin)), "dx")
-        must(dx.shape == dy.shape, f"dx has shape {dx.shape} and must have dy's, {dy.shape}")
+        dx = require_array(attempt(dy, (cos, sin)), "dx")
+        require(dx.shape == dy.shape, f"dx has shape {dx.shape} and must have dy's, {dy.shape}")
         da, db = np.split(dy, 2, axis=-1)
         right = _turned(dy, cos, -sin)
-        with where(f"for dy of shape {shape}"):
+        with in_case(f"for dy of shape {shape}"):
             for likely, hint in (
                 (dy, "dx is dy: a rotation has a backward, too"),
                 (
@@ -476,14 +484,14 @@ def rope_backward(attempt: Attempt) -> None:
                 ),
                 *_mistaken(dy, cos, -sin),
             ):
-                must(np.allclose(likely, right) or not np.allclose(dx, likely), hint)
-            must(
+                require(np.allclose(likely, right) or not np.allclose(dx, likely), hint)
+            require(
                 np.allclose(_lengths(dx), _lengths(dy)),
                 "the lengths of pairs change: a rotation keeps them, backwards too. Mind the signs, and which channels "
                 "go together",
             )
-            agree("dx", dx, right)
-            gradients_agree(
+            require_close("dx", dx, right)
+            require_gradients(
                 lambda x, cos=cos, sin=sin: (_turned(x, cos, sin), (cos, sin)),
                 lambda dy, cache: attempt(dy, cache),
                 {"x": rng.standard_normal(shape)},
@@ -491,7 +499,7 @@ def rope_backward(attempt: Attempt) -> None:
 
 
 def _what(result: Any) -> str:
-    return f"{len(result)} things" if isinstance(result, tuple | list) else f"one {kind(result)}"
+    return f"{len(result)} things" if isinstance(result, tuple | list) else f"one {type_name(result)}"
 
 
 # --- Grouped heads --------------------------------------------------------------------------------------------
@@ -508,7 +516,7 @@ def repeat_heads_backward(attempt: Attempt) -> None:
     for (B, Hk, T, D), groups in (((2, 2, 4, 5), 3), ((1, 4, 3, 2), 2), ((2, 1, 2, 3), 4), ((3, 3, 2, 2), 1)):
         H = Hk * groups
         dy = rng.standard_normal((B, H, T, D))
-        dx = array(attempt(dy, Hk))
+        dx = require_array(attempt(dy, Hk))
         right = _repeat_heads_backward(dy, Hk)
         for shape, hint in (
             ((B, groups, T, D), f"H / Hk = {groups} heads of queries are one group, and there are Hk = {Hk} groups"),
@@ -516,12 +524,12 @@ def repeat_heads_backward(attempt: Attempt) -> None:
             ((B, 1, T, D), "only the heads of one group are added"),
             ((B, Hk, 1, T, D), "the axis of the group stays: sum it away"),
         ):
-            must(
+            require(
                 dx.shape != shape or shape == right.shape,
                 f"dy of shape {dy.shape} with {Hk} heads of keys has become {dx.shape} and must become {right.shape}: "
                 f"{hint}",
             )
-        must(
+        require(
             dx.shape == right.shape,
             f"dy of shape {dy.shape} with {Hk} heads of keys has become {dx.shape} and must become {right.shape}",
         )
@@ -550,14 +558,14 @@ def repeat_heads_backward(attempt: Attempt) -> None:
             ),
             (dy[:, :Hk], "the first heads of dy are there as they were: a sum over each group is asked for"),
         ):
-            must(np.allclose(likely, right) or not np.allclose(dx, likely), f"{case}, {hint}")
-        agree(
+            require(np.allclose(likely, right) or not np.allclose(dx, likely), f"{case}, {hint}")
+        require_close(
             f"{case}, the result",
             dx,
             right,
             factors={"one divided by the size of a group: gradients add, they are not averaged": 1 / groups},
         )
-        gradients_agree(
+        require_gradients(
             lambda x, groups=groups: (np.repeat(x, groups, axis=1), x.shape[1]),
             lambda dy, kv_heads: attempt(dy, kv_heads),
             {"x": rng.standard_normal((B, Hk, T, D))},
@@ -568,7 +576,7 @@ def repeat_heads_backward(attempt: Attempt) -> None:
 
 
 def _rmsnorm_rows(x, gamma, eps=1e-6):
-    require()
+    require_kernels()
     y, cache = kernels.rmsnorm_forward(x, gamma, eps)
     return y, cache.rstd
 
@@ -579,12 +587,12 @@ def rmsnorm_rows(attempt: Attempt) -> None:
     rng = np.random.default_rng(0)
 
     def judged(x: np.ndarray, eps: float | None = None) -> Any:
-        """y and rstd, and what is right, in float64; what was seen; x, y and rstd as tensors."""
+        """Return y and rstd and the right ones, in float64, the report, and the tensors x, y and rstd."""
         gamma = (1 + rng.random(x.shape[1])).astype(np.float32)
         given, gains = tensor(x), tensor(gamma)
-        with fence() as seen:
+        with sanitize() as seen:
             found = attempt(given, gains) if eps is None else attempt(given, gains, eps)
-        several(found, "y", "rstd")
+        unpack(found, "y", "rstd")
         shapes = {"y": x.shape, "rstd": (len(x),)}
         numbers = [as_numbers(name, f, shapes[name], torch.float32) for name, f in zip(shapes, found, strict=True)]
         x64, gamma64 = x.astype(np.float32).astype(np.float64), gamma.astype(np.float64)
@@ -593,16 +601,16 @@ def rmsnorm_rows(attempt: Attempt) -> None:
 
     y, rstd, right, right_rstd, gamma, x, seen, tensors = judged(3 + rng.standard_normal((3, 8)), 0.5)
     written = seen.written(tensors[1])
-    must(
-        not unwritten(seen, tensors[1]) or written % 8,
+    require(
+        not partly_written(seen, tensors[1]) or written % 8,
         f"of 3 rows of 8, kernels have written {written} of y's 24 numbers: is there a program for each row?",
     )
-    must(
-        not unwritten(seen, tensors[1]),
+    require(
+        not partly_written(seen, tensors[1]),
         f"of 3 rows of 8, kernels have written {written} of y's 24 numbers: are BLOCK and the mask as long as a row?",
     )
     for name, tensor_, numbers in (("y", tensors[1], y), ("rstd", tensors[2], rstd)):
-        must(
+        require(
             not (seen.written(tensor_) and np.isnan(numbers).any()),
             f"a part of {name} holds NaN, as memory does here that nobody has written: are the rows that the programs "
             f"write all rows (tl.program_id(0)), and is row r of {name} where it belongs?",
@@ -624,53 +632,53 @@ def rmsnorm_rows(attempt: Attempt) -> None:
             "x is multiplied by gamma before its mean square is taken: gamma comes after",
         ),
     ):
-        must(np.abs(y - likely).max() > 1e-3, f"y is wrong: {hint}")
-    agree("y", y, right, tolerance=FLOAT32)
-    must(
+        require(np.abs(y - likely).max() > 1e-3, f"y is wrong: {hint}")
+    require_close("y", y, right, tolerance=FLOAT32)
+    require(
         np.abs(rstd - 1 / right_rstd).max() > 1e-3,
         "rstd is the root mean square itself, and must be 1 divided by it: the backward multiplies by it",
     )
-    agree("rstd", rstd, right_rstd, tolerance=FLOAT32)
-    works_alone(seen, "rmsnorm_kernel", 1, "3 rows")
+    require_close("rstd", rstd, right_rstd, tolerance=FLOAT32)
+    require_few_launches(seen, "rmsnorm_kernel", 1, "3 rows")
 
     for rows, width in ((4, 5), (4, 100), (2, 4000), (3, 1)):
         x = 2 + rng.standard_normal((rows, width))
         y, rstd, right, right_rstd, *_, seen, tensors = judged(x)
         off = np.nan_to_num(np.abs(y - right).max(axis=1), nan=np.inf)
-        must(
+        require(
             not off[0] <= FLOAT32 or (off <= 10 * FLOAT32).all(),
             f"of {rows} rows of {width} the first is right and another is not: row r begins at r · {width}, whatever "
             "the block's length",
         )
-        must(
-            not unwritten(seen, tensors[1]),
+        require(
+            not partly_written(seen, tensors[1]),
             f"rows of 8 are right, and of rows of {width} the kernel writes {seen.written(tensors[1]) // rows} "
             "numbers: BLOCK must be as long as a row at least",
         )
-        must(
+        require(
             not np.isnan(y).any(),
             f"rows of 8 are right, and rows of {width} hold NaN: where tl.load is given a mask and no `other`, lanes "
             "whose mask is off hold anything",
         )
         lanes = 1 << (width - 1).bit_length()
-        agree(
+        require_close(
             f"y of rows of {width} (rows of 8 are right: is the mean taken over the block's {lanes} lanes?)",
             y,
             right,
             tolerance=FLOAT32,
         )
-        agree(f"rstd of rows of {width} (rows of 8 are right)", rstd, right_rstd, tolerance=FLOAT32)
-        must(
+        require_close(f"rstd of rows of {width} (rows of 8 are right)", rstd, right_rstd, tolerance=FLOAT32)
+        require(
             not seen.interpreted or seen.programs[0] <= rows,
             f"for {rows} rows of {width} the kernel ran {seen.programs[0]} programs: one for each row is enough, and "
             "those beyond the last row have none",
         )
-        stays_inside(seen, f"in rows of {width}")
-        must(
+        require_safe_access(seen, f"in rows of {width}")
+        require(
             not seen.interpreted or width < 1000 or seen.programs == [rows],
             f"for {rows} rows the kernel ran {seen.programs[0]} program{'s' * (seen.programs[0] != 1)}: with a program "
             "for each row they run side by side",
         )
-        each_once(seen, x=("read", tensors[0]), y=("written", tensors[1]), rstd=("written", tensors[2]))
+        require_single_pass(seen, x=("read", tensors[0]), y=("written", tensors[1]), rstd=("written", tensors[2]))
     small = judged(1e-4 * rng.standard_normal((2, 6)))
-    agree("where eps is not given it must be 1e-6: y", small[0], small[2], tolerance=FLOAT32)
+    require_close("where eps is not given it must be 1e-6: y", small[0], small[2], tolerance=FLOAT32)

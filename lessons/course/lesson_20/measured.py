@@ -1,4 +1,4 @@
-"""What `make after` has measured, as far as this lesson shows it."""
+"""The results of `make after` that this lesson shows."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ COLOURS = {name: ablation.COLOURS[ablation.BY_NAME[name].group] for name in PART
 
 
 def measured(experiment: str) -> dict[str, Any] | None:
-    """The findings of an experiment of `lessons/after`; None, and a line that says so, where there are none yet."""
+    """Return the findings of an experiment of `lessons/after`; if there are none yet, print a line and return None."""
     try:
         found = [each for each in sections(STUDY, STUDY.out) if each.at_home and experiment == each.experiment.NAME]
     except FileNotFoundError:
@@ -25,13 +25,13 @@ def measured(experiment: str) -> dict[str, Any] | None:
 
 
 def gaps(found: dict[str, Any]) -> dict[str, Any]:
-    """For each part the loss with it minus the base's, with its interval; None where a training diverged."""
+    """Return for each part the loss with it minus the base's, with its interval; None if a training diverged."""
     return {name: ablation.gap_of(found, name) for name in PARTS}
 
 
 def beyond(found: dict[str, Any]) -> dict[str, Any]:
-    """For each kind of positions, perplexity beyond the length of training divided by that within, with its interval.
+    """Return perplexity beyond the length of training divided by that within, for each kind of positions.
 
-    None where a training diverged.
+    Each has its interval, and is None if a training diverged.
     """
     return {name: ablation.stretched(found, name) for name in ("learned", "rotary", "ALiBi", "relative bias")}

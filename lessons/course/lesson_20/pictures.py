@@ -22,7 +22,7 @@ GROUPS = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY, GREY, INK)
 
 
 def draw_blocks() -> None:
-    """A block of lesson 19 and one of Llama, from the bottom up; what differs has a colour."""
+    """Draw a block of lesson 19 and one of Llama, from the bottom up, with the differences in colour."""
     _, axes = plt.subplots(figsize=(7.2, 6.0))
     for left, modern in ((0.0, False), (7.4, True)):
         _draw_block(axes, left, modern)
@@ -111,7 +111,7 @@ def _plus(axes: Axes, x: float, y: float, sign: str = "+", colour: str = GREY) -
 
 
 def draw_gates(z: np.ndarray, curves: Mapping[str, tuple[np.ndarray, np.ndarray]], product: np.ndarray) -> None:
-    """Each activation and its slope over z; and silu(gate) · up over a plane, gate across, up upwards."""
+    """Draw each activation and its slope over z; and silu(gate) · up over a plane, gate across, up upwards."""
     _, (values, slopes, plane) = plt.subplots(1, 3, figsize=(9.0, 2.9), width_ratios=(1, 1, 1.1))
     for (name, (value, slope)), (colour, style) in zip(
         curves.items(), ((GREY, "-"), (BLUE, "--"), (GREEN, "-")), strict=True
@@ -134,7 +134,7 @@ def draw_gates(z: np.ndarray, curves: Mapping[str, tuple[np.ndarray, np.ndarray]
 def draw_turns(
     pair: tuple[float, float], frequency: float, places: Sequence[tuple[int, int]], scores: np.ndarray
 ) -> None:
-    """A pair of a query and of a key, turned to several places; and the scores (T, T) of one query with one key."""
+    """Draw a query's and a key's pair, turned to several places, and the scores (T, T) of one query with one key."""
     figure = plt.figure(figsize=(7.2, 5.4))
     grid = figure.add_gridspec(2, 6, height_ratios=(1, 1.25))
     for column, (query, key) in enumerate(places):
@@ -166,7 +166,7 @@ def draw_turns(
 
 
 def draw_sharing(cases: Sequence[tuple[int, int, str]]) -> None:
-    """Heads of queries above the heads of keys and values that they use: (H, Hk, what is written beside it) each."""
+    """Draw heads of queries above the heads of keys and values that they share: (H, Hk, label) each."""
     _, rows = plt.subplots(len(cases), 1, figsize=(7.2, 1.35 * len(cases)))
     for axes, (heads, shared, text) in zip(rows, cases, strict=True):
         group = heads // shared
@@ -187,7 +187,7 @@ def draw_sharing(cases: Sequence[tuple[int, int, str]]) -> None:
 
 
 def draw_buckets(distances: np.ndarray, buckets: Mapping[str, np.ndarray], table: np.ndarray) -> None:
-    """The bucket of each distance, by name; and the buckets (T, T) of all pairs of a short sentence."""
+    """Draw the bucket of each distance, by name; and the buckets (T, T) of all pairs of a short sentence."""
     _, (line, square) = plt.subplots(1, 2, figsize=(7.2, 3.0), width_ratios=(1.5, 1))
     for (name, found), colour in zip(buckets.items(), (BLUE, ORANGE), strict=True):
         line.step(distances, found, where="mid", color=colour, label=name)
@@ -202,7 +202,7 @@ def draw_buckets(distances: np.ndarray, buckets: Mapping[str, np.ndarray], table
 
 
 def draw_worth(gaps: Mapping[str, Interval], colours: Mapping[str, str]) -> None:
-    """A variant's loss minus the base's, with its interval, a line each."""
+    """Draw each variant's loss minus the base's, with its interval."""
     _, axes = plt.subplots(figsize=(7.2, 0.8 + 0.3 * len(gaps)))
     named: dict[str, Any] = dict(gaps)
     draw_intervals(axes, named, [colours[name] for name in named], "loss minus the base's, nats a token")

@@ -9,8 +9,8 @@ from minitransformer.gradcheck import error
 from minitransformer.models import BERT, IGNORED, BERTConfig
 from minitransformer.ops import cross_entropy_backward, cross_entropy_forward
 
+from ..checks import in_case, require, require_arrays, require_close, require_gradients, type_name
 from ..exercise import Attempt, Wrong, exercise
-from ..judging import agree, arrays, gradients_agree, kind, require, where
 
 CLS, SEP, FIRST = 1, 2, 3
 
@@ -21,7 +21,7 @@ def _mask_batch(ids: np.ndarray, mask_id: int, rng: np.random.Generator) -> tupl
 
 @exercise(answer=_mask_batch)
 def mask_batch(attempt: Attempt) -> None:
-    lengths = [2, 5, 7, 13, 20, 23]  # 15 % of none of them lies halfway between two whole numbers
+    lengths = [2, 5, 7, 13, 20, 23]  # for none of them is 15 % halfway between two whole numbers
     ids = _batch(np.random.default_rng(0), [lengths[row % 6] for row in range(120)], mask_id=60)
     hidden, targets = _masked(attempt, ids, 60, 1)
     again, same = _masked(attempt, ids, 60, 1)
@@ -32,7 +32,7 @@ def mask_batch(attempt: Attempt) -> None:
     _judge_choice(ids, hidden, targets, 60)
 
     rows = 2000
-    ids = _batch(np.random.default_rng(2), [20] * rows, mask_id=31)  # so half of the words stand nowhere in it
+    ids = _batch(np.random.default_rng(2), [20] * rows, mask_id=31)  # half of the vocabulary does not occur in it
     rng = np.random.default_rng(3)
     hidden, targets = _masked(attempt, ids, 60, rng)
     _judge_choice(ids, hidden, targets, 60)
@@ -44,9 +44,9 @@ def mask_batch(attempt: Attempt) -> None:
         "rng gives next",
     )
     _judge_fates(ids, hidden, targets, 60)
-    for mask_id in (5, 4):  # so few words show what one too many, or too few, does to the shares
+    for mask_id in (5, 4):  # with so few words, drawing one too many or too few changes the shares visibly
         ids = _batch(np.random.default_rng(4), [20] * rows, mask_id)
-        with where(f"with the words 3 to {mask_id - 1} alone"):
+        with in_case(f"with the words 3 to {mask_id - 1} alone"):
             hidden, targets = _masked(attempt, ids, mask_id, 5)
             _judge_choice(ids, hidden, targets, mask_id)
             _judge_fates(ids, hidden, targets, mask_id)
@@ -61,7 +61,7 @@ def mask_batch(attempt: Attempt) -> None:
 
 
 def _batch(rng: np.random.Generator, lengths: list[int], mask_id: int) -> np.ndarray:
-    """Rows [CLS] words [SEP], padded: so many words in each."""
+    """Return rows [CLS] words [SEP], padded, with the given numbers of words."""
     places, end = np.arange(max(lengths) + 4), np.array(lengths)[:, None] + 1
     ids = rng.integers(FIRST, mask_id, (len(lengths), len(places)))
     ids[:, 0] = CLS
@@ -71,7 +71,7 @@ def _batch(rng: np.random.Generator, lengths: list[int], mask_id: int) -> np.nda
 def _masked(
     attempt: Attempt, ids: np.ndarray, mask_id: int, seed: int | np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What the attempt makes of a batch: two arrays of ids."""
+    """Return the attempt's two arrays for a batch, after checks of their types and shapes."""
     result = attempt(ids, mask_id, np.random.default_rng(seed))
     require(
         isinstance(result, tuple | list) and len(result) == 2,
@@ -90,11 +90,11 @@ def _masked(
 
 
 def _described(result: Any) -> str:
-    return f"{len(result)}" if isinstance(result, tuple | list) else f"one {kind(result)}"
+    return f"{len(result)}" if isinstance(result, tuple | list) else f"one {type_name(result)}"
 
 
 def _judge_choice(ids: np.ndarray, hidden: np.ndarray, targets: np.ndarray, mask_id: int) -> None:
-    """Which places are targets, how many of each row, and that nothing else is touched."""
+    """Raise `Wrong` for wrong places or numbers of targets in the rows, and for changes at other places."""
     chosen, words = targets != IGNORED, (ids > SEP) & (ids < mask_id)
     require(chosen.any(), f"no place is chosen: targets is {IGNORED} everywhere")
     require(not chosen.all(), f"targets is nowhere {IGNORED}, which it must be wherever nothing is asked")
@@ -156,7 +156,7 @@ def _judge_choice(ids: np.ndarray, hidden: np.ndarray, targets: np.ndarray, mask
 
 
 def _judge_places(chosen: np.ndarray) -> None:
-    """Every word of a row is chosen as often as any other; chosen (rows, words)."""
+    """Raise `Wrong` unless all places and pairs of a row are chosen equally often; chosen (rows, words)."""
     require(
         not (chosen == chosen[0]).all(), "the same places are chosen in every row: draw them for each row by itself"
     )
@@ -170,14 +170,14 @@ def _judge_places(chosen: np.ndarray) -> None:
     together = chosen.T.astype(float) @ chosen / len(chosen) * ~np.eye(len(often), dtype=bool)
     one, other = sorted(int(each) for each in np.unravel_index(np.argmax(together), together.shape))
     require(
-        together[one, other] < 0.05,  # of 3 among 20, two given ones are in 1.6 % of the rows
+        together[one, other] < 0.05,  # with 3 chosen of 20, a given pair is in 1.6 % of the rows
         f"words {one + 1} and {other + 1} of 20 are chosen together in {_percent(together[one, other])} of the rows, "
         "far more often than others: every choice of so many words should be as likely as any other",
     )
 
 
 def _judge_fates(ids: np.ndarray, hidden: np.ndarray, targets: np.ndarray, mask_id: int) -> None:
-    """What becomes of the targets; each row has three."""
+    """Raise `Wrong` if targets are masked, replaced or kept at wrong rates; each row has three targets."""
     chosen = targets != IGNORED
     now, before = hidden[chosen], targets[chosen]
     masked, other = now == mask_id, (now != mask_id) & (now != before)
@@ -191,7 +191,7 @@ def _judge_fates(ids: np.ndarray, hidden: np.ndarray, targets: np.ndarray, mask_
         masked.all() or not masked.any() or alike < 0.9,
         "all targets of a row share one fate: throw the dice for each target, not for each row",
     )
-    by_chance = 0.1 * (words - 1) / words  # the word that is drawn may be the one that stood there
+    by_chance = 0.1 * (words - 1) / words  # the drawn word may be the old one
     said = (
         f"{_percent(masked.mean())} become the mask, {_percent(other.mean())} another word, and "
         f"{_percent((now == before).mean())} stay"
@@ -211,7 +211,7 @@ def _judge_fates(ids: np.ndarray, hidden: np.ndarray, targets: np.ndarray, mask_
 
 
 def _judge_words_by_chance(now: np.ndarray, other: np.ndarray, before: np.ndarray, mask_id: int) -> None:
-    """The words that replace targets, all with the same chance; now and other (rows, targets)."""
+    """Raise `Wrong` unless the words that replace targets are equally frequent; now and other (rows, targets)."""
     replaced = now[other]
     counts = np.bincount(replaced, minlength=mask_id)[FIRST:]
     often, rare = int(np.argmax(counts)), int(np.argmin(counts))
@@ -244,7 +244,7 @@ def _masked_loss(hidden: np.ndarray, table: np.ndarray, targets: np.ndarray) -> 
 
 def _masked_loss_backward(dloss: Any, hidden: Any, table: Any, targets: Any) -> tuple[np.ndarray, np.ndarray]:
     _, cache = cross_entropy_forward(hidden @ table.T, targets, ignore_index=IGNORED)
-    dlogits = cross_entropy_backward(dloss, cache)  # (B, T, V), zero where nothing is asked
+    dlogits = cross_entropy_backward(dloss, cache)  # (B, T, V), zero at positions without a target
     return dlogits @ table, np.einsum("btv,btc->vc", dlogits, hidden)
 
 
@@ -257,12 +257,12 @@ def masked_loss_backward(attempt: Attempt) -> None:
         places = rng.permutation(batch * time)[:count]
         # Word 0 is a word too, and one may be the target of two places.
         targets.reshape(-1)[places] = [0, *rng.permutation(np.arange(1, vocabulary))[[0, 0, 1]]][:count]
-        with where(f"with B = {batch}, T = {time}, C = {width}, V = {vocabulary} and {count} targets,"):
+        with in_case(f"with B = {batch}, T = {time}, C = {width}, V = {vocabulary} and {count} targets,"):
             _judge_masked_loss(attempt, hidden, table, targets)
     nothing = np.full((2, 3), IGNORED)
     hidden, table = rng.standard_normal((2, 3, 4)), rng.standard_normal((5, 4))
-    with where("where nothing is asked at all,"):
-        gradients = arrays(attempt(1.0, hidden, table, nothing), "dhidden", "dtable")
+    with in_case("where nothing is asked at all,"):
+        gradients = require_arrays(attempt(1.0, hidden, table, nothing), "dhidden", "dtable")
     for name, gradient, of in zip(("dhidden", "dtable"), gradients, (hidden, table), strict=True):
         require(
             gradient.shape == of.shape and not gradient.any(),
@@ -272,7 +272,7 @@ def masked_loss_backward(attempt: Attempt) -> None:
 
 def _judge_masked_loss(attempt: Attempt, hidden: np.ndarray, table: np.ndarray, targets: np.ndarray) -> None:
     chosen, count = targets != IGNORED, int((targets != IGNORED).sum())
-    dhidden, dtable = arrays(attempt(1.0, hidden, table, targets), "dhidden", "dtable")
+    dhidden, dtable = require_arrays(attempt(1.0, hidden, table, targets), "dhidden", "dtable")
     require(
         (dhidden.shape, dtable.shape) != (table.shape, hidden.shape),
         "the two gradients are returned in the other order: dhidden, then dtable",
@@ -306,7 +306,7 @@ def _judge_masked_loss(attempt: Attempt, hidden: np.ndarray, table: np.ndarray, 
     }
     factors = {name: factor for name, factor in factors.items() if abs(factor - 1) > 1e-9}
     if count > 1:
-        agree("dhidden", dhidden, right, factors=factors)
+        require_close("dhidden", dhidden, right, factors=factors)
         untouched = np.setdiff1d(np.arange(len(table)), targets[chosen])
         require(
             dtable.shape != table.shape or dtable[untouched].any(),
@@ -321,11 +321,11 @@ def _judge_masked_loss(attempt: Attempt, hidden: np.ndarray, table: np.ndarray, 
             "of two places with the same target dtable has one only: `dtable[ids] -= …` with an id twice keeps the "
             "last; np.subtract.at subtracts both",
         )
-        agree("dtable", dtable, right_table, factors=factors)
-    doubled = arrays(attempt(2.0, hidden, table, targets), "dhidden", "dtable")
+        require_close("dtable", dtable, right_table, factors=factors)
+    doubled = require_arrays(attempt(2.0, hidden, table, targets), "dhidden", "dtable")
     for name, once, twice in zip(("dhidden", "dtable"), (dhidden, dtable), doubled, strict=True):
         require(np.allclose(twice, 2 * once), f"with dloss = 2 instead of 1 {name} must double: is dloss used?")
-    gradients_agree(
+    require_gradients(
         lambda hidden, table: (_masked_loss(hidden, table, targets), (hidden, table)),
         lambda dloss, cache: attempt(float(dloss), *cache, targets),
         {"hidden": hidden, "table": table},
@@ -337,7 +337,7 @@ def _class_head(hidden: Any, w_pool: Any, b_pool: Any, w_class: Any, b_class: An
 
 
 def _class_head_backward(dlogits: Any, hidden: Any, w_pool: Any, b_pool: Any, w_class: Any) -> tuple[np.ndarray, ...]:
-    """The package's own head does it; only its weights are set."""
+    """Run the backward of the package's own head with these weights."""
     width, classes = w_class.shape
     config = BERTConfig(
         FIRST, d_model=width, num_heads=1, d_ff=1, num_layers=1, dropout=0.0, head="classes", num_classes=classes
@@ -364,9 +364,9 @@ def class_head_backward(attempt: Attempt) -> None:
         w_pool, b_pool = 0.5 * rng.standard_normal((width, width)), 0.5 * rng.standard_normal(width)
         w_class, b_class = rng.standard_normal((width, classes)), rng.standard_normal(classes)
         dlogits = rng.standard_normal((batch, classes))
-        with where(f"with B = {batch}, T = {time}, C = {width} and {classes} classes,"):
+        with in_case(f"with B = {batch}, T = {time}, C = {width} and {classes} classes,"):
             _judge_class_head(attempt, dlogits, hidden, w_pool, b_pool, w_class)
-            gradients_agree(
+            require_gradients(
                 lambda *given: (_class_head(*given), given[:-1]),
                 lambda dlogits, cache: attempt(dlogits, *cache),
                 dict(zip(("hidden", "w_pool", "b_pool", "w_class", "b_class"),
@@ -378,7 +378,7 @@ def _judge_class_head(
     attempt: Attempt, dlogits: np.ndarray, hidden: np.ndarray, w_pool: np.ndarray, b_pool: np.ndarray, w_class: Any
 ) -> None:
     found: dict[str, np.ndarray] = dict(
-        zip(NAMES, arrays(attempt(dlogits, hidden, w_pool, b_pool, w_class), *NAMES), strict=True)
+        zip(NAMES, require_arrays(attempt(dlogits, hidden, w_pool, b_pool, w_class), *NAMES), strict=True)
     )
     first = hidden[:, 0]
     z = first @ w_pool + b_pool
@@ -416,8 +416,8 @@ def _judge_class_head(
         error(found["dw_class"], z.T @ dlogits) > 1e-9,
         "dw_class is made with z, which is before the tanh, and must be with tanh(z), which the last map reads",
     )
-    agree("dw_class", found["dw_class"], pooled.T @ dlogits)
-    agree("db_class", found["db_class"], dlogits.sum(axis=0))
+    require_close("dw_class", found["dw_class"], pooled.T @ dlogits)
+    require_close("db_class", found["db_class"], dlogits.sum(axis=0))
     for what, wrong in (
         ("the gradient of the tanh's output, without the tanh's slope, which is 1 − tanh²", dpooled),
         ("1 − tanh in place of 1 − tanh²: is the square missing?", dpooled * (1 - pooled)),
@@ -430,13 +430,13 @@ def _judge_class_head(
         ("the tanh of the gradient: a backward multiplies by the slope of the tanh", np.tanh(dpooled)),
     ):
         require(error(found["db_pool"], wrong.sum(axis=0)) > 1e-9, f"db_pool is made with {what}")
-    agree("db_pool", found["db_pool"], dz.sum(axis=0))
+    require_close("db_pool", found["db_pool"], dz.sum(axis=0))
     require(
         error(found["dw_pool"], pooled.T @ dz) > 1e-9,
         "dw_pool is made with what came out of the pooler: a weight's gradient is (what came in)ᵀ @ (what arrived)",
     )
-    agree("dw_pool", found["dw_pool"], first.T @ dz)
+    require_close("dw_pool", found["dw_pool"], first.T @ dz)
     require(
         error(found["dhidden"][:, 0], dz @ w_pool) > 1e-9, "dhidden is made with w_pool, and must be with its transpose"
     )
-    agree("dhidden at the first token", found["dhidden"][:, 0], dfirst)
+    require_close("dhidden at the first token", found["dhidden"][:, 0], dfirst)

@@ -10,7 +10,7 @@ from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, SKY, VERMILION
 
 
 def draw_objectives(words: Sequence[str], hidden: Sequence[int]) -> None:
-    """Three ways to ask: a row is a question, a column a token that may be seen; a red square gives the answer away.
+    """Draw three objectives: a row is a prediction, a column a visible token; red squares show the answer.
 
     words: a sentence with the marks around it; hidden: the places that the third way masks.
     """
@@ -45,7 +45,7 @@ def draw_objectives(words: Sequence[str], hidden: Sequence[int]) -> None:
 
 
 def draw_cheat(losses: Mapping[str, Sequence[float]], tests: Mapping[str, Mapping[str, float]], floor: float) -> None:
-    """Training losses by name; and test losses, name → what is seen → loss, beside that of even guessing."""
+    """Draw training losses by name, and test losses (name → visible tokens → loss), with that of an even guess."""
     _, (left, right) = plt.subplots(1, 2, figsize=(7.4, 2.9), width_ratios=(1.25, 1))
     for (name, curve), colour in zip(losses.items(), (BLUE, VERMILION), strict=True):
         left.plot(curve, color=colour, lw=1, label=name)
@@ -70,7 +70,7 @@ def draw_cheat(losses: Mapping[str, Sequence[float]], tests: Mapping[str, Mappin
 
 
 def draw_pretraining(losses: Sequence[float], tested: Mapping[int, float], frequencies: float) -> None:
-    """The masked loss over the steps, and the loss of a guess by how frequent words are."""
+    """Draw the masked loss over the steps, and the loss of a guess by the words' frequencies."""
     _, axes = plt.subplots(figsize=(7.2, 2.6))
     axes.plot(np.arange(1, len(losses) + 1), losses, color=SKY, lw=0.6, label="a training batch")
     axes.plot(list(tested), list(tested.values()), "o-", color=BLUE, ms=3, label="test sentences")
@@ -83,7 +83,7 @@ def draw_pretraining(losses: Sequence[float], tested: Mapping[int, float], frequ
 def draw_fine_tuning(
     results: Mapping[str, Mapping[str, np.ndarray]], sizes: Sequence[int], guess: Mapping[str, float]
 ) -> None:
-    """Question → start → accuracies (sizes, seeds); a line through the means, a dot for each seed."""
+    """Draw accuracies (sizes, seeds) by question and start: a line through the means, a dot for each seed."""
     _, row = plt.subplots(1, len(results), figsize=(7.4, 3.0), sharey=True)
     for axes, (question, starts) in zip(row, results.items(), strict=True):
         for (name, found), colour in zip(starts.items(), (GREEN, ORANGE), strict=True):
@@ -100,7 +100,7 @@ def draw_fine_tuning(
 
 
 def draw_spans(source: Sequence[str], target: Sequence[str]) -> None:
-    """A text, what an encoder gets of it, and what a decoder writes; "<0>" marks the first gap.
+    """Draw a text, the input of an encoder, and the output of a decoder; "<0>" marks the first gap.
 
     source and target end with a mark. A row that is too wide goes on below.
     """

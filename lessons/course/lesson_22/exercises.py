@@ -8,8 +8,17 @@ from minitransformer.gradcheck import error
 from minitransformer.ops import patches_backward as package_backward
 from minitransformer.ops import patches_forward
 
+from ..checks import (
+    in_case,
+    largest_error,
+    require,
+    require_array,
+    require_arrays,
+    require_close,
+    require_gradients,
+    require_precision,
+)
 from ..exercise import Attempt, Wrong, exercise
-from ..judging import agree, array, arrays, farthest, gradients_agree, precise, require, where
 from . import solutions
 
 
@@ -30,27 +39,27 @@ def patches_backward(attempt: Attempt) -> None:
     ):
         images = np.random.default_rng(0).standard_normal((batch, channels, height, width))
         of = "one channel" if channels == 1 else f"{channels} channels"
-        with where(f"with B = {batch}, {of} of {height} × {width} pixels and patches of {size} × {size},"):
+        with in_case(f"with B = {batch}, {of} of {height} × {width} pixels and patches of {size} × {size},"):
             _judge_patches(attempt, images, size)
 
 
 def _judge_patches(attempt: Attempt, images: np.ndarray, size: int) -> None:
     batch, channels, height, width = images.shape
     rows, _ = patches_forward(images, size)
-    back = array(attempt(rows, channels, height, width, size))
+    back = require_array(attempt(rows, channels, height, width, size))
     require(
         back.shape == images.shape,
         f"it returns shape {back.shape} and must return that of the images, {images.shape}",
     )
     if error(back, images) < 1e-12:
-        gradients_agree(
+        require_gradients(
             lambda images: patches_forward(images, size),
             lambda drows, _: attempt(drows, channels, height, width, size),
             {"images": images},
         )
         return
     require(np.isfinite(back).all(), "it holds NaN or infinity: does every pixel get its gradient?")
-    precise("what it returns", back, images)
+    require_precision("what it returns", back, images)
     down, across = height // size, width // size
     cut = rows.reshape(batch, down, across, channels, size, size)
 
@@ -112,10 +121,10 @@ def sentence_backward(attempt: Attempt) -> None:
     names = ("dtokens", "dclass_token", "dpositions")
     for batch, time, width in ((2, 3, 4), (5, 4, 2), (1, 2, 3), (3, 1, 5)):
         dx = rng.standard_normal((batch, 1 + time, width))
-        with where(f"with B = {batch}, T = {time} and C = {width},"):
-            found: dict[str, np.ndarray] = dict(zip(names, arrays(attempt(dx), *names), strict=True))
+        with in_case(f"with B = {batch}, T = {time} and C = {width},"):
+            found: dict[str, np.ndarray] = dict(zip(names, require_arrays(attempt(dx), *names), strict=True))
             _judge_sentence(found, dx)
-            gradients_agree(
+            require_gradients(
                 lambda *parts: (_sentence(*parts), None),
                 lambda dx, _: attempt(dx),
                 {
@@ -147,7 +156,7 @@ def _judge_sentence(found: dict[str, np.ndarray], dx: np.ndarray) -> None:
         error(found["dtokens"], dx[:, :-1]) > 1e-9,
         "dtokens has the first place and lacks the last: the class token stands first",
     )
-    agree("dtokens", found["dtokens"], dx[:, 1:])
+    require_close("dtokens", found["dtokens"], dx[:, 1:])
     require(
         error(found["dclass_token"], dx.sum(axis=(0, 1))) > 1e-9,
         "dclass_token is added over all places: the class token stands at the first alone",
@@ -157,14 +166,14 @@ def _judge_sentence(found: dict[str, np.ndarray], dx: np.ndarray) -> None:
         "dclass_token is the gradient of the last place: the class token stands first",
     )
     factors = {"the mean over the batch; shared numbers have the sum of their gradients": 1 / batch}
-    agree("dclass_token", found["dclass_token"], dx[:, 0].sum(axis=0), factors=factors)
+    require_close("dclass_token", found["dclass_token"], dx[:, 0].sum(axis=0), factors=factors)
     right = dx.sum(axis=0)
     without_first = right * (np.arange(length) > 0)[:, None]
     require(
         error(found["dpositions"], without_first) > 1e-9,
         "dpositions is 0 at the first place: the class token has a position, too",
     )
-    agree("dpositions", found["dpositions"], right, factors=factors)
+    require_close("dpositions", found["dpositions"], right, factors=factors)
 
 
 @exercise(answer=solutions.rollout)
@@ -173,12 +182,12 @@ def rollout(attempt: Attempt) -> None:
     for layers, batch, heads, time in ((2, 2, 3, 4), (1, 3, 2, 5), (4, 1, 1, 3)):
         weights = rng.random((layers, batch, heads, time, time)) ** 3
         weights /= weights.sum(axis=-1, keepdims=True)
-        with where(f"with {layers} layer{'' if layers == 1 else 's'}, B = {batch}, H = {heads} and T = {time},"):
-            _judge_rollout(array(attempt(weights)), weights)
+        with in_case(f"with {layers} layer{'' if layers == 1 else 's'}, B = {batch}, H = {heads} and T = {time},"):
+            _judge_rollout(require_array(attempt(weights)), weights)
     nobody = np.broadcast_to(np.eye(4), (3, 2, 2, 4, 4)).copy()
-    agree(
+    require_close(
         "where every position looks at itself alone, in all layers, the result",
-        array(attempt(nobody)),
+        require_array(attempt(nobody)),
         np.broadcast_to(np.eye(4), (2, 4, 4)).copy(),
     )
 
@@ -224,10 +233,10 @@ def _judge_rollout(found: np.ndarray, weights: np.ndarray) -> None:
         ("the layers are multiplied number by number, and must be by the product of matrices", half.prod(axis=0)),
         ("the rows of the result are keys: rows are queries, as in the weights", right.swapaxes(1, 2)),
     ):
-        require(error(found, wrong) > 1e-9, why)  # for one layer, or one head, some of these are right
-    _, given, one = farthest(sums, 1.0)
+        require(error(found, wrong) > 1e-9, why)  # with one layer, or one head, some mistakes give the right result
+    _, given, one = largest_error(sums, 1.0)
     require(
         np.allclose(sums, 1, rtol=0, atol=1e-9),
         f"a row of it sums to {given}, and must sum to {one}: each says of what a vector is made",
     )
-    agree("the result", found, right)
+    require_close("the result", found, right)

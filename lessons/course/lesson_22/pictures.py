@@ -12,7 +12,7 @@ from ..style import BLUE, GREY, INK, INKED, ORANGE, PALE, SIGNED, VERMILION
 
 
 def draw_sentence(image: np.ndarray, size: int) -> None:
-    """An image (height, width), cut into patches, and the patches in a row behind the class token."""
+    """Draw an image (height, width), cut into patches, and the patches in a row behind the class token."""
     height, width = image.shape
     down, across = height // size, width // size
     figure = plt.figure(figsize=(7.4, 2.9))
@@ -27,7 +27,7 @@ def draw_sentence(image: np.ndarray, size: int) -> None:
         row, column = divmod(number, across)
         where = column * size + 0.15, -row * size - 0.15
         label = whole.text(*where, str(number + 1), color=VERMILION, fontsize=7, ha="left", va="top")
-        label.set_path_effects([withStroke(linewidth=2, foreground="white")])  # to be read on ink, too
+        label.set_path_effects([withStroke(linewidth=2, foreground="white")])  # readable on dark pixels too
     whole.set(xlim=(-0.3, width + 0.3), ylim=(-height - 0.3, 0.3), aspect="equal", title="an image ...")
 
     line = figure.add_subplot(grid[1])
@@ -50,7 +50,7 @@ def draw_sentence(image: np.ndarray, size: int) -> None:
 
 
 def draw_looks(images: np.ndarray, titles: Sequence[str], maps: Mapping[str, np.ndarray]) -> None:
-    """A column for each image (N, height, width); below it a map (N, rows, columns) of each name, scaled by itself."""
+    """Draw a column for each image (N, height, width), with each name's map (N, rows, columns), scaled by itself."""
     count = len(images)
     _, grid = plt.subplots(1 + len(maps), count, figsize=(7.4, 1.05 * (1 + len(maps)) + 0.3))
     for column in range(count):
@@ -67,7 +67,7 @@ def draw_looks(images: np.ndarray, titles: Sequence[str], maps: Mapping[str, np.
 
 
 def draw_positions(by_offset: np.ndarray, curves: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> None:
-    """Left: by_offset (2n + 1, 2n + 1), mean cosines of two positions so far apart. Right: name → distances, means."""
+    """Draw mean cosines of two positions, (2n + 1, 2n + 1) by offset (left), and by distance for each name (right)."""
     reach = len(by_offset) // 2
     _, (left, right) = plt.subplots(1, 2, figsize=(7.4, 3.2), width_ratios=(1, 1.3))
     shown = left.imshow(by_offset, cmap=SIGNED, vmin=-0.3, vmax=0.3, extent=(-reach - 0.5, reach + 0.5) * 2)
@@ -84,7 +84,7 @@ def draw_positions(by_offset: np.ndarray, curves: Mapping[str, tuple[np.ndarray,
 
 
 def draw_little_data(sizes: Sequence[int], results: Mapping[str, Mapping[str, np.ndarray]]) -> None:
-    """Title → model → accuracies (sizes, seeds): a line through the means, a dot for each seed."""
+    """Draw accuracies (sizes, seeds) by title and model: a line through the means, a dot for each seed."""
     _, row = plt.subplots(1, len(results), figsize=(7.4, 3.2), sharey=True)
     for axes, (title, models) in zip(row, results.items(), strict=True):
         for (name, found), colour in zip(models.items(), (BLUE, VERMILION, GREY), strict=True):

@@ -9,25 +9,24 @@ import numpy as np
 from minitransformer import ops
 from minitransformer.gradcheck import error
 
+from ..checks import (
+    count_lines,
+    in_case,
+    peak_memory,
+    require,
+    require_array,
+    require_arrays,
+    require_close,
+    require_float64,
+    require_gradients,
+    type_name,
+)
 from ..compiled import compiled
 from ..counting import Counted, counted
 from ..exercise import Attempt, Wrong, exercise
-from ..fence import fence
-from ..judging import (
-    agree,
-    array,
-    arrays,
-    gradients_agree,
-    keeps_float64,
-    kind,
-    lines_run,
-    most_memory,
-    require,
-    where,
-)
-from ..limits import Endless
+from ..limits import LimitExceeded
+from ..sanitizer import require_few_launches, require_float32_products, require_safe_access, sanitize
 from ..tensors import as_numbers, needs_kernels, tensor
-from ..watched import multiplies_in_float32, stays_inside, works_alone
 from . import solutions
 
 # --- How many layers ----------------------------------------------------------------------------------------------
@@ -42,7 +41,7 @@ def _window(T: int, left: int, right: int = 0) -> np.ndarray:
 def layers_until_heard(attempt: Attempt) -> None:
     def layers(allowed: np.ndarray) -> np.ndarray:
         found = attempt(allowed)
-        require(isinstance(found, np.ndarray), f"it must return an array of whole numbers, not {kind(found)}")
+        require(isinstance(found, np.ndarray), f"it must return an array of whole numbers, not {type_name(found)}")
         require(
             found.shape == allowed.shape, f"it returns shape {found.shape} and must return {allowed.shape}, as allowed"
         )
@@ -101,7 +100,7 @@ def layers_until_heard(attempt: Attempt) -> None:
         not np.array_equal(found, np.where(back > 2, -1, right)),
         "it ends after 2 layers: go on until nobody hears of anything new",
     )
-    agree("where each position sees itself and the one before it, the result", found, right)
+    require_close("where each position sees itself and the one before it, the result", found, right)
 
     for name, allowed in _patterns():
         found, right = layers(allowed), solutions.layers_until_heard(allowed)
@@ -111,8 +110,8 @@ def layers_until_heard(attempt: Attempt) -> None:
             "where a query does not see its own position it is wrong, and elsewhere right: the residual connection "
             "keeps what a position has, so that in every layer it listens to itself anyway",
         )
-        with where(f"{name}:"):
-            agree("the result", found, right)
+        with in_case(f"{name}:"):
+            require_close("the result", found, right)
 
 
 def _patterns() -> list[tuple[str, np.ndarray]]:
@@ -158,7 +157,7 @@ def _judge_global(attempt: Attempt, T: int, D: int, Dv: int, g: int) -> None:
         return out[0, 0], (out[0, 0], query, value_g, weights[:, g].copy())
 
     def gradients(dout: np.ndarray, out: Any, query: Any, value_g: Any, weights_g: Any) -> list[np.ndarray]:
-        found = arrays(attempt(dout, out, query, value_g, weights_g), "dkey_g", "dvalue_g")
+        found = require_arrays(attempt(dout, out, query, value_g, weights_g), "dkey_g", "dvalue_g")
         for name, mine, width in zip(("dkey_g", "dvalue_g"), found, (D, Dv), strict=True):
             require(
                 not (mine.shape == (T, width) and (T, width) != (width,)),
@@ -194,7 +193,7 @@ def _judge_global(attempt: Attempt, T: int, D: int, Dv: int, g: int) -> None:
         not np.allclose(dvalue_g, weights_g @ dout / T),
         "dvalue_g is the mean over the queries: one value was used T times, so it gets the sum of T gradients",
     )
-    agree(f"{place} dvalue_g", dvalue_g, weights_g @ dout)
+    require_close(f"{place} dvalue_g", dvalue_g, weights_g @ dout)
     for wrong, hint in (
         (right * root, "dkey_g is √D times too large: the scores were divided by √D"),
         (right / root, "dkey_g is √D times too small: the scores were divided by √D, once"),
@@ -219,9 +218,9 @@ def _judge_global(attempt: Attempt, T: int, D: int, Dv: int, g: int) -> None:
         ),
     ):
         require(error(wrong, right) < 1e-9 or error(dkey_g, wrong) > 1e-9, hint)
-    with where(place):
-        agree("dkey_g", dkey_g, right)
-        gradients_agree(
+    with in_case(place):
+        require_close("dkey_g", dkey_g, right)
+        require_gradients(
             forward, lambda dout, cache: attempt(dout, *cache), {"key_g": key[g], "value_g": value[g]}, tolerance=1e-6
         )
 
@@ -233,7 +232,7 @@ SHAPES = ((6, 3, 4), (5, 4, 2), (1, 2, 3), (80, 3, 3))
 
 
 def _linear_attention(query, key, value, eps=1e-6):
-    """The package's, of one sequence and one head."""
+    """Run the package's linear attention of one sequence and one head."""
     out, _ = ops.linear_attention_forward(query[None, None], key[None, None], value[None, None], causal=True, eps=eps)
     return out[0, 0]
 
@@ -254,11 +253,11 @@ def linear_attention(attempt: Attempt) -> None:
     rng = np.random.default_rng(0)
     for T, D, Dv in SHAPES:
         query, key, value = rng.standard_normal((T, D)), rng.standard_normal((T, D)), rng.standard_normal((T, Dv))
-        found = array(attempt(query, key, value))
+        found = require_array(attempt(query, key, value))
         place = f"with T = {T}, D = {D} and Dv = {Dv}"
         require(found.shape == value.shape, f"{place} it returns shape {found.shape} and must return {value.shape}")
         _judge_linear(found, query, key, value)
-        agree(f"{place} the output", found, _linear_attention(query, key, value))
+        require_close(f"{place} the output", found, _linear_attention(query, key, value))
     query, key, value = rng.standard_normal((3, 6, 4))
     right = _linear_attention(query, key, value, eps=0.5)
     require(
@@ -270,12 +269,14 @@ def linear_attention(attempt: Attempt) -> None:
         "with eps = 0.5 it is wrong: eps is added once to each denominator, after the sum over the keys",
     )
     large = 1000 * query
-    agree("with queries in the thousands the output", attempt(large, key, value), _linear_attention(large, key, value))
+    require_close(
+        "with queries in the thousands the output", attempt(large, key, value), _linear_attention(large, key, value)
+    )
     _judge_cost(attempt, 3)
 
 
 def _judge_linear(found: np.ndarray, query: np.ndarray, key: np.ndarray, value: np.ndarray) -> None:
-    """What a wrong output looks like."""
+    """Raise `Wrong` with the mistake that gives a wrong output, if it is a known one."""
     T = len(query)
     f, k = solutions.phi(query), solutions.phi(key)
     past = np.tri(T, dtype=bool)
@@ -334,11 +335,11 @@ def _judge_linear(found: np.ndarray, query: np.ndarray, key: np.ndarray, value: 
 
 
 def _judge_cost(attempt: Attempt, count: int) -> None:
-    """Nothing is (T, T) or (T, D, Dv), and the cost, which is counted, grows as T. `count` arrays are given."""
+    """Raise `Wrong` for arrays (T, T) or (T, D, Dv), or if the counted cost grows faster than T; `count` arguments."""
     rng = np.random.default_rng(2)
 
     def call(T: int, D: int, function: Callable[..., Any] = attempt.function) -> Any:
-        return Attempt(function, seconds=60.0)(*rng.standard_normal((count, T, D)))  # what is watched is slow
+        return Attempt(function, seconds=60.0)(*rng.standard_normal((count, T, D)))  # counting makes a call slow
 
     def numbers(T: int) -> int:
         call(T, 16, counted(attempt.function))
@@ -356,16 +357,16 @@ def _judge_cost(attempt: Attempt, count: int) -> None:
             "something walks over all earlier or later positions again, where a running sum is enough",
         )
 
-    grows_as_T(lambda T: lines_run(lambda: call(T, 2)), "lines of Python", 100, 400)
+    grows_as_T(lambda T: count_lines(lambda: call(T, 2)), "lines of Python", 100, 400)
     T, D = 1000, 2
-    peak = most_memory(lambda: call(T, D))
+    peak = peak_memory(lambda: call(T, D))
     require(
         peak < T * T,
         f"it is right, but for T = {T:,} and D = {D} it takes {peak / 2**20:.1f} MiB, as arrays of (T, T) do: the "
         "weights are never needed at once, S and z are",
     )
     T, D = 100, 64
-    peak = most_memory(lambda: call(T, D))
+    peak = peak_memory(lambda: call(T, D))
     require(
         peak < 8 * T * D * D / 2,
         f"it is right, but for T = {T:,} and D = {D} it takes {peak / 2**20:.1f} MiB, as an array of (T, D, Dv) does: "
@@ -381,7 +382,7 @@ def linear_attention_backward(attempt: Attempt) -> None:
     for T, D, Dv in SHAPES:
         query, key, value = rng.standard_normal((T, D)), rng.standard_normal((T, D)), rng.standard_normal((T, Dv))
         dout = rng.standard_normal((T, Dv))
-        found = arrays(attempt(dout, query, key, value), *names)
+        found = require_arrays(attempt(dout, query, key, value), *names)
         place = f"with T = {T}, D = {D} and Dv = {Dv}"
         for name, mine, of in zip(names, found, (query, key, value), strict=True):
             require(
@@ -390,23 +391,23 @@ def linear_attention_backward(attempt: Attempt) -> None:
             )
         if T > 1:
             _judge_gradients(found, dout, query, key, value)
-        with where(f"{place}:"):
+        with in_case(f"{place}:"):
             for name, mine, right in zip(
                 names, found, _linear_attention_backward(dout, query, key, value), strict=True
             ):
-                agree(name, mine, right)
+                require_close(name, mine, right)
     query, key, value = rng.standard_normal((3, 5, 3))
-    gradients_agree(
+    require_gradients(
         lambda *given: (_linear_attention(*given), given),
         lambda dout, given: attempt(dout, *given),
         {"query": query, "key": key, "value": value},
     )
     dout = rng.standard_normal(value.shape)
-    mine = arrays(attempt(dout, query, key, value, eps=0.5), *names)
+    mine = require_arrays(attempt(dout, query, key, value, eps=0.5), *names)
     for name, each, right in zip(
         names, mine, _linear_attention_backward(dout, query, key, value, eps=0.5), strict=True
     ):
-        keeps_float64(name, each)
+        require_float64(name, each)
         require(
             np.allclose(each, right),
             f"with eps = 0.5 {name} is wrong, with 1e-6 it is right: each denominator is φ(q) · z + eps, also "
@@ -428,7 +429,7 @@ def _gradients(
     keys_see: Any = None,
     queries_see: Any = None,
 ) -> list[np.ndarray]:
-    """The gradients by way of all weights, and what they become where something is left out.
+    """Return the gradients computed from all weights; the options leave out a part, as mistakes do.
 
     query_slope, key_slope  φ' is in the gradient
     to_query, to_key        the factor on what the denominator sends, one or (T, T)
@@ -453,12 +454,12 @@ def _gradients(
 
 
 def _judge_gradients(found: list[np.ndarray], dout: Any, query: Any, key: Any, value: Any) -> None:
-    """What wrong gradients look like."""
+    """Raise `Wrong` with the mistake that gives wrong gradients, if it is a known one."""
     T, right = len(query), _gradients(dout, query, key, value)
     dquery, dkey, _ = found
 
     def wrong(number: int, **changes: Any) -> bool:
-        """Whether a gradient is the one that a mistake gives."""
+        """Return True if a gradient is the one that a mistake gives."""
         made = _gradients(dout, query, key, value, **changes)[number]
         return error(made, right[number]) > 1e-9 and error(found[number], made) < 1e-9
 
@@ -535,7 +536,7 @@ def _judge_gradients(found: list[np.ndarray], dout: Any, query: Any, key: Any, v
 
 
 def _chunk_sums(query: np.ndarray, dnumerator: np.ndarray, features: bool = True) -> np.ndarray:
-    """What each chunk's queries send, (H, chunks, 16, 16)."""
+    """Return the sum that each chunk's queries send to earlier states, (H, chunks, 16, 16)."""
     H, T, D = query.shape
     q = solutions.phi(query) if features else query
     q, d = (part.reshape(H, T // D, D, D) for part in (q, dnumerator))
@@ -553,26 +554,26 @@ def chunk_states_backward(attempt: Attempt) -> None:
     rng = np.random.default_rng(0)
     for H, chunks in ((2, 3), (1, 1), (3, 4)):
         query, dnumerator = rng.standard_normal((2, H, 16 * chunks, 16))
-        with fence() as seen:
+        with sanitize() as seen:
             found = attempt(tensor(query), tensor(dnumerator))
         made = as_numbers("what it returns", found, (H, chunks, 16, 16))
         sums = _chunk_sums(query, dnumerator)
         place = f"with {H} head{'s' * (H > 1)} and {chunks} chunk{'s' * (chunks > 1)}"
         if chunks > 1:
             _judge_states(made, sums, query, dnumerator)
-        agree(f"{place} what it returns", made, _later(sums), tolerance=1e-5)
-        stays_inside(seen, place)
-        multiplies_in_float32(seen)
-        works_alone(seen, "chunk_states_backward_kernel", 1, f"{H} heads")
+        require_close(f"{place} what it returns", made, _later(sums), tolerance=1e-5)
+        require_safe_access(seen, place)
+        require_float32_products(seen)
+        require_few_launches(seen, "chunk_states_backward_kernel", 1, f"{H} heads")
     query, dnumerator = rng.standard_normal((2, 2, 48, 16))
     for order in ("together", "in reverse"):
         made = _as_machine_code(attempt, query, dnumerator, order)
         right = _later(_chunk_sums(query, dnumerator))
-        agree("in the interpreter it is right; as machine code what it returns", made, right, tolerance=1e-5)
+        require_close("in the interpreter it is right; as machine code what it returns", made, right, tolerance=1e-5)
 
 
 def _judge_states(made: np.ndarray, sums: np.ndarray, query: np.ndarray, dnumerator: np.ndarray) -> None:
-    """What wrong gradients of the states look like."""
+    """Raise `Wrong` with the mistake that gives wrong gradients of the states, if it is a known one."""
     later = _later(sums)
     for wrong, hint in (
         (later + sums, "a chunk's own queries have read the state before it, not its own: store first, then add"),
@@ -607,11 +608,11 @@ def _judge_states(made: np.ndarray, sums: np.ndarray, query: np.ndarray, dnumera
 
 
 def _as_machine_code(attempt: Attempt, query: np.ndarray, dnumerator: np.ndarray, order: str) -> np.ndarray:
-    """What the executor returns. Raises `Wrong` for what it refuses."""
+    """Return the attempt's result as machine code. Raises `Wrong` for a fault or an exception."""
     before = "in the interpreter it is right"
     try:
         found = compiled(attempt.function, query, dnumerator, order=order)
-    except Endless as endless:
+    except LimitExceeded as endless:
         raise Wrong(f"{before}; as machine code {endless}") from None
     require(not found["raises"], f"{before}, and it does not compile: {found['raises']}")
     fault = re.sub(r", '[^']*'", "", found["fault"], count=1)

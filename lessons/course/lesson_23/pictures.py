@@ -16,7 +16,7 @@ MOST = 8
 
 
 def draw_layers(layers: Mapping[str, np.ndarray], allowed: Mapping[str, np.ndarray]) -> None:
-    """For each pattern, after how many layers a query (row) has heard of a key (column): name → (T, T), −1 never."""
+    """Draw for each pattern (T, T) the layers after which a query (row) has heard of a key (column), −1 for never."""
     shades = ScalarMappable(Normalize(0, 1), AMOUNTS).to_rgba(np.linspace(1, 0.25, MOST))
     colours = ["white", INK, *shades]
     shown, norm = ListedColormap(colours), BoundaryNorm(np.arange(-1.5, MOST + 1), len(colours))
@@ -41,7 +41,7 @@ def draw_layers(layers: Mapping[str, np.ndarray], allowed: Mapping[str, np.ndarr
 
 
 def draw_distances(hits: Mapping[str, np.ndarray], reach: Mapping[str, int], chance: float) -> None:
-    """Name → the share of right answers at each distance of the needle, from 1; a dotted line ends a model's reach."""
+    """Draw, by name, the share of right answers at each distance of the needle, with a dotted line at the reach."""
     figure, rows = plt.subplots(len(hits), 1, figsize=(7.2, 0.95 * len(hits)), sharex=True, sharey=True)
     for axes, (name, each), colour in zip(rows, hits.items(), (VERMILION, ORANGE, PURPLE, GREEN, BLUE), strict=False):
         axes.axhline(chance, color=GREY, lw=0.8)
@@ -57,7 +57,7 @@ def draw_distances(hits: Mapping[str, np.ndarray], reach: Mapping[str, int], cha
 
 
 def draw_chunks(axes: Axes, sizes: Sequence[int], seconds: Sequence[float], operations: Sequence[float]) -> None:
-    """Time and operations against the size of a chunk."""
+    """Draw time and operations against the size of a chunk."""
     axes.plot(sizes, [1e3 * each for each in seconds], "o-", color=BLUE, ms=4, label="time, ms")
     axes.plot(sizes, [each / 1e6 for each in operations], "--", color=GREY, label="operations, millions")
     axes.set(xscale="log", yscale="log", xlabel="positions of a chunk")
@@ -67,7 +67,7 @@ def draw_chunks(axes: Axes, sizes: Sequence[int], seconds: Sequence[float], oper
 
 
 def draw_decoding(lengths: Sequence[int], kinds: Mapping[str, Mapping[str, Any]]) -> None:
-    """Kind of attention → least milliseconds a token, and MiB that are kept, at each length."""
+    """Draw, by kind of attention, the least milliseconds for a token and the MiB of memory, at each length."""
     _, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.0))
     for (kind, found), colour in zip(kinds.items(), (BLUE, ORANGE, VERMILION), strict=True):
         left.plot(lengths, [1e3 * each for each in found["best"]], "o-", ms=3, color=colour, label=kind)
@@ -83,7 +83,7 @@ def draw_decoding(lengths: Sequence[int], kinds: Mapping[str, Mapping[str, Any]]
 
 
 def draw_recall(axes: Axes, counts: Sequence[int], errors: Mapping[str, Sequence[float]], width: int) -> None:
-    """Name → the mean squared error of what is recalled, for so many pairs."""
+    """Draw, by name, the mean squared error of what is recalled, against the number of pairs."""
     looks = ((BLUE, "o-"), (ORANGE, "s-"), (VERMILION, "^-"), (INK, "--"))
     for (name, each), (colour, line) in zip(errors.items(), looks, strict=True):
         axes.plot(counts, each, line, ms=4, color=colour, lw=1.2, label=name)

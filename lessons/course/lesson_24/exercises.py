@@ -8,8 +8,17 @@ import numpy as np
 
 from minitransformer.gradcheck import error
 
+from ..checks import (
+    in_case,
+    peak_memory,
+    require,
+    require_arrays,
+    require_close,
+    require_gradients,
+    require_vectorized,
+    type_name,
+)
 from ..exercise import Attempt, Wrong, exercise
-from ..judging import agree, arrays, gradients_agree, kind, most_memory, require, where, without_loops
 from . import solutions
 from .stranger import BYTES, safetensors
 
@@ -19,24 +28,24 @@ from .stranger import BYTES, safetensors
 @exercise(answer=solutions.read_header)
 def read_header(attempt: Attempt) -> None:
     plain = _file({"wte.weight": ("F32", [5, 3]), "h.0.attn.c_attn.weight": ("BF16", [3, 9])})
-    with where("of a file with two tensors:"):
+    with in_case("of a file with two tensors:"):
         _judge_header(attempt, plain)
-    with where("of a file with __metadata__:"):
+    with in_case("of a file with __metadata__:"):
         _judge_header(attempt, _file({"wte.weight": ("F32", [5, 3])}, metadata=True))
     many = {f"transformer.h.{layer}.ln_{n}.weight": ("BF16", [7]) for layer in range(60) for n in (1, 2)}
-    with where("of a file with 120 tensors:"):
+    with in_case("of a file with 120 tensors:"):
         _judge_header(attempt, _file(many))
     mixed: dict[str, tuple[str, list[int]]] = {"mask": ("U8", [1, 1, 3, 3]), "scale": ("F32", []), "none": ("F32", [0])}
-    with where("of a file with a mask (U8), a single number (shape []) and an empty tensor (shape [0]):"):
+    with in_case("of a file with a mask (U8), a single number (shape []) and an empty tensor (shape [0]):"):
         _judge_header(attempt, _file(mixed))
     turned = _file({"b": ("F32", [2]), "a": ("F64", [3]), "c": ("BF16", [5])}, turned=True)
-    with where("of a file whose header names the tensors in another order than they lie in:"):
+    with in_case("of a file whose header names the tensors in another order than they lie in:"):
         _judge_header(attempt, turned)
-    with where("of a file whose header has more than 65,536 bytes, as those of large models have:"):
+    with in_case("of a file whose header has more than 65,536 bytes, as those of large models have:"):
         _judge_header(attempt, _file({f"h.{layer}.ln_1.weight": ("U8", [1]) for layer in range(1000)}))
-    with where("of a file with the name größe.weight:"):
+    with in_case("of a file with the name größe.weight:"):
         _judge_header(attempt, _file({"größe.weight": ("F32", [4])}))
-    with where("of a file without a tensor:"):
+    with in_case("of a file without a tensor:"):
         _judge_header(attempt, _file({}, metadata=True))
     for data, missing, why in (
         (plain, 2, ""),
@@ -90,7 +99,7 @@ def _judge_header(attempt: Attempt, data: bytes) -> None:
         if isinstance(wrong.__cause__, ValueError):
             raise Wrong(f"{wrong} (this file is whole: its {len(data)} bytes are what the header promises)") from None
         raise
-    require(isinstance(found, dict), f"it must return a dictionary by the tensors' names, not {kind(found)}")
+    require(isinstance(found, dict), f"it must return a dictionary by the tensors' names, not {type_name(found)}")
     require("__metadata__" not in found, "__metadata__ is no tensor: it is left out")
     missing, surplus = sorted(right.keys() - found.keys()), sorted(map(str, found.keys() - right.keys()))
     require(
@@ -102,7 +111,7 @@ def _judge_header(attempt: Attempt, data: bytes) -> None:
     )
     require(not surplus, f"the file has no tensor {surplus[:1]}")
     for name, entry in sorted(right.items(), key=lambda item: item[1][3], reverse=True):
-        # The last first: it has others before it, so that its stop is not its size too.
+        # Begin with the last tensor: others lie before it, so that its stop differs from its size.
         _judge_entry(name, found[name], entry, data)
 
 
@@ -110,7 +119,7 @@ def _judge_entry(name: str, found: Any, right: tuple[str, tuple[int, ...], int, 
     require(
         isinstance(found, tuple | list) and len(found) == 4,
         f"{name} must have four entries (type, shape, start, stop), not "
-        f"{len(found) if isinstance(found, tuple | list) else kind(found)}",
+        f"{len(found) if isinstance(found, tuple | list) else type_name(found)}",
     )
     sort, shape, start, stop = found
     first = 8 + int.from_bytes(data[:8], "little")
@@ -159,7 +168,7 @@ def widen(attempt: Attempt) -> None:
     bits = np.array([0x3F80, 0xC000, 0x3F00, 0x4049, 0x0080, 0x7F7F], np.uint16)
     right = solutions.widen(bits)
     found = attempt(bits)
-    require(isinstance(found, np.ndarray), f"it must return an array, not {kind(found)}")
+    require(isinstance(found, np.ndarray), f"it must return an array, not {type_name(found)}")
     require(found.dtype == np.float32, f"it must return float32, not {found.dtype}")
     require(
         found.size == bits.size,
@@ -224,7 +233,7 @@ def widen(attempt: Attempt) -> None:
         "where `bits` is a part of a larger array, with gaps, the result is wrong",
     )
     require(attempt(np.zeros((0, 3), np.uint16)).shape == (0, 3), "an empty array must stay one, of its shape")
-    without_loops(
+    require_vectorized(
         lambda: attempt(np.ones(8, np.uint16)),
         lambda: attempt(np.ones(1024, np.uint16)),
         "it loops over the numbers, and a real file has hundreds of millions: shift the whole array at once",
@@ -232,7 +241,7 @@ def widen(attempt: Attempt) -> None:
 
 
 def _same(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether the numbers are equal, 0 and −0 told apart, and one NaN like another."""
+    """Return True if the numbers are equal; 0 and −0 differ, and all NaNs are equal."""
     return np.array_equal(a, b, equal_nan=True) and np.array_equal(np.signbit(a)[a == 0], np.signbit(b)[b == 0])
 
 
@@ -248,16 +257,16 @@ def split_c_attn(weight: np.ndarray, bias: np.ndarray, num_heads: int) -> tuple[
 @exercise(answer=solutions.split_c_attn_backward)
 def split_c_attn_backward(attempt: Attempt) -> None:
     for C, H, D in ((10, 2, 5), (8, 4, 2), (7, 3, 4), (9, 1, 9)):
-        with where(f"with C = {C} and {H} head{'s' * (H > 1)} of {D},"):
+        with in_case(f"with C = {C} and {H} head{'s' * (H > 1)} of {D},"):
             _judge_split(attempt, C, H, D)
 
 
 def _judge_split(attempt: Attempt, C: int, H: int, D: int) -> None:
-    # A number says where it stands: 10000 · row of the weight + 1000 · kind + 100 · head + column of the head.
+    # Each number encodes its place: 10000 · row of the weight + 1000 · kind + 100 · head + column of the head.
     sort, head, row, column = np.meshgrid(np.arange(3), np.arange(H), np.arange(C), np.arange(D), indexing="ij")
     dweights = 10000.0 * row + 1000 * sort + 100 * head + column
     dbiases = dweights[:, :, 0] + 0.5
-    dweight, dbias = arrays(attempt(dweights, dbiases), "dweight", "dbias")
+    dweight, dbias = require_arrays(attempt(dweights, dbiases), "dweight", "dbias")
     require(not (dweight.ndim == 1 and dbias.ndim == 2), "the two are returned in the other order: dweight, then dbias")
     wanted = (C, 3 * H * D)
     if dweight.shape != wanted:
@@ -270,16 +279,16 @@ def _judge_split(attempt: Attempt, C: int, H: int, D: int) -> None:
     for name, mine, right in (("dweight", dweight, expected), ("dbias", dbias, expected_bias)):
         factor = float(np.vdot(right, mine) / np.vdot(right, right))
         if factor and error(mine / factor, right) < 1e-9:
-            agree(name, mine, right)  # says by which factor it is wrong, if it is
+            require_close(name, mine, right)  # the hint names a constant factor
     require(
         np.array_equal(dweight // 10000, np.broadcast_to(np.arange(C)[:, None], wanted)),
         "rows of dweight hold numbers of other rows: before the reshape the axis of C must be the first, since reshape "
         "itself moves no number",
     )
     _judge_columns("dweight", dweight[0], expected[0], H)
-    agree("dweight", dweight, expected)
+    require_close("dweight", dweight, expected)
     _judge_columns("dbias", dbias, expected_bias, H)
-    agree("dbias", dbias, expected_bias)
+    require_close("dbias", dbias, expected_bias)
 
     def forward(weight: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, Any]:
         weights, biases = split_c_attn(weight, bias, H)
@@ -290,12 +299,14 @@ def _judge_split(attempt: Attempt, C: int, H: int, D: int) -> None:
         return attempt(dout[:size].reshape(dweights.shape), dout[size:].reshape(dbiases.shape))
 
     rng = np.random.default_rng(0)
-    gradients_agree(forward, backward, {"weight": rng.standard_normal(wanted), "bias": rng.standard_normal(wanted[1])})
+    require_gradients(
+        forward, backward, {"weight": rng.standard_normal(wanted), "bias": rng.standard_normal(wanted[1])}
+    )
 
 
 def _judge_columns(name: str, row: np.ndarray, right: np.ndarray, H: int) -> None:
-    """Which kind, which head, which column stands where, in one row of dweight or in dbias."""
-    if not np.array_equal(np.sort(row), np.sort(right)):  # more than the order is wrong
+    """Raise `Wrong` with the wrong order of kinds, heads or columns in one row of dweight or in dbias."""
+    if not np.array_equal(np.sort(row), np.sort(right)):  # the numbers themselves are wrong, not only their order
         return
     kinds, heads, columns = (row // 1000, row // 100 % 10, row % 100)
     if np.array_equal(kinds, right // 1000) and np.array_equal(heads, right // 100 % 10):
@@ -340,16 +351,16 @@ def adapter_forward(
 
 @exercise(answer=solutions.adapter_backward)
 def adapter_backward(attempt: Attempt) -> None:
-    # The square one first: there a factor that is not transposed raises nothing, and can be named.
+    # Square matrices first: with them a missing transpose raises no exception, and the hint can name it.
     for shape, (C, F, r), alpha in (
         ((6,), (4, 4, 4), 6),
         ((2, 5), (6, 9, 2), 3),
         ((2, 3, 4), (5, 7, 1), 0.5),
         ((), (6, 4, 3), 2),
     ):
-        with where(f"with x {(*shape, C)}, W {(C, F)}, r = {r}, alpha = {alpha}:"):
+        with in_case(f"with x {(*shape, C)}, W {(C, F)}, r = {r}, alpha = {alpha}:"):
             _judge_adapter(attempt, shape, C, F, r, alpha)
-    with where("where B is 0, as before the first step:"):
+    with in_case("where B is 0, as before the first step:"):
         _judge_first_step(attempt)
     _judge_memory(attempt)
 
@@ -370,7 +381,7 @@ def _judge_adapter(attempt: Attempt, shape: tuple[int, ...], C: int, F: int, r: 
         f"it returns {count} arrays, and only dx, dA and dB are wanted: W and its bias are frozen, so nobody needs "
         "their gradients",
     )
-    dx, dA, dB = arrays(found, "dx", "dA", "dB")
+    dx, dA, dB = require_arrays(found, "dx", "dA", "dB")
     _judge_shapes(dx.shape, dA.shape, dB.shape, shape, C, F, r)
     right = solutions.adapter_backward(dout, cache)
     exchanged = dA.shape == dB.shape and error(dA, right[2]) + error(dB, right[1]) < 1e-9
@@ -382,7 +393,7 @@ def _judge_adapter(attempt: Attempt, shape: tuple[int, ...], C: int, F: int, r: 
     def forward(x: np.ndarray, A: np.ndarray, B: np.ndarray) -> tuple[np.ndarray, Any]:
         return adapter_forward(x, arguments["weight"], arguments["bias"], A, B, alpha)
 
-    gradients_agree(forward, attempt, {name: arguments[name] for name in ("x", "A", "B")})
+    require_gradients(forward, attempt, {name: arguments[name] for name in ("x", "A", "B")})
 
 
 def _judge_shapes(
@@ -410,14 +421,17 @@ def _judge_shapes(
 
 
 def _is_none_of(name: str, found: np.ndarray, right: np.ndarray, mistakes: dict[str, np.ndarray]) -> None:
-    """Raise `Wrong` with the mistake that gives what was found. Some give what is right, for this shape."""
+    """Raise `Wrong` with the mistake that gives `found`; mistakes that are right for this shape are skipped."""
     for mistake, other in mistakes.items():
         if other.shape == right.shape and error(other, right) > 1e-6:
             require(error(found, other) > 1e-9, f"{name} {mistake}")
 
 
 def _factors(cache: Any) -> dict[str, float]:
-    """What a gradient of A or B may be times too large, in words. Those that are 1 are never asked for."""
+    """Return the factors by which mistakes make a gradient of A or B too large, by their description.
+
+    A factor of 1 is never needed: that gradient is right.
+    """
     x, _, _, A, B, alpha = cache
     r, scale, N = A.shape[1], alpha / A.shape[1], x.size // x.shape[-1]
     factors = {
@@ -440,7 +454,7 @@ def _rows(array: np.ndarray) -> np.ndarray:
 
 
 def _is_of_the_forward(name: str, found: np.ndarray, right: np.ndarray, other: str, moved: np.ndarray) -> None:
-    """Raise `Wrong` where the other matrix has taken a step: that makes `found` wrong by a multiple of `moved`."""
+    """Raise `Wrong` if the other matrix has taken a step, which makes `found` wrong by a multiple of `moved`."""
     step = float(np.vdot(moved, found - right) / np.vdot(moved, moved))
     require(
         abs(step) < 1e-6 or error(found - right, step * moved) > 1e-9,
@@ -471,7 +485,7 @@ def _judge_dA(dA: np.ndarray, rights: tuple[np.ndarray, ...], dout: np.ndarray, 
     if x.ndim > 1:
         _is_none_of("dA", dA, right, mistakes)
         _is_of_the_forward("dA", dA, right, "B", _rows(x).T @ _rows(dout @ of_B.T))
-    agree("dA", dA, right, factors=_factors(cache))
+    require_close("dA", dA, right, factors=_factors(cache))
 
 
 def _judge_dB(dB: np.ndarray, rights: tuple[np.ndarray, ...], dout: np.ndarray, cache: Any) -> None:
@@ -490,7 +504,7 @@ def _judge_dB(dB: np.ndarray, rights: tuple[np.ndarray, ...], dout: np.ndarray, 
     if x.ndim > 1:
         _is_none_of("dB", dB, right, mistakes)
         _is_of_the_forward("dB", dB, right, "A", _rows(x @ of_A).T @ _rows(dout))
-    agree("dB", dB, right, factors=_factors(cache))
+    require_close("dB", dB, right, factors=_factors(cache))
 
 
 def _judge_dx(dx: np.ndarray, rights: tuple[np.ndarray, ...], dout: np.ndarray, cache: Any) -> None:
@@ -528,26 +542,26 @@ def _judge_dx(dx: np.ndarray, rights: tuple[np.ndarray, ...], dout: np.ndarray, 
     if x.ndim > 1:
         _is_of_the_forward("dx", dx, right, "A", dout @ B.T @ of_A.T)
         _is_of_the_forward("dx", dx, right, "B", dout @ of_B.T @ A.T)
-    agree("dx", dx, right)
+    require_close("dx", dx, right)
 
 
 def _judge_first_step(attempt: Attempt) -> None:
     dout, arguments = _adapter_case((3, 4), 5, 6, 2)
     _, cache = adapter_forward(**arguments | {"B": np.zeros((2, 6))}, alpha=3)
-    dx, dA, dB = arrays(attempt(dout, cache), "dx", "dA", "dB")
+    dx, dA, dB = require_arrays(attempt(dout, cache), "dx", "dA", "dB")
     right = solutions.adapter_backward(dout, cache)
     require(dB.any(), "dB is 0, so that nothing would ever move: dB needs `low` and dout, and not B")
     require(not dA.any(), "dA must be 0: what arrives at `low` has come back through B")
     for name, mine, wanted in zip(("dx", "dA", "dB"), (dx, dA, dB), right, strict=True):
-        agree(name, mine, wanted)
+        require_close(name, mine, wanted)
 
 
 def _judge_memory(attempt: Attempt) -> None:
-    C, F, r = 400, 500, 2  # large beside the buffers that np.einsum takes
+    C, F, r = 400, 500, 2  # large in comparison with np.einsum's buffers
     dout, arguments = _adapter_case((3,), C, F, r)
     _, cache = adapter_forward(**arguments, alpha=3)
     attempt(dout, cache)
-    most = most_memory(lambda: attempt.function(dout, cache))  # as an attempt it would be measured with its copies
+    most = peak_memory(lambda: attempt.function(dout, cache))  # not `attempt(…)`, whose copies would count too
     require(
         most < 4 * C * F,
         f"it is right, and with W {(C, F)}, 3 rows and r = {r} it needs {most / 1e3:,.0f} kB at a time; W itself has "

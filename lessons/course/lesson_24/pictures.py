@@ -23,7 +23,7 @@ def colour_of(name: str) -> str:
 
 
 def draw_file(tensors: Mapping[str, Tensor]) -> None:
-    """Above the file, to scale, below the model in the order in which it computes; lines for one layer's weights."""
+    """Draw the file to scale, below it the model in the order of its computation, and lines for one layer's weights."""
     _, axes = plt.subplots(figsize=(9.0, 4.2))
     places = {
         name: (tensor.start, tensor.start + math.prod(tensor.shape) * BYTES[tensor.type])
@@ -90,7 +90,7 @@ def _box(axes: Axes, left: float, width: float, name: str, label: str, shape: Se
 
 
 def draw_mistakes(errors: Mapping[str, Mapping[str, float]], rounding: Mapping[str, float]) -> None:
-    """errors: mistake → model → largest difference of a logit; rounding: name → where rounding alone would be."""
+    """Draw the largest difference of a logit for each mistake and model, and the size of rounding errors, by name."""
     names = sorted(errors, key=lambda name: errors[name]["trained"])
     figure, axes = plt.subplots(figsize=(7.6, 0.27 * len(names) + 1.4))
     lowest = min(rounding.values()) / 12
@@ -119,7 +119,7 @@ def draw_mistakes(errors: Mapping[str, Mapping[str, float]], rounding: Mapping[s
 
 
 def draw_halves(order: np.ndarray) -> None:
-    """Where each channel of the sinusoids goes: from sine and cosine in turn to all sines first."""
+    """Draw the moves of the sinusoids' channels: from sine and cosine in turn to all sines first."""
     _, axes = plt.subplots(figsize=(7.2, 1.9))
     for new, old in enumerate(order):
         colour = BLUE if old % 2 == 0 else ORANGE

@@ -51,7 +51,7 @@ def leave(folder: Path) -> None:
 
 
 def short_sentences(split: str, count: int) -> list[str]:
-    """The short ones of the first English sentences of a split of the grammar."""
+    """Return the short sentences among the first English ones of a split of the grammar."""
     return [english for english, _ in pairs(split, seed=0, count=count) if len(english.split()) <= LONGEST]
 
 
@@ -59,7 +59,7 @@ def short_sentences(split: str, count: int) -> list[str]:
 
 
 def _printed() -> dict[int, str]:
-    """GPT-2's character for each byte: itself where it can be printed, else one of those from 256 on."""
+    """Return GPT-2's character for each byte: itself if it is printable, else one from 256 on."""
     kept = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in kept]
     return {byte: chr(byte) for byte in kept} | {byte: chr(256 + n) for n, byte in enumerate(others)}
@@ -81,7 +81,7 @@ def _learned(sentences: list[str]) -> tuple[dict[str, int], list[tuple[str, str]
 
 
 def _numbers(sentences: list[str], vocabulary: dict[str, int], merges: list[tuple[str, str]]) -> np.ndarray:
-    """All sentences as one line of ids, the end mark after each."""
+    """Return all sentences as one array of ids, with the end mark after each."""
     age = {pair: number for number, pair in enumerate(merges)}
     known: dict[str, list[int]] = {}
     ids = []
@@ -100,7 +100,7 @@ def _numbers(sentences: list[str], vocabulary: dict[str, int], merges: list[tupl
 
 
 def _tokenizer(vocabulary: dict[str, int], merges: list[tuple[str, str]]) -> dict[str, Any]:
-    """What `tokenizer.json` holds."""
+    """Return the content of `tokenizer.json`."""
     end = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
     level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
     return {
@@ -149,7 +149,7 @@ def _trained(ids: np.ndarray, vocab_size: int) -> GPT:
 
 
 def _as_published(folder: Path, length: int, num_layers: int) -> None:
-    """The tensors as the published file has them: without the first part of their names, and with masks beside them.
+    """Return the tensors in the form of the published file: without the first part of their names, and with masks.
 
     And as bfloat16, as most models are published today.
     """
@@ -172,7 +172,7 @@ def _as_published(folder: Path, length: int, num_layers: int) -> None:
 
 
 def narrowed(numbers: np.ndarray) -> np.ndarray:
-    """float32 → the bits of the nearest bfloat16, uint16; of two that are equally near, the even one."""
+    """Round float32 to the nearest bfloat16, ties to even; return its bits as uint16."""
     bits = np.ascontiguousarray(numbers, np.float32).view(np.uint32)
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype("<u2")
 

@@ -6,8 +6,17 @@ import numpy as np
 
 from minitransformer.gradcheck import numerical_gradient
 
+from ..checks import (
+    in_case,
+    require,
+    require_array,
+    require_arrays,
+    require_close,
+    require_precision,
+    type_name,
+    unpack,
+)
 from ..exercise import Attempt, exercise
-from ..judging import agree, array, arrays, kind, precise, require, several, where
 from . import solutions
 
 # --- Distillation -----------------------------------------------------------------------------------------------
@@ -40,9 +49,10 @@ def distillation_backward(attempt: Attempt) -> None:
         result = attempt(dloss, z, v, targets, temperature, share)
         require(
             isinstance(result, np.ndarray),
-            f"it must return one array, the gradient of logits, not {kind(result)}: nothing goes back to the teacher",
+            f"it must return one array, the gradient of logits, not {type_name(result)}: nothing goes back to the "
+            "teacher",
         )
-        return array(result, "dlogits")
+        return require_array(result, "dlogits")
 
     def right(temperature: float, share: float, z: Any = logits, v: Any = teacher) -> np.ndarray:
         return solutions.distillation_backward(1.0, z, v, targets, temperature, share)
@@ -52,7 +62,7 @@ def distillation_backward(attempt: Attempt) -> None:
         first.shape == (N, V), f"dlogits has shape {first.shape}, and a gradient has its array's shape, {logits.shape}"
     )
     factors = {"N: the loss is the mean over the rows": float(N), "1/V: the mean is over the rows alone": 1 / V}
-    agree("with share 0, which is the loss of lesson 01, dlogits", first, right(1.0, 0.0), factors=factors)
+    require_close("with share 0, which is the loss of lesson 01, dlogits", first, right(1.0, 0.0), factors=factors)
     require(
         np.allclose(found(5.0, 0.0), first),
         "with share 0 the temperature changes dlogits: the right token's part is computed at temperature 1",
@@ -67,7 +77,7 @@ def distillation_backward(attempt: Attempt) -> None:
         not np.allclose(soft, (logits - teacher) / N),
         "with share 1 dlogits is the difference of the logits, and must be that of the probabilities",
     )
-    agree("with share 1 and temperature 1, which is p − q over N, dlogits", soft, (p - q) / N, factors=factors)
+    require_close("with share 1 and temperature 1, which is p − q over N, dlogits", soft, (p - q) / N, factors=factors)
     T = 4.0
     hot = found(T, 1.0)
     p_hot, q_hot = (_softmax(x / T) for x in (logits, teacher))
@@ -88,7 +98,7 @@ def distillation_backward(attempt: Attempt) -> None:
         "1/T: T² from the loss, 1/T from the chain rule, which makes T": 1 / T,
         "T²: the probabilities have a factor of T in all, T² · 1/T": T**2,
     }
-    agree(f"with share 1 and temperature {T:g}, dlogits", hot, right(T, 1.0), factors=powers)
+    require_close(f"with share 1 and temperature {T:g}, dlogits", hot, right(T, 1.0), factors=powers)
     mixed = found(T, 0.3)
     require(
         not np.allclose(mixed, right(T, 0.7)),
@@ -98,7 +108,7 @@ def distillation_backward(attempt: Attempt) -> None:
         not np.allclose(mixed, right(T, 0.0) + 0.3 * right(T, 1.0)),
         "with share 0.3 the right token still has all of its weight, which is 1 − share",
     )
-    agree(f"with share 0.3 and temperature {T:g}, dlogits", mixed, right(T, 0.3))
+    require_close(f"with share 0.3 and temperature {T:g}, dlogits", mixed, right(T, 0.3))
     require(
         np.allclose(found(T, 0.3, dloss=-2.5), -2.5 * mixed),
         "with dloss = −2.5 dlogits must be −2.5 times that with dloss = 1: all of it, both parts",
@@ -124,9 +134,9 @@ def distillation_backward(attempt: Attempt) -> None:
     for N, V, T, share in ((3, 2, 0.5, 0.5), (5, 9, 2.0, 0.9), (1, 4, 1.0, 0.4)):
         z, v, y = rng.standard_normal((N, V)), rng.standard_normal((N, V)), rng.integers(0, V, N)
         expected = numerical_gradient(lambda x, v=v, y=y, T=T, s=share: _distillation(x, v, y, T, s), z)
-        agree(
+        require_close(
             f"against central differences, for {N} rows of {V} with T = {T:g} and share {share:g}, dlogits",
-            array(attempt(1.0, z, v, y, T, share), "dlogits"),
+            require_array(attempt(1.0, z, v, y, T, share), "dlogits"),
             expected,
             tolerance=1e-7,
         )
@@ -140,14 +150,16 @@ def compute_optimal(attempt: Attempt) -> None:
     for number, constants in enumerate(((60.0, 0.45, 900.0, 0.5, 1.7), (406.4, 0.34, 410.7, 0.28, 1.69))):
         A, alpha, B, beta, E = constants
         theta = np.array([np.log(A), alpha, np.log(B), beta, np.log(E)])
-        with where(f"for A = {A:g}, α = {alpha:g}, B = {B:g}, β = {beta:g}"):
+        with in_case(f"for A = {A:g}, α = {alpha:g}, B = {B:g}, β = {beta:g}"):
             _judge_optimum(attempt, theta, A, B, first=not number)
 
 
 def _judge_optimum(attempt: Attempt, theta: np.ndarray, A: float, B: float, first: bool) -> None:
     _, alpha, _, beta, _ = theta
     operations = np.array([1e14, 1e16])
-    n, d = (array(each, name) for each, name in zip(several(attempt(theta, operations), "N", "D"), "ND", strict=True))
+    n, d = (
+        require_array(each, name) for each, name in zip(unpack(attempt(theta, operations), "N", "D"), "ND", strict=True)
+    )
     for name, each in (("N", n), ("D", d)):
         require(each.shape == (2,), f"for two budgets {name} has shape {each.shape}: it is one number for each, (2,)")
         require(np.isfinite(each).all() and (each > 0).all(), f"{name} is {each[0]:.4g}: both are positive numbers")
@@ -198,15 +210,15 @@ def _judge_optimum(attempt: Attempt, theta: np.ndarray, A: float, B: float, firs
     require(
         not np.array_equal(n, np.round(right_n)), "N is rounded to whole parameters: the contract asks for it as it is"
     )
-    agree("N", n, right_n)
-    agree("D", d, right_d)
+    require_close("N", n, right_n)
+    require_close("D", d, right_d)
     other = theta + np.array([0, 0, 0, 0, 1.0])
     require(
         np.allclose(attempt(other, operations)[0], n),
         "another E changes N: a constant does not move where a minimum is",
     )
     if first:
-        alone = several(attempt(theta, 1e16), "N", "D")
+        alone = unpack(attempt(theta, 1e16), "N", "D")
         require(
             all(np.shape(each) == () for each in alone) and np.allclose(alone, [n[1], d[1]]),
             "for a budget that is a number, and not an array, N and D must be numbers too",
@@ -216,7 +228,7 @@ def _judge_optimum(attempt: Attempt, theta: np.ndarray, A: float, B: float, firs
 # --- The gradient of the fit ------------------------------------------------------------------------------------
 
 NAMES = "a", "α", "b", "β", "e"
-WIDE = 10.0  # a delta that no residual reaches
+WIDE = 10.0  # a delta larger than any residual
 
 
 def _terms(theta: Any, log_n: Any, log_d: Any) -> np.ndarray:
@@ -247,22 +259,22 @@ def objective_backward(attempt: Attempt) -> None:
     theta, log_n, log_d, log_loss = _runs(9, 0)
 
     def found(delta: float, dloss: float = 1.0, at: Any = theta) -> np.ndarray:
-        return array(attempt(dloss, at, log_n, log_d, log_loss, delta), "dtheta")
+        return require_array(attempt(dloss, at, log_n, log_d, log_loss, delta), "dtheta")
 
     square = found(WIDE)
     require(square.shape == (5,), f"dtheta has shape {square.shape}: it is a number for each of a, α, b, β, e, (5,)")
     right = solutions.objective_backward(1.0, theta, log_n, log_d, log_loss, WIDE)
-    precise("dtheta", square, right)
+    require_precision("dtheta", square, right)
     if not np.allclose(square, right):
         _explain(square, right, theta, log_n, log_d, log_loss)
-    agree("dtheta where all residuals are below delta", square, right)
+    require_close("dtheta where all residuals are below delta", square, right)
     terms = np.exp(_terms(theta, log_n, log_d))
     shares, residuals = terms / terms.sum(axis=0), np.log(terms.sum(axis=0)) - log_loss
     for delta in (0.01, 1e-3):
         expected = solutions.objective_backward(1.0, theta, log_n, log_d, log_loss, delta)
         inside, size, sign = np.abs(residuals) <= delta, np.abs(residuals), np.sign(residuals)
         given = found(delta)
-        with where(f"with delta = {delta:g}, where some residuals are larger,"):
+        with in_case(f"with delta = {delta:g}, where some residuals are larger,"):
             require(
                 not np.allclose(given, right),
                 "dtheta is that of squares: beyond delta Huber's loss is a line, and the pull of a residual stops "
@@ -281,11 +293,11 @@ def objective_backward(attempt: Attempt) -> None:
                 not np.allclose(given, np.clip(right, -delta, delta)),
                 "dtheta is clipped, and it is the residuals that are clipped, each before the sum",
             )
-            agree("dtheta", given, expected, factors={"1/delta: beyond delta the slope is delta": 1 / delta})
+            require_close("dtheta", given, expected, factors={"1/delta: beyond delta the slope is delta": 1 / delta})
     small = found(0.01)
     require(np.allclose(found(0.01, dloss=-3.0), -3 * small), "with dloss = −3 dtheta must be −3 times that with 1")
     huge = theta + np.array([3000.0, 0, 3000, 0, 3000])
-    shifted = array(attempt(1.0, huge, log_n, log_d, log_loss + 3000, 0.01), "dtheta")
+    shifted = require_array(attempt(1.0, huge, log_n, log_d, log_loss + 3000, 0.01), "dtheta")
     require(
         np.isfinite(shifted).all() and np.allclose(shifted, small),
         "with 3000 on a, b, e and on all of log L it changes, or is NaN: take the largest of the three terms off "
@@ -295,8 +307,10 @@ def objective_backward(attempt: Attempt) -> None:
     for law, x, y, z in ((exact[0] + 0.1, *exact[1:]), (np.array([1.0, 0.2, 0.5, 0.1, 0.3]), *_runs(6, 3)[1:])):
         for delta in (0.03, 1.0):
             expected = numerical_gradient(lambda t, x=x, y=y, z=z, d=delta: _objective(t, x, y, z, d), law)
-            given = array(attempt(1.0, law, x, y, z, delta), "dtheta")
-            agree(f"against central differences, for {len(x)} trainings, dtheta", given, expected, tolerance=1e-6)
+            given = require_array(attempt(1.0, law, x, y, z, delta), "dtheta")
+            require_close(
+                f"against central differences, for {len(x)} trainings, dtheta", given, expected, tolerance=1e-6
+            )
 
 
 def _slopes(shares: Any, log_n: Any, log_d: Any) -> np.ndarray:
@@ -305,7 +319,7 @@ def _slopes(shares: Any, log_n: Any, log_d: Any) -> np.ndarray:
 
 
 def _explain(given: np.ndarray, right: np.ndarray, theta: Any, log_n: Any, log_d: Any, log_loss: Any) -> None:
-    """What a wrong gradient of squares looks like."""
+    """Raise `Wrong` with the mistake that gives a wrong gradient of squares, if it is a known one."""
     terms = np.exp(_terms(theta, log_n, log_d))
     shares, logs = terms / terms.sum(axis=0), np.log(terms.sum(axis=0))
     r = logs - log_loss
@@ -365,7 +379,7 @@ def damped_step(attempt: Attempt) -> None:
     exact = -slopes @ goal  # a step of `goal` takes all residuals to 0
 
     def found(residuals: Any, damping: float, delta: float, slopes: Any = slopes) -> np.ndarray:
-        (step,) = arrays([attempt(residuals, slopes, damping, delta)], "the step")
+        (step,) = require_arrays([attempt(residuals, slopes, damping, delta)], "the step")
         return step
 
     step = found(exact, 0.0, 100.0)
@@ -375,7 +389,7 @@ def damped_step(attempt: Attempt) -> None:
     require(
         not np.allclose(step, -gradient), "the step is minus the gradient: it still has to be divided by the curvature"
     )
-    agree("without damping, where one step takes all residuals to 0, the step", step, goal, tolerance=1e-8)
+    require_close("without damping, where one step takes all residuals to 0, the step", step, goal, tolerance=1e-8)
     damped = found(exact, 0.5, 100.0)
     right = solutions.damped_step(exact, slopes, 0.5, 100.0)
     curvature = slopes.T @ slopes
@@ -399,7 +413,7 @@ def damped_step(attempt: Attempt) -> None:
         not np.allclose(damped, -np.linalg.solve(scaled, slopes.T @ (everywhere * exact))),
         "with damping 0.5 the step is wrong: residuals up to delta have the weight 1, and not delta / |r|",
     )
-    agree("with damping 0.5 the step", damped, right, tolerance=1e-8)
+    require_close("with damping 0.5 the step", damped, right, tolerance=1e-8)
     rough = exact.copy()
     rough[2] += 500  # the others are below delta
     robust = found(rough, 0.0, 20.0)
@@ -422,7 +436,7 @@ def damped_step(attempt: Attempt) -> None:
          ("residuals beyond delta are left out of the curvature: there they have their weight too")),
     ):  # fmt: skip
         require(not np.allclose(robust, wrong), f"with a residual of {rough[2]:.0f} the step is wrong: {hint}")
-    agree(
+    require_close(
         f"with a residual of {rough[2]:.0f} and delta = 20 the step",
         robust,
         solutions.damped_step(rough, slopes, 0.0, 20.0),
@@ -430,7 +444,7 @@ def damped_step(attempt: Attempt) -> None:
     )
     below = rough.copy()
     below[2] -= 1000  # an outlier below 0
-    agree(
+    require_close(
         "with an outlier below 0, where |residual| decides, the step",
         found(below, 0.0, 20.0),
         solutions.damped_step(below, slopes, 0.0, 20.0),
@@ -443,10 +457,10 @@ def damped_step(attempt: Attempt) -> None:
     require(
         not np.allclose(both, unweighted), f"{case} is wrong: the diagonal that is damped is that of slopesᵀ W slopes"
     )
-    agree(case, both, solutions.damped_step(rough, slopes, 0.5, 20.0), tolerance=1e-8)
+    require_close(case, both, solutions.damped_step(rough, slopes, 0.5, 20.0), tolerance=1e-8)
     near = exact / np.abs(exact).max() * 20
     near[3] *= 30 / np.abs(near[3])  # a little beyond delta
-    agree(
+    require_close(
         f"with a residual of {near[3]:.0f} and delta = 20 the step",
         found(near, 0.0, 20.0),
         solutions.damped_step(near, slopes, 0.0, 20.0),
@@ -456,10 +470,10 @@ def damped_step(attempt: Attempt) -> None:
     zero[1] = 0.0
     given = found(zero, 0.1, 0.3)
     require(np.isfinite(given).all(), "a residual of exactly 0 gives NaN: is delta divided by it?")
-    agree("where one residual is exactly 0 the step", given, solutions.damped_step(zero, slopes, 0.1, 0.3))
+    require_close("where one residual is exactly 0 the step", given, solutions.damped_step(zero, slopes, 0.1, 0.3))
     for count, width in ((19, 5), (12, 3)):
         J, r = rng.standard_normal((count, width)), rng.standard_normal(count)
-        agree(
+        require_close(
             f"for {count} trainings and {width} constants the step",
             found(r, 0.01, 0.4, J),
             solutions.damped_step(r, J, 0.01, 0.4),

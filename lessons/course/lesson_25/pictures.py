@@ -32,7 +32,7 @@ def draw_smaller_and_larger(
     best: Callable[[float], tuple[float, float]],
     budgets: Sequence[float],
 ) -> None:
-    """On the left a teacher's probabilities for some words, by temperature; on the right the loss against the size.
+    """Draw a teacher's probabilities for some words, by temperature (left), and the loss against the size (right).
 
     The loss is that of a law, on a line for each budget C = 6 N D, with the lowest point of each.
     """
@@ -62,7 +62,7 @@ def draw_smaller_and_larger(
 
 
 def draw_students(tokens: Sequence[int], curves: Mapping[str, Sequence[float]], teacher: float) -> None:
-    """The test loss of students against the words that they learned from, a line for each way to learn."""
+    """Draw the test loss of students against the words that they learned from, a line for each way to learn."""
     _, axes = plt.subplots(figsize=(7.2, 3.2))
     styles = (VERMILION, "-"), (VERMILION, ":"), (BLUE, "-"), (GREEN, "--")
     for (name, values), (colour, line) in zip(curves.items(), styles, strict=True):
@@ -78,7 +78,7 @@ def draw_students(tokens: Sequence[int], curves: Mapping[str, Sequence[float]], 
 
 
 def draw_exponents(sizes: np.ndarray, exponents: Mapping[str, np.ndarray], marks: Mapping[str, float]) -> None:
-    """The power of C with which the best size grows, against the size, for each way to count; and known powers."""
+    """Draw the power of C with which the best size grows against the size, by way to count, and known powers."""
     _, axes = plt.subplots(figsize=(7.2, 3.0))
     for (name, values), colour in zip(exponents.items(), (BLUE, VERMILION), strict=True):
         axes.plot(sizes, values, color=colour, label=name)
@@ -109,7 +109,7 @@ def draw_reach(factors: np.ndarray, off: np.ndarray, bands: np.ndarray) -> None:
 
 
 def _plain(axes: Axes, subs: Sequence[float] = (1, 3)) -> None:
-    """Plain numbers on a logarithmic axis, at these multiples of the powers of ten."""
+    """Write plain numbers on a logarithmic axis, at these multiples of the powers of ten."""
     plain_logarithm(axes.xaxis, subs)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}"))
 
@@ -118,7 +118,7 @@ def _plain(axes: Axes, subs: Sequence[float] = (1, 3)) -> None:
 
 
 def draw_bleu(found: dict[str, Any]) -> None:
-    """BLEU of every model that was trained, greedy and with a beam."""
+    """Draw the BLEU of every trained model, greedy and with a beam."""
     names = trained(found)
     if not names:
         return
@@ -127,12 +127,12 @@ def draw_bleu(found: dict[str, Any]) -> None:
     for axes, search, label in zip(both, (GREEDY, SEARCHED), ("greedy", f"beam {BEAM}"), strict=True):
         scores = {name: Interval(**found["models"][name][search]["bleu"]) for name in names}
         draw_intervals(axes, scores, colours, f"BLEU, {label}")
-    both[1].invert_yaxis()  # again: both axes share it, and each inverted it
+    both[1].invert_yaxis()  # `draw_intervals` inverted the shared axis twice
     plt.show()
 
 
 def draw_trainings(found: dict[str, Any], law: Law) -> None:
-    """Loss against size for each budget, with the law's line; and the losses that it says against those that came."""
+    """Draw the loss against size for each budget with the law's line, and predicted against measured losses."""
     runs = whole(found)
     _, (left, right) = plt.subplots(1, 2, figsize=(8.0, 3.3))
     for number, (operations, colour) in enumerate(zip(found["operations"], BUDGETS, strict=False)):
@@ -141,7 +141,7 @@ def draw_trainings(found: dict[str, Any], law: Law) -> None:
             continue
         left.plot(n, losses, "o", ms=4.5, color=colour, label=f"C = {scientific(operations)}")
         fine = np.geomspace(n.min() / 1.3, n.max() * 1.3, 60)
-        # The tokens that the budget buys at other sizes: interpolated, since 6 N D is not exactly what a token costs.
+        # The tokens that the budget buys at other sizes are interpolated, since a token does not cost exactly 6 N.
         tokens = np.exp(np.polyval(np.polyfit(np.log(n), np.log(d), min(2, len(n) - 1)), np.log(fine)))
         left.plot(fine, law(fine, tokens), color=colour, lw=1.2)
         right.plot(law(n, d), losses, "o", ms=4.5, color=colour)

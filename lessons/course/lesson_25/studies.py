@@ -1,4 +1,4 @@
-"""What `make after` recorded, read for a lesson; and what its numbers say, as sentences that follow from them."""
+"""Read the results of `make after` for the lesson, and turn their numbers into sentences that follow from them."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -20,7 +20,7 @@ Findings = dict[str, Any]
 
 
 def findings(experiment: str, folder: Path = STUDY.out) -> Findings | None:
-    """What an experiment of `lessons/after` found; None where it has not run. A line says how it ran, or runs."""
+    """Return the findings of an experiment of `lessons/after`, or None if it has not run; print the command for it."""
     try:
         found = {section.experiment.NAME: section for section in sections(STUDY, folder)}
     except FileNotFoundError:
@@ -34,12 +34,12 @@ def findings(experiment: str, folder: Path = STUDY.out) -> Findings | None:
 
 
 def wrapped(lines: Sequence[str]) -> str:
-    """Sentences, one below the other, with long ones on several lines."""
+    """Return sentences one below the other, with long ones on several lines."""
     return "\n".join(fill(line, 116, subsequent_indent="    ") for line in lines)
 
 
 def predicted(experiment: Any, found: Findings) -> list[str]:
-    """Each prediction that was written down before, with what came of it."""
+    """Return each prediction with its outcome."""
     words = {True: "right", False: "WRONG", None: "can't be told"}
     outcomes = experiment.judge(found)
     return [
@@ -71,7 +71,7 @@ def distillation_table(found: Findings) -> list[str]:
 
 
 def distillation_verdicts(found: Findings) -> list[str]:
-    """What the differences say, and what they do not."""
+    """Return sentences on the differences between trainings, with those that are shown and those that are not."""
     said = []
     for name in (*taught.LEARNERS, taught.TEACHER):
         gap = found["against"][name][taught.GREEDY]
@@ -139,7 +139,7 @@ def law_table(found: Findings) -> list[str]:
 
 
 def scaling_verdicts(found: Findings) -> list[str]:
-    """What the two counts differ in, and what came of the size that was kept aside."""
+    """Return sentences that compare the laws of the two counts, and on the prediction of the held-out size."""
     if not found["laws"]:
         return ["Too many trainings diverged to fit a law."]
     gap, aside = Interval(*found["gap"]), found["aside"]
@@ -171,7 +171,7 @@ def _with_its_budget(found: Findings) -> list[dict[str, Any]]:
 
 
 def what_is_known(found: Findings) -> str:
-    """How wide the intervals of the exponents are, and that of a loss that the law says."""
+    """Return a sentence on the widths of the exponents' intervals, and of that of a predicted loss."""
     law = found["laws"][scaling.ALL]
     named = {name: law["constants"][name] for name in ("α", "β", "optimum")}
     wide = {name: 100 * (high - low) / value for name, (value, low, high) in named.items()}
@@ -188,7 +188,7 @@ def what_is_known(found: Findings) -> str:
 
 
 def columns(runs: Sequence[dict[str, Any]], count: str) -> tuple[list[float], list[float], list[float]]:
-    """Parameters, tokens and losses of trainings."""
+    """Return the parameters, tokens and losses of trainings."""
     return (
         [float(run["parameters"][count]) for run in runs],
         [float(run["tokens"]) for run in runs],

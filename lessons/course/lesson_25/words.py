@@ -81,7 +81,7 @@ class WordModel:
         return logits, (embedded, entered, bent, left, vectors.shape)
 
     def backward(self, dlogits: Floats, cache: Any) -> None:
-        """Writes the gradients of all weights into `grad`."""
+        """Write the gradients of all weights into `grad`."""
         embedded, entered, bent, left, shape = cache
         dhidden, dout_weight, dout_bias = ops.linear_backward(dlogits, left)
         dvectors, dweight, dbias = ops.linear_backward(ops.relu_backward(dhidden, bent), entered)

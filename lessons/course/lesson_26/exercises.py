@@ -9,13 +9,13 @@ import numpy as np
 
 from minitransformer.training.parallel.shards import TreeSum, share, subtrees
 
+from ..checks import require, require_array, require_close, type_name
 from ..exercise import Attempt, Wrong, exercise
-from ..judging import agree, array, kind, require
 from . import solutions
 from .network import Network
 
 CASES = [(8, 1), (8, 2), (8, 4), (8, 8), (8, 3), (8, 5), (8, 6), (8, 7), (6, 1), (6, 4), (7, 2), (5, 8)]
-"""How many shards, how many processes."""
+"""Pairs of a number of shards and a number of processes."""
 
 
 def _add(left: Any, right: Any) -> None:
@@ -38,7 +38,7 @@ def _in_order(values: list[np.ndarray]) -> np.ndarray:
 
 
 def _exchange(grads: Any, shares: Any, parts: Any, send: Any) -> list[Any]:
-    """What `minitransformer.training.parallel.shards.exchange` does, in all processes."""
+    """Simulate `minitransformer.training.parallel.shards.exchange` in all processes."""
     sums = [[(first, size, _tree(grads[first : first + size])) for first, size in subtrees(s)] for s in shares]
     totals = []
     for receiver, part in enumerate(parts):
@@ -68,7 +68,7 @@ def _judge_exchange(attempt: Attempt, shards: int, size: int) -> None:
     place = f"with {shards} shards and {size} process{'es' * (size > 1)},"
     try:
         result = attempt(grads, shares, parts, network.send)
-    except Wrong:  # what was sent before may say why
+    except Wrong:  # the messages before the exception may show the mistake
         network.complain(place)
         _judge_messages(network, grads, shares, parts, place)
         raise
@@ -93,11 +93,11 @@ def _judge_exchange(attempt: Attempt, shards: int, size: int) -> None:
 
 
 def _judge_sums(result: Any, grads: Any, shares: Any, parts: Any, place: str) -> None:
-    """The results are the sums, up to rounding."""
+    """Raise `Wrong` unless the results are the sums, up to rounding."""
     total = np.asarray(np.sum(grads, axis=0, dtype=np.float64))
     for rank, (mine, part) in enumerate(zip(result, parts, strict=True)):
         who = f"{place} process {rank}"
-        require(isinstance(mine, np.ndarray), f"{who} gets {kind(mine)} and must get an array")
+        require(isinstance(mine, np.ndarray), f"{who} gets {type_name(mine)} and must get an array")
         require(
             len(parts) == 1 or mine.shape != total.shape,
             f"{who} gets the whole array: it wants its own slice of the sum alone, parts[{rank}]",
@@ -127,9 +127,9 @@ def _judge_sums(result: Any, grads: Any, shares: Any, parts: Any, place: str) ->
 
 
 def _judge_messages(network: Network, grads: Any, shares: Any, parts: Any, place: str) -> set[tuple[int, int, int]]:
-    """Only the sums of the largest subtrees were sent, of the receiver's slice, each once.
+    """Raise `Wrong` unless all messages are sums of the largest subtrees, in the receiver's slice, each sent once.
 
-    Returns which are missing: sender, receiver, first shard.
+    Returns the missing ones: sender, receiver, first shard.
     """
     numbers = range(len(parts))
     missing = {(s, r, first) for s in numbers for r in numbers if s != r for first, _ in subtrees(shares[s])}
@@ -151,12 +151,12 @@ def _judge_messages(network: Network, grads: Any, shares: Any, parts: Any, place
 
 
 def _is_slice(message: np.ndarray, grads: Any, first: int, count: int, part: slice) -> bool:
-    """Whether it has the bits of a subtree's sum, in a slice."""
+    """Return True if a message has the bits of a subtree's sum, in a slice."""
     return np.array_equal(_tree(grads[first : first + count])[part], message)
 
 
 def _what(message: np.ndarray, sender: int, receiver: int, grads: Any, shares: Any, parts: Any) -> str:
-    """What a message is that is no sum of one of the sender's largest subtrees, as the end of a sentence."""
+    """Describe, in the end of a sentence, a message that is no sum of one of the sender's largest subtrees."""
     numbers, own, part = shares[sender], parts[sender], parts[receiver]
     if message.dtype != np.float32:
         return f"{message.dtype}: the gradients are float32, and so is what is sent"
@@ -203,7 +203,7 @@ def _shards(first: int, count: int) -> str:
 
 
 def _judge_bits(result: Any, grads: Any, shares: Any, parts: Any, place: str) -> None:
-    """The results have the bits of the tree."""
+    """Raise `Wrong` unless the results have the bits of the tree."""
     for rank, mine in enumerate(result):
         require(
             mine.dtype == np.float32,
@@ -211,11 +211,11 @@ def _judge_bits(result: Any, grads: Any, shares: Any, parts: Any, place: str) ->
         )
 
     def same(total: Callable[[int], np.ndarray]) -> bool:
-        """Whether every process has what `total` gives for it."""
+        """Return True if every process has its slice of `total(rank)`."""
         return all(np.array_equal(mine, total(rank)[parts[rank]]) for rank, mine in enumerate(result))
 
     def in_turn(first: int) -> np.ndarray:
-        """The sums of subtrees, those of one process before all others."""
+        """Return the sum of all subtrees' sums in order, those of process `first` before all others."""
         ranks = sorted(range(len(parts)), key=lambda rank: rank != first)
         return _in_order([_tree(grads[f : f + s]) for rank in ranks for f, s in subtrees(shares[rank])])
 
@@ -245,7 +245,7 @@ def _halves(values: list[np.ndarray]) -> np.ndarray:
 
 
 def _listed(result: Any) -> str:
-    return f"one of {len(result)}" if isinstance(result, list | tuple) else f"one {kind(result)}"
+    return f"one of {len(result)}" if isinstance(result, list | tuple) else f"one {type_name(result)}"
 
 
 @exercise(answer=solutions.gather_backward)
@@ -274,14 +274,14 @@ def gather_backward(attempt: Attempt) -> None:
         for rank, (mine, part) in enumerate(zip(result, pieces, strict=True)):
             name = f"{place} the gradient of piece {rank}"
             right = np.sum(douts, axis=0)[part]
-            mine = array(mine, name)
+            mine = require_array(mine, name)
             if mine.shape == right.shape and n > 1 and right.size:
                 _judge_piece(mine, right, douts, part, rank, name)
-            agree(name, mine, right)
+            require_close(name, mine, right)
 
 
 def _judge_piece(mine: np.ndarray, right: np.ndarray, douts: Any, part: slice, rank: int, name: str) -> None:
-    """What a wrong gradient of a piece looks like."""
+    """Raise `Wrong` with the mistake that gives a wrong gradient of a piece, if it is a known one."""
     n = len(douts)
     require(
         not np.allclose(mine, douts[rank][part]),
@@ -301,7 +301,7 @@ def _judge_piece(mine: np.ndarray, right: np.ndarray, douts: Any, part: slice, r
 @exercise(answer=solutions.clip_slice)
 def clip_slice(attempt: Attempt) -> None:
     rng = np.random.default_rng(0)
-    # The last: a slice far shorter than the limit, of a gradient that is far longer.
+    # In the last case a slice's norm is far below the limit, and that of the whole gradient far above.
     for clip_norm, scales in ((1.0, [3, 5, 4]), (100.0, [3, 5, 4]), (2.0, [1.0]), (1.0, [0.01, 20.0]), (1.0, [0, 2])):
         parts = [scale * rng.standard_normal(6) for scale in scales]
         norm = math.sqrt(sum(float(np.sum(part**2)) for part in parts))
@@ -342,7 +342,7 @@ def _judge_clipped(attempt: Attempt, parts: list[np.ndarray], rank: int, clip_no
         np.isclose(given, squares[rank]),
         f"{place}, hands sum_of_all {float(given):.4g}: the sum of the squares of the slice is {squares[rank]:.4g}",
     )
-    result = array(result)
+    result = require_array(result)
     require(result.shape == part.shape, f"{place}, becomes shape {result.shape} and must keep {part.shape}")
     scale = min(1.0, clip_norm / norm)
     if own:
@@ -364,4 +364,4 @@ def _judge_clipped(attempt: Attempt, parts: list[np.ndarray], rank: int, clip_no
             require(
                 not np.allclose(result, part), f"{place}, stays as it is, and must be scaled to {clip_norm:g} / norm"
             )
-    agree(f"{place}: what it becomes", result, scale * part)
+    require_close(f"{place}: what it becomes", result, scale * part)

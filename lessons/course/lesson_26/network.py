@@ -1,4 +1,4 @@
-"""Lesson 26: a network between simulated processes, which notes what was sent."""
+"""Lesson 26: a network between simulated processes, which records the messages."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from ..exercise import Wrong
 
 
 class Network:
-    """What goes from one process to another goes through `send`; `messages`: sender, receiver, what was sent."""
+    """A network in which processes call `send`; `messages` has the sender, receiver and array of each message."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -25,7 +25,7 @@ class Network:
         return arrived
 
     def numbers_sent(self) -> list[int]:
-        """How many numbers each process has sent."""
+        """Return how many numbers each process has sent."""
         sent = [0] * self.size
         for sender, _, message in self.messages:
             sent[sender] += message.size
@@ -42,6 +42,6 @@ class Network:
         return ""
 
     def complain(self, place: str) -> None:
-        """Raise `Wrong` if something was sent that cannot be."""
+        """Raise `Wrong` if an invalid message was sent."""
         if self.fault:
             raise Wrong(f"{place} {self.fault}")

@@ -20,7 +20,7 @@ SPACING = 1.2
 
 
 def draw_drift(differences: Mapping[str, Sequence[float]], rounding: float) -> None:
-    """Differences by step, on a logarithmic axis, and a line where the last bit of a number about 1 is."""
+    """Draw differences by step, on a logarithmic axis, with a line at the last bit of a number about 1."""
     _, axes = plt.subplots(figsize=(7.2, 3.6))
     for (name, values), (colour, style) in zip(
         differences.items(), ((ORANGE, "-"), (BLUE, "-"), (VERMILION, "-")), strict=True
@@ -30,13 +30,13 @@ def draw_drift(differences: Mapping[str, Sequence[float]], rounding: float) -> N
     axes.axhline(rounding, color=GREY, lw=0.8, ls=":")
     axes.text(axes.dataLim.x1, rounding * 1.4, "last bit of a float32 near 1", color=GREY, fontsize=8, ha="right")
     axes.set(yscale="log", xlabel="step", ylabel="difference", title="Two trainings that add in another order")
-    axes.set_ylim(bottom=1e-10)  # a loss that is equal to the last bit is below
+    axes.set_ylim(bottom=1e-10)  # losses that are equal to the last bit fall below the axis
     axes.legend(loc="lower right", fontsize=8)
     plt.show()
 
 
 def draw_exchange(num_shards: int = 8, sizes: Sequence[int] = (2, 3)) -> None:
-    """The same tree over the shards for several numbers of processes: who adds what alone, what is sent, the slices."""
+    """Draw one tree over the shards for several numbers of processes: each one's own sums, the messages, the slices."""
     figure, panels = plt.subplots(1, len(sizes), figsize=(9.0, 4.7))
     for axes, size in zip(panels, sizes, strict=True):
         _draw_tree(axes, num_shards, size)

@@ -28,14 +28,14 @@ BETAS, EPS = (0.9, 0.98), 1e-9
 
 
 def trained(processes: Processes = ALONE) -> dict[str, Any]:
-    """What both trainings end with: a checksum of the weights; how many bytes a step this process sent in ours."""
+    """Run both trainings; return checksums of their weights, and the bytes a step that this process sent in ours."""
     with threadpool_limits(1):
         ours, theirs = _along_the_tree(processes), _all_reduced(processes)
     return {"tree": ours, "all_reduce": theirs, "bytes": processes.bytes_sent / STEPS}
 
 
 def shared(size: int) -> list[dict[str, Any]]:
-    """`trained` in `size` processes, by rank. Raises RuntimeError if one fails."""
+    """Return the results of `trained` in `size` processes, by rank. Raises RuntimeError if one fails."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
@@ -78,7 +78,7 @@ def _along_the_tree(processes: Processes) -> int:
 
 
 def _all_reduced(processes: Processes) -> int:
-    """The same; each process adds up its shards along a tree of its own, and all-reduces them."""
+    """Train with an all-reduce of gradients, after each process has added its shards along a tree of its own."""
     model = Transformer(CONFIG)
     adam, grad = Adam(model.parameters, model.ops, BETAS, EPS), model.parameters.grad
 

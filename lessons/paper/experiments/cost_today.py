@@ -124,7 +124,7 @@ class StepTime:
 def time_step(
     config: TransformerConfig, ops: Ops, dtype: str, threads: int, sentences: int, length: int, rounds: int = 3
 ) -> StepTime:
-    """Times steps on batches of `sentences` and of a quarter of them, one after the other in each round.
+    """Time steps on batches of `sentences` and of a quarter of them, one after the other in each round.
 
     The fastest step of each size counts; single rounds are kept too, to show their variation. Sentences have `length`
     random tokens on each side and no padding. A step is the trainer's, with Adam; a first step is not timed.
@@ -167,7 +167,7 @@ def _line(tokens: tuple[int, int], times: Sequence[float]) -> tuple[float, float
 
 
 def fits(config: TransformerConfig, sentences: int, length: int, threads: int) -> bool:
-    """Whether there is enough free memory for `time_step`; False if the system does not tell."""
+    """Return True if there is enough free memory for `time_step`; False if the system does not tell."""
     names = ("SC_AVPHYS_PAGES", "SC_PAGE_SIZE")
     if not set(names) <= set(getattr(os, "sysconf_names", {})):
         return False
@@ -196,7 +196,7 @@ BOLTZMANN, ROOM, BITS = 1.380649e-23, 300.0, 32
 
 
 def trials(task: Task, scale: float) -> list[Trial]:
-    """No trials: steps are timed, and no model is trained."""
+    """Return no trials: steps are timed, and no model is trained."""
     return []
 
 

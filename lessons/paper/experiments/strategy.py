@@ -1,4 +1,4 @@
-"""How the paper trains (§5): warm-up, the norm's place, smoothing, dropout, large batches, averaged checkpoints."""
+"""The paper's training (§5): warm-up, the norm's place, smoothing, dropout, large batches, averaged checkpoints."""
 
 import math
 from collections.abc import Iterator, Sequence

@@ -52,7 +52,7 @@ def translator(task: Task, scale: float, target: str = "de", model: str = LARGER
 
 
 def trials(task: Task, scale: float) -> Sequence[Trial]:
-    """Each model for each language pair."""
+    """Return a trial of each model for each language pair."""
     return [translator(task, scale, target, model) for target in TARGETS for model in models(task)]
 
 
@@ -111,7 +111,7 @@ def report(findings: Findings) -> list[str]:
     pairs = findings["pairs"]
     rows = [row for pair in pairs.values() for row in pair["models"].values() if row["diverged"] is None]
     flops, epochs = ([row[name] for row in rows] for name in ("flops", "epochs"))
-    spent = dict.fromkeys(map(scientific, (min(flops), max(flops)))) if rows else {}  # one if both look the same
+    spent = dict.fromkeys(map(scientific, (min(flops), max(flops)))) if rows else {}  # one if both print the same
     rates = ", ".join(f"{name} {rate:.2g}" for name, rate in findings["rates"].items())
     if rows:
         blocks = [

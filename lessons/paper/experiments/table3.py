@@ -138,7 +138,7 @@ def extrapolation(positions: str, task: Task, scale: float) -> Trial:
 
 
 def trials(task: Task, scale: float) -> Sequence[Trial]:
-    """Every row, the base's other seeds, and the two trials of length extrapolation."""
+    """Return a trial of every row, of the base's other seeds, and two of length extrapolation."""
     rows = [trial(row, task, scale) for row in TABLE_3]
     seeds = [trial(BASE, task, scale, seed) for seed in SEEDS]
     return [*rows, *seeds, *(extrapolation(positions, task, scale) for positions in ("sinusoidal", "learned"))]
@@ -204,7 +204,7 @@ def draw(findings: Findings, folder: Path) -> None:
         colours = [COLOURS[row.group] for row in rows]
         draw_intervals(axes, dict(zip(names, gaps, strict=True)), colours, f"{name} minus the base's")
         axes.axvline(0, color=GREY, lw=1)
-    right.invert_yaxis()  # again, because both axes share it and each inverted it
+    right.invert_yaxis()  # `draw_intervals` inverted the shared axis twice
     page.save(folder / f"{NAME}-differences.png")
 
 

@@ -79,7 +79,7 @@ TREEBANKS = (
 
 
 def trials(task: Task, scale: float) -> Sequence[Trial]:
-    """Both models on both treebanks; the same for every task."""
+    """Return trials of both models on both treebanks, which are the same for every task."""
     return [parser(model, bank, scale) for bank in TREEBANKS for model in MODELS]
 
 
@@ -148,10 +148,10 @@ def _row(trial: Trial, result: TrialResult, data: PreparedData) -> dict[str, Any
 
 
 def _soundness(answers: Answers) -> dict[str, Any]:
-    """How many parses are malformed and why; F1 if all their constituents count as wrong, and F1 without them."""
+    """Count malformed parses by cause; give F1 if all their constituents count as wrong, and F1 without them."""
     malformed = answers.statistics[:, 3] > 0
     pairs = zip(answers.hypotheses, answers.references, strict=True)
-    # Whether the brackets have the reference's order, without regard to the words between them.
+    # True if the brackets have the reference's order, whatever the words between them.
     right = np.array([ours.replace("XX", "").split() == theirs.replace("XX", "").split() for ours, theirs in pairs])
     strict = answers.statistics.copy()
     strict[malformed, 0] = 0

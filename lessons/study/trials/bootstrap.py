@@ -33,7 +33,7 @@ class Interval:
 
     @property
     def excludes_zero(self) -> bool:
-        """Whether a difference is more than chance."""
+        """True if zero is outside the interval, so that a difference is more than chance."""
         return self.low > 0 or self.high < 0
 
 
@@ -87,7 +87,7 @@ def bleu_statistics(hypotheses: Sequence[str], references: Sequence[str]) -> NDA
 
 
 def bracket_statistics(outputs: Sequence[str], references: Sequence[str]) -> NDArray[np.float64]:
-    """For each parse the constituents that match, are written and are wanted, and whether it is malformed: `(N, 4)`."""
+    """Count for each parse the constituents that match, are written and are wanted, and 1 if malformed: `(N, 4)`."""
     counts = [bracket_counts(*pair) for pair in zip(outputs, references, strict=True)]
     return np.array(counts, dtype=np.float64)
 

@@ -15,7 +15,7 @@ Span = tuple[str, int, int]
 
 @dataclass(frozen=True)
 class Brackets:
-    """The constituents of a linearised tree, its number of words, and whether it needed no repair."""
+    """The constituents of a linearised tree, its number of words, and if it was well formed without repair."""
 
     spans: Counter[Span]
     num_words: int

@@ -1,4 +1,4 @@
-"""Counts the floating-point operations of a model by running it, for models without a formula in `costs`."""
+"""Count the floating-point operations of a model by running it, for models without a formula in `costs`."""
 
 import math
 from collections import Counter
@@ -59,7 +59,7 @@ def _attention(
     """The products `query keyᵀ` and `weights value`, over the keys that a window or a sparse pattern reaches."""
     batch, heads, num_queries, width = query.shape
     num_keys = key.shape[2]
-    parts = replace(pattern or Pattern(), causal=False, key_mask=None)  # what only hides saves nothing
+    parts = replace(pattern or Pattern(), causal=False, key_mask=None)  # masks do not reduce the operations
     mask = attention_mask(num_queries, num_keys, False, None, window, pattern=parts)
     pairs = num_queries * num_keys if mask is None else int(mask.sum())
     return 2 * batch * heads * pairs * (width + value.shape[3])

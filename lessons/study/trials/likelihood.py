@@ -1,4 +1,4 @@
-"""How probable a model finds what it should have said, for every kind of model that is trained here."""
+"""The likelihood of the targets under a model, for every kind of model that is trained here."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Runs one trial: trains a model, or resumes its training, and evaluates it."""
+"""Run one trial: train a model, or resume its training, and evaluate it."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ VALIDATIONS, FEWEST_STEPS = 10, 50
 """The number of validations of a training, and the fewest steps between two of them."""
 
 CHECKPOINTS, AVERAGED = 20, 5
-"""How many checkpoints a training writes, and how many of the last are averaged: those after 80 % of its steps.
+"""The numbers of checkpoints that a training writes, and of the last ones that are averaged: after 80 % of its steps.
 
 Paper: §6.1's five were written in the last 50 minutes of 12 hours. A short training still learns in its last part.
 """

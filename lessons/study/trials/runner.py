@@ -1,4 +1,4 @@
-"""Runs trials side by side and keeps their results: each runs once, and an interrupted one resumes.
+"""Run trials side by side and keep their results: each runs once, and an interrupted one resumes.
 
 data/<text>/           token ids, made once for all trials on this text
 trainings/<trial>/     checkpoints of a training that has not ended
@@ -45,7 +45,7 @@ TOLD_TO_STOP = 128 + signal.SIGTERM
 
 @dataclass(frozen=True)
 class Runner:
-    """Runs trials in a folder, with a table of ops.
+    """Run trials in a folder, with a table of ops.
 
     workers  trials at a time, each in a process with one thread; backends other than NumPy run them in this process
     say      takes a line about each trial that is done
@@ -72,7 +72,7 @@ class Runner:
             waiting = [trial for trial in unique.values() if not self._is_done(trial)]
             waiting.sort(key=lambda trial: -trial.weight)
             for choice in dict.fromkeys(trial.text for trial in unique.values()):
-                next(choice.pairs("test"))  # the text must have one
+                next(choice.pairs("test"))  # raises if the text has no test set
                 if not (self._data(choice) / "corpus.json").is_file():
                     self.say(f"preparing the text: {_describe(choice)}")
                 prepare(self._data(choice), choice)
@@ -116,7 +116,7 @@ class Runner:
         return open_prepared(self._data(choice))
 
     def _is_done(self, trial: Trial) -> bool:
-        """Whether the trial's result exists, and its model unless it diverged. Raises if one of them is damaged."""
+        """Return True if the trial's result exists, and its model unless it diverged. Raises if one is damaged."""
         if not self._result(self.key(trial)).is_file():
             return False
         if self.result(trial).diverged is not None:
@@ -148,7 +148,7 @@ class Runner:
                         break
                     trial = queue.pop(ready)
                     under_way.append(trial)
-                    process = context.Process(target=_work, args=(replace(self, say=_nothing), trial))
+                    process = context.Process(target=_work, args=(replace(self, say=_silent), trial))
                     process.start()
                     running[process.sentinel] = process, trial, perf_counter()
                 ended = wait(list(running), timeout=0.5)
@@ -186,7 +186,7 @@ class Runner:
             file.write(seal(result.to_dict()))
         for path in (*list_checkpoints(training), training / LOG_NAME):
             path.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # something else is in it
+        with contextlib.suppress(OSError):  # the folder is not empty
             training.rmdir()
         return result
 
@@ -234,10 +234,10 @@ def _fingerprint(text: CorpusChoice) -> str:
 
 
 def _work(runner: Runner, trial: Trial) -> None:
-    """Runs a trial in its own process, which stops if its parent asks or dies, but ignores a Ctrl-C, meant for both."""
+    """Run a trial in its own process, which stops if its parent asks or dies, but ignores a Ctrl-C, meant for both."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(TOLD_TO_STOP))  # unlike the default it cleans up
-    Thread(target=_outlive_nobody, daemon=True).start()
+    Thread(target=_end_with_parent, daemon=True).start()
     keep_freed_memory()
     with contextlib.suppress(Interrupted):
         try:
@@ -246,7 +246,7 @@ def _work(runner: Runner, trial: Trial) -> None:
             sys.exit(visible(f"{trial.name}: {error}"))  # one line for the reason; the parent reports the failure
 
 
-def _outlive_nobody() -> None:
+def _end_with_parent() -> None:
     """Send SIGTERM to this process when its parent has died."""
     parent = multiprocessing.parent_process()
     if parent is not None:
@@ -269,5 +269,5 @@ def _stop(running: dict[int, tuple[BaseProcess, Trial, float]]) -> None:
         process.join()
 
 
-def _nothing(line: str) -> None:
-    """Says nothing: only the parent of processes side by side reports."""
+def _silent(line: str) -> None:
+    """Report nothing: of parallel processes only the parent reports."""

@@ -1,4 +1,4 @@
-"""Intervals of differences between trainings of several seeds each: what seeds and the choice of test rows change."""
+"""Intervals of differences between trainings of several seeds each, for the effects of seeds and of the test rows."""
 
 import math
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ def loss_difference(ours: Sequence[NDArray[np.float64]], theirs: Sequence[NDArra
 
 
 def loss_rise(before: Sequence[NDArray[np.float64]], after: Sequence[NDArray[np.float64]]) -> Interval:
-    """How much the mean loss rises from some rows to others, over the same seeds, with an interval for seeds and rows.
+    """Return the rise of the mean loss from some rows to others, over the same seeds, with its interval.
 
     The half-widths of Student's interval over the seeds' rises, and of the bootstrap over the rows of either side, are
     added as independent ones.

@@ -24,7 +24,7 @@ NOMINAL_BATCH = (32, 16, 16)
 
 
 class Evaluation(Protocol):
-    """How a trained model is evaluated: a frozen dataclass. `averaged`: it is the mean of the last checkpoints."""
+    """An evaluation of a trained model, as a frozen dataclass; `averaged`: of the mean of the last checkpoints."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
@@ -59,7 +59,7 @@ class Trial:
         return build_model(self.config, ops, dtype, self.settings.seed)
 
     def material(self, data: PreparedData, models: Sequence[Path]) -> tuple[Dataset[Any], Dataset[Any]]:
-        """What to train and to validate on; `models` are the checkpoints of the trials that this one needs."""
+        """Return the data to train and to validate on; `models` are the checkpoints of the trials it needs."""
         return data.train, data.valid
 
     def describe(self) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def step_flops(config: TranslationConfig, batch: tuple[int, int, int] = NOMINAL_
 
 @dataclass(frozen=True)
 class Answers:
-    """What an evaluation found for each sentence or row of the test set.
+    """The results of an evaluation for each sentence or row of the test set.
 
     likelihood  minus the log-probability of its tokens in nats, and their number, `(N, 2)`
     statistics  of BLEU or of brackets, `(N, k)` (see `study.trials.bootstrap`); k is 0 for a model that writes nothing

@@ -22,7 +22,7 @@ from typing import Any
 
 from support.tables import before_and_after, sections
 
-from course.sources import room
+from course.sources import lesson_folder
 
 Answer = Callable[..., Any]
 NUMBERS = itertools.count()  # of the edited files
@@ -53,7 +53,7 @@ def wrong(number: str, name: str) -> dict[str, tuple[Answer, str]]:
 
 
 def _changed(number: str, name: str, changes: list[str], known: dict[str, Any]) -> Answer:
-    text = (room(number) / "solutions.py").read_text(encoding="utf-8")
+    text = (lesson_folder(number) / "solutions.py").read_text(encoding="utf-8")
     for change in changes:
         if change.startswith("returns "):
             text = _returning(text, name, change.removeprefix("returns "))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from course.sources import defined, fresh, is_exercise, number_of, solutions, sources
+from course.sources import defined_functions, is_exercise, notebook_json, number_of, solutions, sources
 
 Cells = list[dict[str, Any]]
 SOLVED: dict[str, str] = dict.fromkeys(
@@ -38,9 +38,9 @@ class Learner:
 def notebook(*cells: str, lesson: str = "04", answers: dict[str, str] | None = None, change: Any = None) -> bytes:
     """A lesson's notebook as a file: stubs replaced by these answers, and more cells of code at its end."""
     source = next(source for source in sources() if number_of(source) == lesson)
-    content = fresh(source)
+    content = notebook_json(source)
     for cell in filter(is_exercise, content["cells"]):
-        answered = [answers[name] for name in defined(cell["source"]) if answers and name in answers]
+        answered = [answers[name] for name in defined_functions(cell["source"]) if answers and name in answers]
         cell["source"] = "\n\n\n".join(answered) or cell["source"]
     content["cells"] += [code(cell) for cell in cells]
     if change:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from course.sources import number_of, solved, sources
+from course.sources import number_of, solved_notebook, sources
 from kernels.proof.pretending import pretending
 
 sys.path.append(str(Path(__file__).parents[2]))
@@ -27,7 +27,7 @@ FLOAT32 = ("lse_ptr", "delta_ptr", "mean_ptr", "rstd_ptr", "gamma_ptr", "dgamma_
 
 def write_kernels(number: str, path: Path) -> None:
     """The kernels of a lesson and the constants that they use, as a module: Triton wants their source in a file."""
-    notebook = solved(next(source for source in sources() if number_of(source) == number))
+    notebook = solved_notebook(next(source for source in sources() if number_of(source) == number))
     parts = []
     for cell in (cell.source for cell in notebook.cells if cell.cell_type == "code"):
         for node in ast.parse(cell).body:

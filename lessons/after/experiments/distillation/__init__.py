@@ -42,7 +42,7 @@ STEPS = 2200
 """The steps of each training at scale 1."""
 
 DROPOUT = 0.1
-"""The students'; the teacher has its preset's."""
+"""The students' dropout; the teacher has its preset's."""
 
 TEACHER, BASELINE, WORDS, SEQUENCES, BOTH = "teacher", "student alone", "word level", "sequence level", "both levels"
 COLOURS = {TEACHER: GREY, BASELINE: BLUE, WORDS: GREEN, SEQUENCES: ORANGE, BOTH: VERMILION}
@@ -61,7 +61,7 @@ SEED_SD = float(np.std(OF_SEEDS[SEARCHED], ddof=1))
 """The standard deviation of a training's BLEU over seeds. Greedy the three differ less; this one serves for both."""
 
 GAIN_SD = float(np.std(np.subtract(OF_SEEDS[SEARCHED], OF_SEEDS[GREEDY]), ddof=1))
-"""The standard deviation over seeds of what a beam wins over greedy search."""
+"""The standard deviation over seeds of a beam's gain over greedy search."""
 
 
 def trials(task: Texts, scale: float) -> Sequence[Trial]:
@@ -133,7 +133,7 @@ def _statistics(result: TrialResult, *evaluations: str) -> list[NDArray[np.float
 
 
 def _closed(best: TrialResult, alone: TrialResult, teacher: TrialResult) -> dict[str, float]:
-    """The percentage of what the student alone lacks to the teacher that the best student makes up for."""
+    """The percentage of the teacher's lead over the student alone that the best student closes."""
 
     def share(sums: NDArray[np.float64]) -> float:
         ours, low, high = (BLEU.score(part) for part in np.split(sums, 3))
@@ -144,7 +144,7 @@ def _closed(best: TrialResult, alone: TrialResult, teacher: TrialResult) -> dict
 
 
 def _beam_gains(ours: TrialResult, theirs: TrialResult) -> dict[str, float]:
-    """What a beam wins over greedy search, in BLEU, for ours less than for theirs."""
+    """Return the gain of a beam over greedy search, in BLEU, for `ours` minus that for `theirs`, with its interval."""
 
     def gap(sums: NDArray[np.float64]) -> float:
         a, b, c, d = (BLEU.score(part) for part in np.split(sums, 4))
@@ -155,7 +155,7 @@ def _beam_gains(ours: TrialResult, theirs: TrialResult) -> dict[str, float]:
 
 
 def _times(runner: Runner, timed: dict[str, Trial]) -> dict[str, dict[str, list[list[float]]]]:
-    """For each model and search the seconds of some translations on one core, in rounds."""
+    """Time some translations on one core, in rounds; return the seconds for each model and search."""
     models = {
         name: load_checkpoint(runner.model_path(each), with_optimizer=False).model() for name, each in timed.items()
     }
@@ -180,7 +180,7 @@ def _sources(data: PreparedData) -> list[list[int]]:
 
 
 def widened(found: Interval, sd: float) -> Interval:
-    """An interval of the test sentences, widened by what a seed changes; each side on its own.
+    """An interval of the test sentences, widened by the variance over seeds; each side on its own.
 
     sd  the standard deviation over seeds, known from as many as `OF_SEEDS` has, so that Student's t stands for 1.96
     """
@@ -223,7 +223,7 @@ def draw(findings: Findings, folder: Path) -> None:
     for axes, search in zip(both, (GREEDY, SEARCHED), strict=True):
         values = {name: Interval(**each[search]["bleu"]) for name, each in models.items()}
         draw_intervals(axes, values, [COLOURS[name] for name in values], f"BLEU, {_search_name(search)}")
-    both[1].invert_yaxis()  # again, because both axes share it and each inverted it
+    both[1].invert_yaxis()  # `draw_intervals` inverted the shared axis twice
     page.save(folder / f"{NAME}-bleu.png")
 
 
@@ -232,7 +232,7 @@ def _search_name(search: str) -> str:
 
 
 def speed(findings: Findings, search: str) -> dict[str, Any] | None:
-    """How many times as fast the student translates as the teacher; None if one of them diverged."""
+    """Return the factor by which the student translates faster than the teacher; None if one of them diverged."""
     times = findings["times"]
     if not times.keys() >= {TEACHER, BASELINE}:
         return None
@@ -240,7 +240,7 @@ def speed(findings: Findings, search: str) -> dict[str, Any] | None:
 
 
 def judge(findings: Findings) -> dict[str, Outcome]:
-    """What came of each prediction."""
+    """Return the outcome of each prediction."""
     if "best" not in findings:
         return dict.fromkeys(findings["predictions"], Outcome("a training diverged", None))
     models, against = findings["models"], findings["against"]
@@ -334,7 +334,7 @@ def _table(findings: Findings) -> str:
 
 
 def _costs(findings: Findings) -> str:
-    """What the columns of costs count, and what they do not."""
+    """Return a paragraph on what the columns of costs include and leave out."""
     teacher, times = findings["models"][TEACHER][SEARCHED], findings["times"].get(TEACHER)
     said = f"""
         All models take as many steps, but not at equal cost. *Operations* are those of a model's own forwards and
@@ -350,14 +350,14 @@ def _costs(findings: Findings) -> str:
 
 
 def _said(gap: Interval) -> str:
-    """Whether the first of two is better, as far as its interval says."""
+    """Return in words which of two is better, or that the interval shows no difference."""
     if not gap.excludes_zero:
         return "no difference shown"
     return f"the first is {'better' if gap.value > 0 else 'worse'}"
 
 
 def _differences(findings: Findings) -> list[str]:
-    """All differences in a table, first those between two trainings, and what the words in it mean."""
+    """Return a table of all differences, those between two trainings first, and a paragraph that explains its words."""
     apart = [
         (f"{name} minus {BASELINE}", _search_name(search), None if gap is None else between(gap))
         for name, gaps in findings["against"].items()
@@ -384,7 +384,7 @@ def _differences(findings: Findings) -> list[str]:
 
 
 def _meaning(findings: Findings) -> list[str]:
-    """What a student is worth: its scores beside the others', for which teacher that holds, its size and its speed."""
+    """Return paragraphs on the value of a student: its scores, the teacher they hold for, its size and its speed."""
     if "best" not in findings:
         return []
     models = findings["models"]
@@ -415,7 +415,7 @@ def _meaning(findings: Findings) -> list[str]:
 
 
 def _choice(findings: Findings) -> str:
-    """Which model these trainings speak for, where they show no difference in BLEU."""
+    """Return the practical choice if the trainings show no difference in BLEU, else an empty text."""
     if any(between(gap).excludes_zero for each in findings["against"].values() for gap in each.values()):
         return ""
     return """With this budget the student alone is the practical choice: a smaller and faster model whose training is
@@ -423,7 +423,7 @@ def _choice(findings: Findings) -> str:
 
 
 def _result(findings: Findings) -> str:
-    """What the differences between trainings show, and what they do not."""
+    """Return a paragraph on the differences between trainings that are shown, and on those that are not."""
     models, best = findings["models"], findings["best"]
     gaps = {
         f"{name}, {_search_name(search)}": between(gap)
@@ -452,7 +452,7 @@ def _result(findings: Findings) -> str:
 
 
 def _perplexities(findings: Findings) -> list[str]:
-    """Why sequence level has a high perplexity, where it has one."""
+    """Return a paragraph on the likely reason of sequence level's high perplexity, if it is high."""
     taught, alone = (Interval(**findings["models"][name][SEARCHED]["perplexity"]) for name in (SEQUENCES, BASELINE))
     if taught.low <= alone.high:
         return []

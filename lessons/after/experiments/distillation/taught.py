@@ -32,7 +32,7 @@ BEAM = 4
 
 
 class _Soft(NamedTuple):
-    """What the backward needs of a loss towards probabilities."""
+    """The cache of a loss towards probabilities, for its backward."""
 
     forward_cache: tuple
     loss_cache: tuple
@@ -64,13 +64,13 @@ class Student(Transformer):
             )
         logits, forward_cache = self.forward(source, target_in, dropout, source_mask=source_mask)
         loss, loss_cache = self.ops.cross_entropy.forward(logits, target_out, label_smoothing)
-        # The op's mean is over all rows; those of padding are 0, and here they do not count.
+        # The op's mean is over all rows, padding included; rows of padding add 0, and must not count.
         real = (target_out.sum(-1) > 0).sum()
         scale = float(logits.shape[0] * logits.shape[1] / max(1, int(real)))
         return loss * logits.dtype.type(scale), _Soft(forward_cache, loss_cache, scale)
 
     def loss_backward(self, dloss: float, cache: Any) -> None:
-        """Adds `dloss` times the loss's gradient into the gradient of every parameter."""
+        """Add `dloss` times the loss's gradient into the gradient of every parameter."""
         if not isinstance(cache, _Soft):
             super().loss_backward(dloss, cache)
             return
@@ -85,7 +85,7 @@ class TaughtBatch(Batch):
 
     @property
     def inputs(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:  # type: ignore[override]
-        """What the loss of a student takes."""
+        """The arguments of a student's loss."""
         return self.source, self.target_in, self.wanted
 
     def split(self, n: int) -> list["TaughtBatch"]:  # type: ignore[override]

@@ -1,7 +1,7 @@
-"""What the sub-layers learn, side by side for a GPT, a BERT and a translator: a look inside three trained models.
+"""A look inside a trained GPT, BERT and translator: the functions of their sub-layers, compared.
 
-Where attention looks, which heads and sub-layers can go (Michel et al. 2019), and what each model would say after each
-layer (nostalgebraist 2020, "interpreting GPT").
+It measures the distances of attention, the heads and sub-layers that can be removed (Michel et al. 2019), and each
+model's predictions after each layer (nostalgebraist 2020, "interpreting GPT").
 """
 
 import math
@@ -24,9 +24,9 @@ from study.comparison import scores
 from study.experiment import Context, Findings
 from study.markdown import listed, paragraph, picture, table
 from study.trials.bootstrap import Interval
-from study.trials.reading import Reading, ReadingTrial
 from study.trials.run import lasting
 from study.trials.seeds import welch
+from study.trials.text_models import TextLoss, TextTrial
 from study.trials.translating import Translating
 from study.trials.trial import Trial
 
@@ -81,8 +81,8 @@ def trials(task: Texts, scale: float) -> Sequence[Trial]:
         VOCABULARIES[TRANSLATOR], num_layers=LAYERS // 2, max_length=MAX_LENGTH, **WIDTHS
     )
     return [
-        ReadingTrial("inside GPT", english, gpt, _settings(GPT, scale), (Reading(averaged=True),)),
-        ReadingTrial("inside BERT", english, bert, _settings(BERT, scale), (Reading(averaged=True),)),
+        TextTrial("inside GPT", english, gpt, _settings(GPT, scale), (TextLoss(averaged=True),)),
+        TextTrial("inside BERT", english, bert, _settings(BERT, scale), (TextLoss(averaged=True),)),
         Trial("inside translator", german, translator, _settings(TRANSLATOR, scale), (Translating(averaged=True),)),
     ]
 
@@ -137,25 +137,25 @@ def _percent(share: Mapping[str, float]) -> Interval:
 
 
 def costs_of_heads(found: Mapping[str, Any]) -> dict[str, list[float]]:
-    """By kind of attention the rise of the loss without each of its heads, in nats."""
+    """Return, by kind of attention, the rise of the loss without each of its heads, in nats."""
     single = found["heads"]["single"]
     kinds = dict.fromkeys(kind_of(each["layer"]) for each in single)
     return {kind: [each["value"] for each in single if kind_of(each["layer"]) == kind] for kind in kinds}
 
 
 def nearness(found: Mapping[str, Any]) -> dict[str, list[float]]:
-    """By kind of self-attention the distance of each head, divided by even attention's."""
+    """Return, by kind of self-attention, the distance of each head divided by even attention's."""
     return {kind: (np.ravel(each["heads"]) / each["even"]).tolist() for kind, each in found["distances"].items()}
 
 
 def layer_name(name: str) -> str:
-    """`decoder.layers.0.cross_attention` as `layer 1, cross-attention`."""
+    """Return a layer's name for readers: `layer 1, cross-attention` for `decoder.layers.0.cross_attention`."""
     _, _, number, part = name.split(".")
     return f"layer {int(number) + 1}, {part.replace('_', '-')}"
 
 
 def place_of(name: str, found: Mapping[str, Any]) -> str:
-    """A layer's name, with its stack where there are two."""
+    """A layer's name, with that of its stack if the model has two."""
     return layer_name(name) if len(found["distances"]) == 1 else f"{name.partition('.')[0]}, {layer_name(name)}"
 
 
@@ -215,7 +215,7 @@ def _draw_lens(models: Mapping[str, Any], path: Path) -> None:
 
 
 def judge(findings: Findings) -> dict[str, Outcome]:
-    """What came of each prediction."""
+    """Return the outcome of each prediction."""
     models = trained(findings)
     if len(models) < len(COLOURS):
         return dict.fromkeys(findings["predictions"], Outcome("a training diverged", None))
@@ -271,9 +271,9 @@ def judge(findings: Findings) -> dict[str, Outcome]:
 
 
 def rising(*pairs: tuple[Sequence[float], Sequence[float]]) -> bool | None:
-    """Whether of each pair of sets of heads the second has the larger mean, beyond Welch's interval over heads.
+    """Return True if the second of each pair of sets of heads has the larger mean, by Welch's interval over heads.
 
-    None where that can't be told: another training gives other heads their jobs.
+    None if that can't be told: another training gives other heads their jobs.
     """
     gaps = [welch(second, first) for first, second in pairs]
     if any(gap.high < 0 for gap in gaps):
@@ -341,7 +341,7 @@ def report(findings: Findings) -> list[str]:
 
 
 def _worse_than_even(models: Mapping[str, Any]) -> str:
-    """Names the models whose loss before the first layer is above an even guess's, the logarithm of the vocabulary."""
+    """Name the models whose loss before the first layer is above an even guess's, the logarithm of the vocabulary."""
     worse = [kind for kind, found in models.items() if found["lens"]["loss"][0] > math.log(VOCABULARIES[kind])]
     if not worse:
         return ""
@@ -394,7 +394,7 @@ def _interval(found: Mapping[str, Any]) -> Interval:
 
 
 def _sublayer_tables(models: Mapping[str, Any]) -> list[str]:
-    """For each model the rise without each sub-layer, a column for each layer of its stack."""
+    """Return a table for each model: the rise of the loss without each sub-layer, a column for each layer."""
     rows: dict[str, list[str]] = {}
     for kind, found in models.items():
         for each in found["sublayers"]:

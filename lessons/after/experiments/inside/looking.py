@@ -1,4 +1,4 @@
-"""Looks inside a trained model: where it attends, what it can do without, and what it would say after each layer."""
+"""Look inside a trained model: distances of attention, parts that can be removed, predictions after each layer."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ from minitransformer.layers import Attention, FeedForward, Parameter
 from minitransformer.models import IGNORED, EncoderDecoder
 from study.trials.bootstrap import MEAN, Interval, Metric, interval
 from study.trials.likelihood import question, row_losses, target_losses
-from study.trials.reading import task_of
+from study.trials.text_models import text_dataset
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,12 @@ def subject(model: Any, data: PreparedData, sentences: int, split: Split = "test
         asked: Any = TokenDataset.from_pairs((encode(pair.source), encode(pair.target)) for pair in pairs)
     else:
         lines = (encode(pair.source) for pair in pairs)
-        asked = task_of(model.config, TextDataset.from_lines(line for line in lines if len(line) + 2 <= longest))
+        asked = text_dataset(model.config, TextDataset.from_lines(line for line in lines if len(line) + 2 <= longest))
     return Subject(model, list(asked.batches(2048, None, model.config).epoch(0)))
 
 
 def look_inside(seen: Subject, chosen_on: Subject, some: float) -> dict[str, Any]:
-    """All measurements of a model; heads go in the order of what they cost on other text, up to `some` nats."""
+    """Return all measurements of a model; heads are removed in the order of their cost on other text."""
     return {
         "loss": seen.loss(),
         "distances": distances(seen),
@@ -65,7 +65,7 @@ def look_inside(seen: Subject, chosen_on: Subject, some: float) -> dict[str, Any
 
 
 def kind_of(name: str) -> str:
-    """Whether an attention is of the encoder, of the decoder, or across, from the name of its layer."""
+    """Return the kind of an attention, "encoder", "decoder" or "cross", from the name of its layer."""
     return "cross" if name.endswith("cross_attention") else name.partition(".")[0]
 
 
@@ -114,7 +114,7 @@ def _single_rows(seen: Subject) -> Iterator[tuple[Any, ...]]:
 
 @contextmanager
 def zeroed(model: Any, *parts: tuple[Parameter, slice]) -> Iterator[None]:
-    """Sets these rows of parameters to zero for a while."""
+    """Set these rows of parameters to zero inside this context."""
     before = [parameter.data[rows].copy() for parameter, rows in parts]
     for parameter, rows in parts:
         parameter.data[rows] = 0
@@ -135,7 +135,7 @@ def head_rows(layer: Attention, head: int) -> tuple[Parameter, slice]:
 
 
 def heads_off(seen: Subject, chosen_on: Subject, some: float) -> dict[str, Any]:
-    """How much the loss rises without each head, in nats, and as heads go one after the other.
+    """Measure the rise of the loss, in nats, without each head alone, and as heads are removed one after the other.
 
     single  for each head its layer's name, its number, and the rise with its interval over the test rows
     rises   the rise without the first n heads, n = 0, 1, …: those first that cost least alone on other text, chosen_on
@@ -150,7 +150,7 @@ def heads_off(seen: Subject, chosen_on: Subject, some: float) -> dict[str, Any]:
             single.append({"layer": name, "head": head, **asdict(_rise(everything, seen.losses()))})
             costs[name, head] = chosen_on.loss()
     order = sorted(heads, key=costs.__getitem__)
-    sums = []  # for each count of heads that are gone, the loss of each row
+    sums = []  # for each number of removed heads, the loss of each row
     for count in range(len(order) + 1):
         with zeroed(seen.model, *(head_rows(attentions[name], head) for name, head in order[:count])):
             sums.append(seen.losses()[:, 0])
@@ -178,7 +178,7 @@ def _rise(before: NDArray, after: NDArray) -> Interval:
 
 
 def sublayers_off(seen: Subject) -> list[dict[str, Any]]:
-    """How much the loss rises without each sub-layer, in nats, with its interval over the test rows."""
+    """Measure the rise of the loss without each sub-layer, in nats, with its interval over the test rows."""
     everything, found = seen.losses(), []
     for name, layer in seen.model.named_layers():
         if not isinstance(layer, Attention | FeedForward):
@@ -194,7 +194,7 @@ def sublayers_off(seen: Subject) -> list[dict[str, Any]]:
 
 
 def lens(seen: Subject) -> dict[str, list[Any]]:
-    """After 0, 1, … layers the mean `loss`, and how often the best guess is that of the last layer, `agrees`.
+    """Return, after 0, 1, … layers, the mean `loss` and the share of best guesses equal to the last layer's, `agrees`.
 
     `agrees` are intervals over the test rows.
     """

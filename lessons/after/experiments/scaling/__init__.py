@@ -19,8 +19,8 @@ from study.charts import finish, plain_logarithm
 from study.experiment import Context, Findings
 from study.markdown import listed, paragraph, picture, scientific, table
 from study.trials.bootstrap import CONFIDENCE, MEAN, Interval, interval
-from study.trials.reading import Reading, ReadingTrial
 from study.trials.run import lasting
+from study.trials.text_models import TextLoss, TextTrial
 from study.trials.trial import Trial
 
 from ...predictions import Outcome, prediction_blocks, predictions_of
@@ -97,13 +97,13 @@ FAR = 3.5
 """The per cent of the loss beyond which the report counts a miss of the law as far."""
 
 LAWS = {ALL: "The law of all parameters", WITHOUT: "The law without embeddings"}
-"""What the report calls the law of each count."""
+"""The name of each count's law in the report."""
 
 COLOURS = (BLUE, GREEN, ORANGE, VERMILION)
 
 
-def trial(size: Size, operations: float, task: Texts, scale: float) -> ReadingTrial:
-    """The training of a size with so many operations at scale 1. A tenth of its steps are warm-up.
+def trial(size: Size, operations: float, task: Texts, scale: float) -> TextTrial:
+    """The training of a size with a number of operations at scale 1. A tenth of its steps are warm-up.
 
     Paper: Hoffmann et al. end at a tenth of the peak, along a cosine; here the rate falls as 1/√step to a third of it,
     and the last fifth is averaged.
@@ -121,17 +121,17 @@ def trial(size: Size, operations: float, task: Texts, scale: float) -> ReadingTr
         TrainingSettings.from_dict(settings.to_dict() | {"warmup_steps": max(1, round(steps / 10))}), steps
     )
     name = f"scaling {size.name}, {operations:.1e}"
-    return ReadingTrial(name, task.english(SENTENCES), config, settings, (Reading(length=LENGTH, averaged=True),))
+    return TextTrial(name, task.english(SENTENCES), config, settings, (TextLoss(length=LENGTH, averaged=True),))
 
 
 def trials(task: Texts, scale: float) -> Sequence[Trial]:
-    """Every size with every budget that it gets, and the one that is kept aside."""
+    """Return a trial of every size with each of its budgets, and that of the held-out size."""
     fitted = [trial(size, operations, task, scale) for operations, sizes in BUDGETS for size in sizes]
     return [*fitted, trial(ASIDE, LARGEST, task, scale)]
 
 
 def find(context: Context[Texts]) -> Findings:
-    """The losses of all trainings, the laws that fit them by each count of parameters, and what they predict."""
+    """The losses of all trainings, the laws that fit them by each count of parameters, and the laws' predictions."""
     task, scale, runner = context.task, context.scale, context.runner
     runs = []
     for number, (operations, sizes) in enumerate(BUDGETS):
@@ -151,10 +151,10 @@ def find(context: Context[Texts]) -> Findings:
 
 
 def ahead(runs: Sequence[dict[str, Any]], known: int) -> dict[str, Any] | None:
-    """What a law of the first `known` budgets says of the trainings with the last one, N being all parameters.
+    """Predict the trainings with the last budget by a law of the first `known` ones, N being all parameters.
 
-    None where fewer than six trainings have those budgets, or none has the last. `misses` are in per cent, with their
-    intervals.
+    Returns None if fewer than six trainings have those budgets, or none has the last. `misses` are in per cent, with
+    their intervals.
     """
     below = [run for run in runs if run["budget"] < known]
     goals = [run for run in runs if run["budget"] == len(BUDGETS) - 1]
@@ -168,7 +168,7 @@ def ahead(runs: Sequence[dict[str, Any]], known: int) -> dict[str, Any] | None:
     }
 
 
-def _run(size: Size, budget: int, done: ReadingTrial, runner: Any) -> dict[str, Any]:
+def _run(size: Size, budget: int, done: TextTrial, runner: Any) -> dict[str, Any]:
     result = runner.result(done)
     found = {
         "size": size.name,
@@ -192,7 +192,7 @@ def _fit(runs: Sequence[dict[str, Any]], count: str) -> Fit:
 
 
 def _described(fit: Fit, aside: dict[str, Any], count: str) -> dict[str, Any]:
-    """A law's constants with their intervals, and what it says of the size that was kept aside."""
+    """A law's constants with their intervals, and its prediction for the held-out size."""
     n, d = aside["parameters"][count], aside["tokens"]
     return {
         "law": [fit.law.a, fit.law.alpha, fit.law.b, fit.law.beta, fit.law.e],
@@ -237,7 +237,7 @@ def draw(findings: Findings, folder: Path) -> None:
         n, d, losses = (np.array([row[i] for row in map(_point, here)]) for i in range(3))
         left.plot(n, losses, "o", ms=4.5, color=colour, label=f"{scientific(operations)} operations")
         fine = np.geomspace(n.min() / 1.3, n.max() * 1.3, 60)
-        # So many operations buy about as many tokens as at the measured sizes, interpolated in logarithms.
+        # The tokens that the budget buys at other sizes are interpolated in logarithms from the measured sizes.
         tokens = np.exp(np.polyval(np.polyfit(np.log(n), np.log(d), min(2, len(n) - 1)), np.log(fine)))
         left.plot(fine, [law.loss(*each) for each in zip(fine, tokens, strict=True)], color=colour, lw=1.2)
         right.plot(n, [miss(law, run, ALL) for run in here], "o-", ms=4.5, lw=0.9, color=colour)
@@ -255,7 +255,7 @@ def draw(findings: Findings, folder: Path) -> None:
 
 
 def _point(run: dict[str, Any]) -> tuple[float, float, float]:
-    """All parameters, tokens and loss of a run."""
+    """Return the number of all parameters, the tokens and the loss of a run."""
     return run["parameters"][ALL], run["tokens"], run["loss"]
 
 
@@ -265,24 +265,24 @@ def _whole(findings: Findings) -> list[dict[str, Any]]:
 
 
 def miss(law: Law, run: dict[str, Any], count: str) -> float:
-    """How far the law's loss of a training, with N by this count, is above its own loss, in per cent of the latter."""
+    """Return the law's loss of a training, N by this count, minus its own loss, in per cent of the latter."""
     return 100 * (law.loss(run["parameters"][count], run["tokens"]) / run["loss"] - 1)
 
 
 def aside_miss(findings: Findings, count: str) -> Interval:
-    """How far a law misses the loss of the size that was kept aside, in per cent, by the law's interval."""
+    """Return a law's miss of the loss of the held-out size, in per cent, with the law's interval."""
     loss = findings["aside"]["loss"]
     return Interval(*(100 * (each / loss - 1) for each in findings["laws"][count]["aside"]))
 
 
 def _size(miss: Interval) -> Interval:
-    """How far a miss is from 0, to either side."""
+    """Return the absolute value of a miss, with its interval."""
     ends = abs(miss.low), abs(miss.high)
     return Interval(abs(miss.value), min(ends) if miss.excludes_zero else 0.0, max(ends))
 
 
 def guesses(findings: Findings) -> tuple[dict[str, Any], float] | None:
-    """Two guesses, without a law, of the loss of the size that was kept aside, from the trainings with its budget.
+    """Return two guesses, without a law, of the held-out size's loss, from the trainings with its budget.
 
     The largest of these trainings, whose loss is the one guess; and the loss by a parabola in log N that fits theirs
     with least squares. None where fewer than three of them are whole.
@@ -298,7 +298,7 @@ def guesses(findings: Findings) -> tuple[dict[str, Any], float] | None:
 
 
 def judge(findings: Findings) -> dict[str, Outcome]:
-    """What came of each prediction."""
+    """Return the outcome of each prediction."""
     if not findings["laws"]:
         return dict.fromkeys(findings["predictions"], Outcome("too many trainings diverged"))
     law, claims = findings["laws"][ALL], findings["predictions"]
@@ -324,7 +324,7 @@ def judge(findings: Findings) -> dict[str, Outcome]:
 
 
 def _digits(prediction: dict[str, Any]) -> int:
-    """Decimals for what came: one more than the range has that was predicted, so that rounding can't mislead."""
+    """Return the decimals of a result: one more than its predicted range has, so that rounding can't mislead."""
     return 1 + max(len(f"{prediction[end]:g}".partition(".")[2]) for end in ("low", "high"))
 
 
@@ -334,7 +334,7 @@ def _positive(found: Interval, digits: int) -> str:
 
 
 def _judge_fit(findings: Findings) -> Outcome:
-    """The median of the misses, by all parameters, with what it hides."""
+    """The median of the misses, by all parameters, with their root mean square and the greatest, which it hides."""
     misses = misses_of(findings, ALL)
     median = median_miss(misses)
     said = f"{median:.2f} %; root mean square {_root(misses):.2f} %, greatest {greatest_miss(misses):.2f} %"
@@ -342,7 +342,7 @@ def _judge_fit(findings: Findings) -> Outcome:
 
 
 def misses_of(findings: Findings, count: str) -> list[float]:
-    """How far a law misses each of its trainings, in per cent."""
+    """Return a law's miss of each of its trainings, in per cent."""
     law = Law(*findings["laws"][count]["law"])
     return [miss(law, run, count) for run in _whole(findings)]
 
@@ -446,7 +446,7 @@ def _wide(found: Interval) -> str:
 
 
 def _fit_quality(findings: Findings) -> str:
-    """Which trainings the law of all parameters misses, and what that says of its shape."""
+    """Return a paragraph on the trainings that the law of all parameters misses, and on its shape."""
     misses = misses_of(findings, ALL)
     median = f"""
         The median of the misses says little. Beyond δ Huber's loss grows like the miss and not like its square, so that
@@ -479,12 +479,12 @@ def _fit_quality(findings: Findings) -> str:
 
 
 def _signed(*values: float) -> str:
-    """Signed numbers, as `+1.00, −2.00 and +3.00`."""
+    """Return signed numbers as text: `+1.00, −2.00 and +3.00`."""
     return listed([f"{value:+.2f}".replace("-", "−") for value in values])
 
 
 def _exponents(findings: Findings) -> str:
-    """What the two counts differ in, beside what others found, and what C is."""
+    """Return paragraphs that compare the exponents of the two counts with each other and with others', and define C."""
     gap = Interval(*findings["gap"])
     differ = "is larger" if gap.low > 0 else "is smaller" if gap.high < 0 else "can't be told from the other"
     digits = _digits(findings["predictions"]["without embeddings"])
@@ -503,7 +503,7 @@ def _exponents(findings: Findings) -> str:
 
 
 def _kept_aside(findings: Findings) -> list[str]:
-    """What the laws, and guesses without a law, say of the size that was kept aside."""
+    """Return a paragraph on the predictions for the held-out size, by the laws and by guesses without a law."""
     aside = findings["aside"]
     if aside["diverged"] is not None:
         return []
@@ -536,7 +536,7 @@ def _kept_aside(findings: Findings) -> list[str]:
 
 
 def _ahead(findings: Findings) -> list[str]:
-    """How far laws of the smaller budgets reach."""
+    """Return a paragraph on the errors of laws of the smaller budgets at the largest budget."""
     said = []
     for found in findings["ahead"]:
         factor = findings["operations"][-1] / findings["operations"][found["known"] - 1]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 DELTA = 1e-3
-"""Where the Huber loss turns from a square into a line, in log L: a training that went wrong counts less."""
+"""The residual at which the Huber loss turns from a square into a line, in log L; outliers then count less."""
 
 STEPS, PATIENCE = 300, 1e-12
 """The most steps of the minimisation, and the relative improvement below which it ends."""

@@ -86,7 +86,7 @@ def find(context: Context[Task]) -> Findings:
 
 
 def _has_derivations(text: CorpusChoice) -> bool:
-    """Whether the text's sentences have derivations, which tell which word depends on which."""
+    """Return True if the text's sentences have derivations, from which the dependencies of words are known."""
     return text.dataset == "grammar"
 
 
@@ -204,7 +204,7 @@ def _dependency_blocks(findings: Findings) -> list[str]:
 
 
 def _resolves(found: dict[str, Any]) -> bool:
-    """Whether the head gives significantly more weight than even attention would."""
+    """Return True if the head gives significantly more weight than even attention would."""
     return Interval(*found["beyond"]).low > 0
 
 

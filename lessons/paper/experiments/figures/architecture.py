@@ -1,4 +1,4 @@
-"""Draws figures 1 and 2 from a model: its parts, and the shapes on the arrows, which come from running it."""
+"""Draw figures 1 and 2 from a model: its parts, and the shapes on the arrows, which come from running it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ class AttentionShapes:
 
 
 def trace(model: Transformer, source: Array, target: Array) -> Trace:
-    """Runs a new model of the same configuration on source `(B, Ts)` and target `(B, Tt)`; returns its stages."""
+    """Run a new model of the same configuration on source `(B, Ts)` and target `(B, Tt)`; return its stages."""
     calls = _forwards(model, lambda twin: twin.forward(source, target))
     embeddings = [i for i, call in enumerate(calls) if call.op == "embedding"]
     *decoder, logits = calls[embeddings[1] :]
@@ -59,7 +59,7 @@ def trace(model: Transformer, source: Array, target: Array) -> Trace:
 
 
 def trace_attention(model: Transformer, source: Array) -> AttentionShapes:
-    """Runs a new model's encoder on source `(B, Ts)`; returns the shapes of its first attention."""
+    """Run a new model's encoder on source `(B, Ts)`; return the shapes of its first attention."""
     calls = _forwards(model, lambda twin: twin.encode(source))
     first = next(i for i, call in enumerate(calls) if call.op == "attention")
     projection, attention, output = calls[first - 1 : first + 2]
@@ -153,7 +153,7 @@ ENCODER, DECODER, WIDTH, FOOT = 2.05, 5.35, 7.4, 0.35
 
 
 def architecture_page(model: Transformer, source: Array, target: Array) -> Page:
-    """Draws figure 1 for `model`, with the shapes of a forward of source `(B, Ts)` and target `(B, Tt)`.
+    """Draw figure 1 for `model`, with the shapes of a forward of source `(B, Ts)` and target `(B, Tt)`.
 
     After Vaswani 2017, figure 1.
     """
@@ -183,7 +183,7 @@ class _Column:
     def draw(
         self, name: str, ids: Shape, stages: Sequence[Stage], num_layers: int, memory: tuple[float, float] | None = None
     ) -> tuple[float, float]:
-        """Draws embedding, positions and one layer; returns the place where the column ends.
+        """Draw embedding, positions and one layer; return the place where the column ends.
 
         `memory` is the place where the encoder's column ended.
         """
@@ -191,7 +191,7 @@ class _Column:
         embedding, *rest = stages
         self.box(embedding)
         self.box(Stage("embedding", self.positions, embedding.shape))
-        per_layer = len(rest) // num_layers  # a final norm is left over
+        per_layer = len(rest) // num_layers  # the remainder is a final norm
         bottom = self.y + GAP * 0.2
         branch, attentions = self.y + GAP * 0.4, 0
         for stage in rest[:per_layer]:
@@ -208,7 +208,7 @@ class _Column:
         return self.x, self.y
 
     def box(self, stage: Stage) -> None:
-        """Draws an arrow to the box, the box, and the shape of its output above it."""
+        """Draw an arrow to the box, the box, and the shape of its output above it."""
         self.axes.annotate("", (self.x, self.y + GAP), (self.x, self.y), arrowprops=ARROW)
         low = self.y + GAP
         self.axes.add_patch(box(self.x - HALF, low, 2 * HALF, BOX, COLOURS[stage.kind]))
@@ -225,7 +225,7 @@ class _Column:
         self.axes.text(x, self.y + GAP / 2, shape_text(stage.shape), ha=inner, va="center", **style)
 
     def label(self, text: str) -> None:
-        """Writes a line of text below the column."""
+        """Write a line of text below the column."""
         self.axes.text(self.x, self.y - 0.06, text, ha="center", va="top", **text_style([text], SIZE))
 
     def _frame(self, low: float, high: float, text: str) -> None:
@@ -236,13 +236,13 @@ class _Column:
         self.axes.text(place, high - 0.15, text, ha=align, va="center", **text_style([], 11))
 
     def _residual(self, start: float, end: float) -> None:
-        """Draws the residual connection around a sub-layer, on the outer side."""
+        """Draw the residual connection around a sub-layer, on the outer side."""
         x = self.x + self.side * (HALF + 0.2)
         self.axes.plot([self.x, x, x], [start, start, end], color=INK, lw=0.9, solid_joinstyle="round")
         self.axes.annotate("", (self.x + self.side * HALF, end), (x, end), arrowprops=ARROW)
 
     def _bring(self, memory: tuple[float, float], y: float) -> None:
-        """Draws the arrow from the encoder's output into the side of a box."""
+        """Draw the arrow from the encoder's output into the side of a box."""
         x, top = memory
         turn = (x + self.x) / 2
         self.axes.plot([x, x, turn, turn], [top, top + GAP, top + GAP, y], color=INK, lw=0.9)
@@ -256,7 +256,7 @@ HEIGHT, STEP, HALF_WIDTH = 0.36, 0.68, 0.72
 
 
 def attention_page(model: Transformer, source: Array) -> Page:
-    """Draws figure 2 for the first attention of `model`'s encoder over source `(B, Ts)`, with its shapes.
+    """Draw figure 2 for the first attention of `model`'s encoder over source `(B, Ts)`, with its shapes.
 
     After Vaswani 2017, figure 2.
     """
@@ -271,7 +271,7 @@ def attention_page(model: Transformer, source: Array) -> Page:
 
 
 def _draw_one_head(axes: Axes, shapes: AttentionShapes, d_k: int) -> None:
-    """Draws the left half: what happens in each head, from bottom to top."""
+    """Draw the left half: what happens in each head, from bottom to top."""
     x, foot = 1.55, 0.65
     axes.text(x + 0.3, 4.72, "Scaled Dot-Product Attention", ha="center", **text_style([], 10.5))
     stages: list[tuple[str, str, Shape]] = [
@@ -301,7 +301,7 @@ def _draw_one_head(axes: Axes, shapes: AttentionShapes, d_k: int) -> None:
 
 
 def _draw_heads(axes: Axes, shapes: AttentionShapes) -> None:
-    """Draws the right half: the heads side by side."""
+    """Draw the right half: the heads side by side."""
     x, foot, heads = 5.35, 0.65, shapes.query[1]
     axes.text(x, 4.72, f"Multi-Head Attention, h = {heads}", ha="center", **text_style([], 10.5))
     for place, name in ((x - 1.2, "V"), (x, "K"), (x + 1.2, "Q")):
@@ -325,7 +325,7 @@ def _draw_heads(axes: Axes, shapes: AttentionShapes) -> None:
 
 
 def _stack(axes: Axes, left: float, low: float, width: float, height: float, name: str, colour: str) -> None:
-    """Draws three boxes, each half hidden by the one before it."""
+    """Draw three boxes, each half hidden by the one before it."""
     for offset in (0.12, 0.06, 0.0):
         axes.add_patch(box(left + offset, low + offset, width, height, colour))
     _word(axes, left + width / 2, low + height / 2, name)

@@ -43,12 +43,12 @@ def axes_of(maps: AttentionMaps, kind: Kind) -> tuple[list[str], list[str]]:
 
 
 def is_mark(token: str) -> bool:
-    """Whether a token, as `AttentionMaps` labels it, is punctuation or the end of the sentence."""
+    """Return True if a token, as `AttentionMaps` labels it, is punctuation or the end of the sentence."""
     return token == END or not any(character.isalnum() for character in token)
 
 
 def visible(kind: Kind, num_queries: int, num_keys: int) -> NDArray[np.bool_]:
-    """Which keys the mask lets each query see, `(Tq, Tk)`: in the decoder those read so far."""
+    """Return the mask of the keys that each query may see, `(Tq, Tk)`: in the decoder those read so far."""
     everything = np.ones((num_queries, num_keys), bool)
     return np.tril(everything) if kind == "decoder" else everything
 
@@ -106,7 +106,7 @@ class Observation:
 
 
 def observe(translator: Translator, dependency: Dependency, examples: Iterable[Example]) -> list[Observation]:
-    """Observes a dependency in every sentence that has it, while the model reads the reference translation."""
+    """Observe a dependency in every sentence that has it, while the model reads the reference translation."""
     observations = []
     for example in examples:
         places = dependency.find(example)
@@ -298,7 +298,7 @@ Jobs = Mapping[str, Mapping[str, Sequence[Any]]]
 
 
 def draw_jobs(jobs: Jobs, path: str | Path) -> None:
-    """Draws the attentions side by side, with even attention below each. Raises `OSError` as `Page.save` does."""
+    """Draw the attentions side by side, with even attention below each. Raises `OSError` as `Page.save` does."""
     rows = max(np.shape(each["shares"])[0] * np.shape(each["shares"])[1] for each in jobs.values()) + 1
     page = Page(7.4, 1.45 + 0.17 * rows, layout="constrained")
     columns = [*JOBS, "evenness"]
@@ -356,7 +356,7 @@ class Panel:
 
 
 def draw_lines(panels: Sequence[Panel], path: str | Path) -> None:
-    """Draws the panels side by side on one page. Raises `OSError` as `Page.save` does.
+    """Draw the panels side by side on one page. Raises `OSError` as `Page.save` does.
 
     Raises `ValueError` unless a panel's weights have one row for each query and one column for each key.
     """

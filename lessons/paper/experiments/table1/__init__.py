@@ -67,7 +67,7 @@ SIZES = Sizes()
 
 
 def trials(task: Task, scale: float) -> Sequence[Trial]:
-    """No trials: layers are measured with their initial weights."""
+    """Return no trials: layers are measured with their initial weights."""
     return []
 
 

@@ -19,7 +19,7 @@ from minitransformer.probe import Call, probe
 from study.trials.counting import counting
 
 KERNEL_WIDTH, WINDOW = 5, 8
-NARROW = 4  # the width where it makes no difference
+NARROW = 4  # the width for numbers that do not depend on it
 ATTENTION, RECURRENT, CONVOLUTION = "Self-Attention", "Recurrent", "Convolutional"
 RESTRICTED = "Self-Attention (restricted)"
 
@@ -152,7 +152,7 @@ def dilated_layers(n: int, k: int) -> int:
     """
     if n < 1 or k < 2:
         raise ValueError(f"there are {n} positions and a kernel of {k}, expected at least 1 and 2")
-    depends, layers = np.arange(n) == 0, 0  # whether each position depends on the first
+    depends, layers = np.arange(n) == 0, 0  # True for positions that depend on the first
     while not depends[-1]:
         shifts = range(0, min(k**layers * k, n), k**layers)
         depends = np.logical_or.reduce([np.pad(depends[: n - shift], (shift, 0)) for shift in shifts])

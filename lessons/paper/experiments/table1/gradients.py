@@ -78,7 +78,7 @@ def _logarithms(kind: str, length: int, width: int, seed: int) -> np.ndarray:
 
 
 def draw_distances(norms: dict[str, np.ndarray], path: str | Path) -> None:
-    """Draws each kind's gradient norms, relative to the last position's. Raises `OSError` as `Page.save` does."""
+    """Draw each kind's gradient norms, relative to the last position's. Raises `OSError` as `Page.save` does."""
     page = Page(7.4, 3.2, layout="constrained")
     axes = page.figure.subplots()
     for kind, values in norms.items():

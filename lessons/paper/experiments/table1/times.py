@@ -1,4 +1,4 @@
-"""Times table 1's layers against n and d, in rounds, and derives exponents and crossings with their variation."""
+"""Time table 1's layers against n and d, in rounds, and derive exponents and crossings with their variation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ SERIES = [Series(kind) for kind in LAYER_TYPES] + [Series(kind, True) for kind i
 
 @dataclass(frozen=True)
 class Effort:
-    """How long each point is timed.
+    """The settings that decide how long each point is timed.
 
     rounds           each round times every point once, so that a slow minute of the machine affects all layers
     repeats, least   the fewest forwards and backwards in a round; there are more until `least` seconds have passed
@@ -66,7 +66,7 @@ each size; and the exponents `lower` and `upper` over the two halves of the size
 
 
 def timed(sizes: Sequence[int], points: Sequence[tuple[int, int]], effort: Effort) -> Times:
-    """Times all `SERIES` at `points`, the n and d for each size. There must be at least three sizes."""
+    """Time all `SERIES` at `points`, the n and d for each size. There must be at least three sizes."""
     taken: dict[str, list[list[float]]] = {series.name: [] for series in SERIES}
     for _ in range(effort.rounds):
         for series in SERIES:
@@ -76,7 +76,7 @@ def timed(sizes: Sequence[int], points: Sequence[tuple[int, int]], effort: Effor
 
 
 def draw_times(over_n: Times, over_d: Times, labels: tuple[str, str], path: str | Path) -> None:
-    """Draws time against n and against d on logarithmic axes with `labels`. Raises `OSError` as `Page.save` does."""
+    """Draw time against n and against d on logarithmic axes with `labels`. Raises `OSError` as `Page.save` does."""
     page = Page(7.4, 4.8, layout="constrained")
     left, right = page.figure.subplots(1, 2)
     _draw(left, over_n, "n", labels[0], "forward and backward, ms")

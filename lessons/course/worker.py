@@ -1,7 +1,7 @@
-"""A process beside the notebook's, for what cannot be done in it: compile, where Triton interprets.
+"""A spawned worker process that compiles kernels, which the notebook's own process cannot.
 
-Triton reads once, when it is first imported, whether it interprets, and the lessons about kernels tell it to. This
-process tells it not to. It starts with the first call, which takes some seconds, and is kept for the next ones.
+Triton reads `TRITON_INTERPRET` once, when it is first imported. The lessons about kernels set it to 1; the worker runs
+with 0. It starts with the first call, which takes some seconds, and serves all later ones.
 """
 
 import multiprocessing
@@ -15,28 +15,29 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 from unittest import mock
 
-from .limits import Endless
+from .limits import LimitExceeded
 
 ENVIRONMENT = {"TRITON_INTERPRET": "0", "TRITON_ALWAYS_COMPILE": "1"}
-"""What is compiled already may name another file: Triton finds a kernel again by its text alone."""
-SECONDS = 60.0  # what one call may take, with the start
+"""Always compile: Triton's cache finds a kernel by its text alone, and the cached code may name another file."""
+SECONDS = 60.0  # the limit on one call, the worker's start included
 
 _process: BaseProcess | None = None
 _pipe: Connection | None = None
 
 
-def beside(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What a function of a module returns there; both ways goes what can be pickled.
+def call_in_worker(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return `function(*arguments)` as computed by the worker; the function, its arguments and result are pickled.
 
-    Raises `Endless` where it does not come back, and the process is ended then; `RuntimeError` for what it raises.
+    Raises `RuntimeError` with the worker's traceback if the function raises, and `LimitExceeded` if the call takes
+    longer than `SECONDS`; the worker is then killed.
     """
     global _process, _pipe
     if _process is None or _pipe is None or not _process.is_alive():
         spawning = multiprocessing.get_context("spawn")  # a fork would have imported Triton already
         _pipe, other = spawning.Pipe()
         _process = spawning.Process(target=_serve, args=(other,), daemon=True)
-        # A new process runs the file of its parent's main module again. A notebook has none, until Triton's interpreter
-        # puts what its own module has, `__file__` too, beside the kernels of a notebook.
+        # A spawned process runs the file of its parent's main module again. A notebook's `__main__` has no `__file__`
+        # until Triton's interpreter copies the names of its own module into the globals of a kernel.
         without_file = mock.patch.object(sys.modules["__main__"], "__file__", None, create=True)
         with mock.patch.dict(os.environ, ENVIRONMENT), without_file:
             _process.start()
@@ -44,9 +45,9 @@ def beside(function: Callable[..., Any], *arguments: Any) -> Any:
     try:
         _pipe.send((function, arguments))
         if not _pipe.poll(SECONDS):
-            raise Endless(f"it has not come back after {SECONDS:g} s: is there a loop that never ends?")
+            raise LimitExceeded(f"it has not come back after {SECONDS:g} s: is there a loop that never ends?")
         result, problem = _pipe.recv()
-    except BaseException:  # of an interrupt too: the next call must not get this one's result
+    except BaseException:  # also for an interrupt: the next call must not get this one's result
         _process.kill()
         _process = None
         raise
@@ -56,7 +57,7 @@ def beside(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _serve(pipe: Connection) -> None:
-    """Answer calls until the notebook ends; an interrupt is for the notebook, which ends this then."""
+    """Answer calls until the notebook's process ends; ignore interrupts, on which the notebook kills the worker."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Trains and evaluates models that read a text: language models, and those that fill gaps."""
+"""Trials of models of one text: language models (GPT), and masked language models (BERT)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -26,8 +26,8 @@ TOKENS_AT_ONCE = 2048
 
 
 @dataclass(frozen=True)
-class InRows:
-    """A text in rows of `length` tokens, for a model that could read longer ones."""
+class TextRows:
+    """A text in rows of `length` tokens, for a model whose longest row may be longer."""
 
     text: TextDataset
     length: int
@@ -45,25 +45,25 @@ class InRows:
         return self.text.batches(tokens_per_batch, seed, replace(config, max_length=self.length))
 
 
-def task_of(config: GPTConfig | BERTConfig, text: TextDataset, length: int | None = None) -> Dataset[Rows]:
-    """What a model of this configuration learns from a text: the next token, or hidden ones.
+def text_dataset(config: GPTConfig | BERTConfig, text: TextDataset, length: int | None = None) -> Dataset[Rows]:
+    """Return the data set of a text for a model: for a GPT rows and next tokens, for a BERT lines with masked tokens.
 
     length: tokens of a language model's rows, by default its longest; rows with hidden tokens are lines.
     """
     if isinstance(config, BERTConfig):
         return MaskedText(text)
-    return InRows(text, length or config.max_length)
+    return TextRows(text, length or config.max_length)
 
 
 @dataclass(frozen=True)
-class ReadingTrial(Trial):
+class TextTrial(Trial):
     """The training of a GPT, on rows of `length` tokens, by default its longest; or of a BERT, on lines."""
 
     length: int | None = None
 
     def material(self, data: PreparedData, models: Sequence[Path]) -> tuple[Dataset[Rows], Dataset[Rows]]:
         """The training and the validation text."""
-        train, valid = (task_of(self.config, TextDataset(each), self.length) for each in (data.train, data.valid))
+        train, valid = (text_dataset(self.config, TextDataset(each), self.length) for each in (data.train, data.valid))
         return train, valid
 
     def describe(self) -> dict[str, Any]:
@@ -77,8 +77,8 @@ class ReadingTrial(Trial):
 
 
 @dataclass(frozen=True)
-class Reading:
-    """A model is asked how probable the test set is, but for the lines that are too long for a BERT.
+class TextLoss:
+    """The loss of a model on the test set; for a BERT, without the lines that are too long for it.
 
     sentences  the number of lines, from the beginning of the test set
     length     tokens of a language model's rows, which see nothing before them; by default its longest
@@ -92,14 +92,14 @@ class Reading:
     averaged: bool = False
 
     def answer(self, model: Model[Any], data: PreparedData) -> Answers:
-        """Read. A row of the likelihoods is a row of tokens; rows without a target that counts are left out."""
+        """Evaluate; a row of the likelihoods is a row of tokens. Rows without a counted target are dropped."""
         start = perf_counter()
         assert isinstance(data.choice, TextChoice)
         lines = map(data.tokenizer.encode, islice(data.choice.lines("test"), self.sentences))
         if isinstance(model, BERT):
             lines = (line for line in lines if len(line) + 2 <= model.config.max_length)  # with <s> and </s>
         text = TextDataset.from_lines(lines)
-        batches = task_of(model.config, text, self.length).batches(
+        batches = text_dataset(model.config, text, self.length).batches(
             max(TOKENS_AT_ONCE, self.length or 0), None, model.config
         )
         found = np.concatenate([row_losses(model, batch, self.skip) for batch in batches.epoch(0)])

@@ -1,8 +1,8 @@
-"""What a notebook answers, and what each answer needs of it: the statements, and no more, that make it work.
+"""Extract the answers of a notebook, each with the statements that it depends on (a program slice).
 
-A notebook is read as *Run all* leaves it: what a name means at the end counts. An answer brings the imports, the
-functions, the constants and the arrays that it uses, from whatever cell, and what these use. Nothing else is run: no
-training, no picture.
+A name means what it means after *Run all*: its last definition counts. A slice has the imports, functions, constants
+and arrays that the answer uses, from whatever cell, and those that these use in turn. It leaves out all else, such as
+trainings and plots.
 """
 
 import ast
@@ -17,25 +17,25 @@ from types import CodeType
 from typing import Any, NamedTuple, TypeGuard
 
 from . import answers
+from .cells import exercise_functions, find_functions, normalized, read_cells, without_magics
 from .exercise import NOT_YET
-from .finding import asked, cells_in, functions_in, meaning, without_magic
-from .sources import checked, fresh, number_of, parsed, sources, title
+from .sources import exercise_names, notebook_json, number_of, parse, sources, title
 
 LARGEST = 64_000_000  # bytes of a notebook: pictures are large
-MOST_CODE = 1_000_000  # characters of its code
+MOST_CODE = 1_000_000  # characters of a notebook's code
 TITLE = re.compile(r"^#\s*(\d\d)\s*·\s*(.+?)\s*$", re.MULTILINE)
-AWAIT = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT  # as a notebook does
+AWAIT = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT  # notebooks allow `await` outside functions
 LOADS = {"LOAD_NAME", "LOAD_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"}
 
 ANSWERED, MISSING, UNREADABLE = "answered", "missing", "unreadable"
 
 
 class Unreadable(ValueError):
-    """A file in which nobody can find answers; the message is the end of a sentence about it."""
+    """A file from which no answers can be extracted; the message completes a sentence about the file."""
 
 
 class Piece(NamedTuple):
-    """Statements of one cell, by their places in it; in plain data, as it is sent to another process."""
+    """Statements of one cell, by their indices among the cell's statements; plain data, for another process."""
 
     cell: int
     text: str
@@ -44,7 +44,7 @@ class Piece(NamedTuple):
 
 @dataclass
 class Answer:
-    """What a notebook has for one exercise."""
+    """The answer to one exercise: `ANSWERED`, `MISSING`, `UNREADABLE` or `NOT_YET`, and the code that it needs."""
 
     state: str
     why: str = ""
@@ -53,16 +53,17 @@ class Answer:
     """Other exercises that the answer calls."""
 
 
-def read(path: str, named: str | None) -> dict[str, Any]:
-    """The lesson of a notebook and its answers, as plain data; `named` is the lesson that the file's name says.
+def extract_answers(path: str, named: str | None) -> dict[str, Any]:
+    """Return a notebook's lesson and answers as plain data; `named` is the lesson in the file's name, if any.
 
-    {"lesson": "04" or None, "answers": {name: Answer as a dict}}, or with "why" where it is unreadable.
+    The result is {"lesson": "04" or None, "answers": {name: Answer as a dict}}; for an unreadable file it has "why"
+    instead of "answers".
     """
     lesson = named
     try:
         try:
-            content = answers.bytes_of(Path(path), LARGEST, "notebook of the course")
-            cells = cells_in(content)
+            content = answers.read_bytes(Path(path), LARGEST, "notebook of the course")
+            cells = read_cells(content)
         except (answers.Damaged, ValueError) as why:
             raise Unreadable(str(why)) from None
         except FileNotFoundError:
@@ -75,19 +76,19 @@ def read(path: str, named: str | None) -> dict[str, Any]:
             raise Unreadable("is no lesson that the course knows: neither its name, its title nor its functions say so")
         source = next(source for source in sources() if number_of(source) == lesson)
         prose = [cell["source"] for cell in cells if cell.get("cell_type", "code") != "code"]
-        found = {name: vars(answer) for name, answer in answers_of(source, code, prose).items()}
+        found = {name: vars(answer) for name, answer in find_answers(source, code, prose).items()}
         return {"lesson": lesson, "answers": found}
     except Unreadable as why:
         return {"lesson": lesson, "why": str(why)}
 
 
 def _code(cells: list[dict[str, Any]]) -> list[str]:
-    """The texts of cells of code, with an empty one for each cell of prose."""
+    """Return the texts of the cells, an empty one for each cell of prose."""
     return [cell["source"] if cell.get("cell_type", "code") == "code" else "" for cell in cells]
 
 
 def _titled(cells: list[dict[str, Any]]) -> str | None:
-    """The lesson whose title stands in the first cell of prose."""
+    """Return the lesson whose title is in the first cell of prose, or None."""
     text = next((cell["source"] for cell in cells if cell.get("cell_type") == "markdown"), "")
     head = TITLE.search(text)
     for source in sources() if head else ():
@@ -97,9 +98,9 @@ def _titled(cells: list[dict[str, Any]]) -> str | None:
 
 
 def _by_exercises(code: list[str]) -> str | None:
-    """The lesson most of whose exercises these cells define; none where two lessons have as many."""
-    defined = {name for text in code for name in functions_in(text)}
-    counts = sorted((len(defined.intersection(checked(source))), number_of(source)) for source in sources())
+    """Return the lesson most of whose exercises these cells define, or None if two lessons tie."""
+    defined = {name for text in code for name in find_functions(text)}
+    counts = sorted((len(defined.intersection(exercise_names(source))), number_of(source)) for source in sources())
     (second, _), (first, number) = counts[-2:]
     return number if first > second else None
 
@@ -109,8 +110,11 @@ def _by_exercises(code: list[str]) -> str | None:
 
 @dataclass(eq=False)
 class Statement:
-    """A statement at the top of a cell: the names that it gives a meaning, those that it uses, those whose value it
-    changes, as `table[0] = 1` and `rows.append(1)` do, and those that it may change, as `fill(table)` does."""
+    """A top-level statement of a cell, and the names that it defines and uses.
+
+    `changes` are names whose value it changes in place, as `table[0] = 1` and `rows.append(1)` do; `may_change` those
+    that it passes to a call whose result is dropped, such as `fill(table)`. `always`: every slice includes it.
+    """
 
     cell: int
     place: int
@@ -123,15 +127,15 @@ class Statement:
 
 
 class Notebook(NamedTuple):
-    """The statements of a notebook's code, in their order, the cells' texts, and those that are no Python."""
+    """The statements of a notebook in their order, the texts of its cells, and the error of each broken cell."""
 
     statements: list[Statement]
     texts: dict[int, str]
     broken: dict[int, str]
 
 
-class OfTheCourse(NamedTuple):
-    """What a lesson's own cells say; `asks` and `known` as in `finding.Asked`."""
+class CourseCode(NamedTuple):
+    """The code of a lesson's own cells; `asks` and `known` are the fields of `cells.ExerciseFunctions`."""
 
     asks: dict[str, list[str]]
     known: dict[str, set[str]]
@@ -139,36 +143,36 @@ class OfTheCourse(NamedTuple):
 
 
 @cache
-def of_the_course(source: Path) -> OfTheCourse:
-    """What a lesson's own cells say, found once for all notebooks of a class."""
-    statements = statements_of(_code(fresh(source)["cells"])).statements
-    return OfTheCourse(*asked(source), {_dump(each.node) for each in statements})
+def course_code(source: Path) -> CourseCode:
+    """Return the code of a lesson's own cells, which is parsed once for all notebooks of a class."""
+    statements = parse_statements(_code(notebook_json(source)["cells"])).statements
+    return CourseCode(*exercise_functions(source), {_dump(each.node) for each in statements})
 
 
-def answers_of(source: Path, code: list[str], prose: Iterable[str] = ()) -> dict[str, Answer]:
-    """What the cells of a notebook have for each exercise of a lesson, in the lesson's order."""
-    asks, known, ours = of_the_course(source)
-    notebook = statements_of(code)
+def find_answers(source: Path, code: list[str], prose: Iterable[str] = ()) -> dict[str, Answer]:
+    """Return the answer of a notebook to each exercise of a lesson, in the lesson's order."""
+    asks, known, ours = course_code(source)
+    notebook = parse_statements(code)
     checkers = {"check", *_checkers(notebook.statements)}
     checks = {each for each in notebook.statements if _is_check(each.node, checkers)}
-    stubs = {  # and what else the course itself says of an exercise's name
+    stubs = {  # and other statements of the course's own that bind an exercise's name
         each
         for each in notebook.statements
         if each.binds.intersection(asks) and (_defines_as_the_course(each.node, known) or _dump(each.node) in ours)
     }
     own = {name for each in notebook.statements if each not in stubs | checks for name in each.binds}
-    # A stub that is left beside an answer would undo it.
+    # A stub that is left after an answer would replace it.
     kept = [each for each in notebook.statements if each not in checks and not (each in stubs and each.binds <= own)]
-    written = {name for text in prose for name in functions_in(text)}
+    written = {name for text in prose for name in find_functions(text)}
     found = dict[str, Answer]()
-    for name in checked(source):
+    for name in exercise_names(source):
         functions = {function for function, exercises in asks.items() if name in exercises}
         broken = [
-            (cell, why) for cell, why in notebook.broken.items() if functions.intersection(functions_in(code[cell]))
+            (cell, why) for cell, why in notebook.broken.items() if functions.intersection(find_functions(code[cell]))
         ]
         if functions & own:
-            chosen, names = needed(kept, name)
-            needs = [other for other in checked(source) if other in names and other != name]
+            chosen, names = dependencies(kept, name)
+            needs = [other for other in exercise_names(source) if other in names and other != name]
             found[name] = Answer(ANSWERED, "", _pieces(chosen, notebook.texts), needs)
         elif broken:
             found[name] = Answer(UNREADABLE, f"its cell is not Python ({broken[-1][1]})")
@@ -181,8 +185,8 @@ def answers_of(source: Path, code: list[str], prose: Iterable[str] = ()) -> dict
     return found
 
 
-def statements_of(code: list[str]) -> Notebook:
-    """The statements of cells, which have no text where they are no code."""
+def parse_statements(code: list[str]) -> Notebook:
+    """Parse the texts of cells into the statements of a notebook; a cell of prose has an empty text."""
     notebook = Notebook([], {}, {})
     for cell, text in enumerate(code):
         try:
@@ -193,14 +197,14 @@ def statements_of(code: list[str]) -> Notebook:
     return notebook
 
 
-@cache  # most cells of a class are the lesson's own
+@cache  # most cells of a class are the same, the lesson's own
 def _statements(text: str) -> tuple[str, list[tuple[Any, ...]]]:
-    """A cell's text without what only notebooks know, and what `Statement` asks of each statement after its cell."""
+    """Return a cell's text as plain Python and, for each of its statements, the fields of `Statement` after `cell`."""
     try:
-        tree = parsed(text)
+        tree = parse(text)
     except SyntaxError:
-        text = without_magic(text)
-        tree = parsed(text)
+        text = without_magics(text)
+        tree = parse(text)
     found = list[tuple[Any, ...]]()
     for place, node in enumerate(tree.body):
         try:
@@ -214,10 +218,10 @@ def _statements(text: str) -> tuple[str, list[tuple[Any, ...]]]:
     return text, found
 
 
-def needed(statements: list[Statement], name: str) -> tuple[list[Statement], set[str]]:
-    """The statements that give a name its meaning, with all that they use, in their order; and the names of all that.
+def dependencies(statements: list[Statement], name: str) -> tuple[list[Statement], set[str]]:
+    """Return the statements that `name` depends on, in their order, and the names that these use (a backward slice).
 
-    Raises nothing: a name that nothing gives a meaning is a builtin, or the answer's own mistake.
+    A name that no statement defines is a builtin or the learner's own mistake, and is skipped.
     """
     binding, changing, given = (defaultdict[str, list[int]](list) for _ in range(3))
     for number, each in enumerate(statements):
@@ -252,7 +256,7 @@ def _pieces(chosen: list[Statement], texts: dict[int, str]) -> list[Piece]:
 
 
 def _names(code: CodeType) -> tuple[set[str], set[str]]:
-    """The names that a statement's code gives a meaning, and those that it takes from its module, at any depth."""
+    """Return the names that a statement binds in its module, and those that its code looks up there, at any depth."""
     binds, uses, waiting = set[str](), set[str](), [(code, True)]
     while waiting:
         part, top = waiting.pop()
@@ -266,7 +270,7 @@ def _names(code: CodeType) -> tuple[set[str], set[str]]:
 
 
 def _changed(statement: ast.stmt) -> set[str]:
-    """The names whose value a statement changes in place, as far as its own text says so."""
+    """Return the names whose value a statement visibly changes in place: by assignment to a part, or by a method."""
     found, waiting = set[str](), list[ast.AST]([statement])
     while waiting:
         node = waiting.pop()
@@ -286,7 +290,7 @@ def _changed(statement: ast.stmt) -> set[str]:
 
 
 def _given(statement: ast.stmt) -> set[str]:
-    """The names that a call is given whose result nobody takes: it may be there to change them."""
+    """Return the names that are arguments of a call whose result is dropped, because it may change them."""
     calls = [
         each.value for each in ast.walk(statement) if isinstance(each, ast.Expr) and isinstance(each.value, ast.Call)
     ]
@@ -300,23 +304,23 @@ def _dump(node: ast.stmt) -> str:
     try:
         return ast.dump(node)
     except RecursionError:
-        return ""  # a sum of a thousand terms
+        return ""  # nested too deep to dump, such as a sum of a thousand terms
 
 
 def _defines_as_the_course(node: ast.stmt, known: dict[str, set[str]]) -> bool:
-    """Whether it defines a function as a cell of the lesson does."""
-    return isinstance(node, ast.FunctionDef) and meaning(node) in known.get(node.name, ())
+    """Return True if a statement defines a function exactly as a cell of the lesson does."""
+    return isinstance(node, ast.FunctionDef) and normalized(node) in known.get(node.name, ())
 
 
 def _checkers(statements: list[Statement]) -> set[str]:
-    """The names that `start` gave a lesson's check."""
+    """Return the names that hold a lesson's check, the result of `start`."""
     nodes = [each.node for each in statements]
     calls = [(node.targets[0].id, node.value.func) for node in nodes if _is_call(node)]
     return {target for target, function in calls if getattr(function, "attr", getattr(function, "id", "")) == "start"}
 
 
 def _is_check(node: ast.stmt, checkers: set[str]) -> bool:
-    """Whether it is the lesson's `name = check(name)`, which judges the answer and does not make it."""
+    """Return True for the lesson's `name = check(name)`, which judges an answer and does not define it."""
     if not (_is_call(node) and len(node.targets) == len(node.value.args) == 1):
         return False
     function, argument = node.value.func, node.value.args[0]
@@ -329,5 +333,5 @@ def _is_check(node: ast.stmt, checkers: set[str]) -> bool:
 
 
 def _is_call(node: ast.stmt) -> TypeGuard[Any]:
-    """Whether it gives a name what a call returns."""
+    """Return True for a statement `name = call(...)`."""
     return isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and isinstance(node.value, ast.Call)

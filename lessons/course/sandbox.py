@@ -1,7 +1,7 @@
-"""What the system keeps a learner's code from: writing outside a folder, signals to others, the network.
+"""A sandbox for learners' code: no writing outside a folder, no signals to other processes, no network.
 
-Nothing in Python can hold Python. Linux can: with Landlock, which a process puts on itself and never gets rid of, and
-with bubblewrap, a program that starts others in namespaces of their own. What each holds, `lessons/teaching.md` says.
+Python cannot confine Python code, but Linux can: with Landlock, which a process applies to itself for good, and with
+bubblewrap, a program that starts others in namespaces of their own. `lessons/teaching.md` says what each prevents.
 """
 
 import ctypes
@@ -13,27 +13,27 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-GIGABYTES = 3.0  # of memory, beyond what the process has
+GIGABYTES = 3.0  # of memory, in addition to the process's own when the limit is set
 LARGEST_FILE = 16_000_000  # bytes
-PROCESSES = 500  # and threads, beyond those of the whole system; the user may start programs meanwhile
+PROCESSES = 500  # and threads, in addition to the whole system's: the user may start programs meanwhile
 
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # the kernel's numbers, as in linux/landlock.h
 NO_NEW_PRIVILEGES, SUBREAPER, DEATH_SIGNAL = 38, 36, 1  # as in linux/prctl.h
-WRITE, CHANGE, MOVE, TRUNCATE = 1 << 1, 0b1_1111_1111 << 4 | 1 << 1, 1 << 13, 1 << 14  # CHANGE: what a folder holds
+WRITE, CHANGE, MOVE, TRUNCATE = 1 << 1, 0b1_1111_1111 << 4 | 1 << 1, 1 << 13, 1 << 14  # CHANGE: a folder's contents
 BIND_AND_CONNECT, ABSTRACT_SOCKETS_AND_SIGNALS = 0b11, 0b11
 
 
-def landlock() -> int:
+def landlock_version() -> int:
     """Return the version of Landlock that the kernel has; 0 for none."""
     return max(0, ctypes.CDLL(None).syscall(CREATE_RULESET, None, 0, 1)) if sys.platform == "linux" else 0
 
 
-def lock(folder: str) -> None:
-    """From now on let this process, and what it starts, write only into `folder`, where the kernel has Landlock.
+def restrict_writes(folder: str) -> None:
+    """Let this process and its children write only into `folder`, from now on, if the kernel has Landlock.
 
-    It is also kept from TCP (version 4) and from signals to processes outside (version 6). Raises `OSError`.
+    TCP (from version 4) and signals to processes outside (from version 6) are forbidden too. Raises `OSError`.
     """
-    if not (version := landlock()):
+    if not (version := landlock_version()):
         return
     libc = ctypes.CDLL(None, use_errno=True)
 
@@ -51,24 +51,26 @@ def lock(folder: str) -> None:
     called(RESTRICT_SELF, rules, 0)
 
 
-def found(folder: str) -> tuple[list[str], str]:
-    """Return what guards notebooks here: the front of a command that runs the rest in bubblewrap, or nothing, and the
-    guard's name: that of bubblewrap where it may run, or else Landlock's with what it holds, or an empty one.
+def find_sandbox(folder: str) -> tuple[list[str], str]:
+    """Return the prefix of a command that runs in the best sandbox here, and the sandbox's name.
+
+    The prefix starts bubblewrap, and is empty if that may not run: then the name is that of Landlock with what it
+    holds, or empty if the kernel has none.
     """
     front = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--bind", folder, folder]
     front += ["--unshare-all", "--cap-drop", "ALL", "--die-with-parent", "--new-session", "--"]
     with suppress(OSError, subprocess.TimeoutExpired):
         if subprocess.run([*front, "true"], capture_output=True, timeout=10).returncode == 0:
             return front, "bubblewrap"  # some systems and containers forbid it
-    version = landlock()
+    version = landlock_version()
     held = ["files", *["TCP"] * (version >= 4), *["signals"] * (version >= 6)]
     return [], f"Landlock ({', '.join(held)})" if version else ""
 
 
-def limit() -> None:
-    """Bound the memory, the files and the processes of this process, and end it with its parent.
+def limit_resources() -> None:
+    """Limit the memory, file sizes and processes of this process, and let it die with its parent.
 
-    Linux lets root start any number of processes.
+    The limit on processes has no effect for root on Linux.
     """
     import resource  # here: Windows, where nothing is graded, has none
 
@@ -84,7 +86,7 @@ def limit() -> None:
             resource.setrlimit(kind, (bound, bound))
 
 
-def adopt() -> None:
-    """Make this process the parent of what a process that it started leaves behind, where the system is Linux."""
+def become_subreaper() -> None:
+    """On Linux, make this process the parent of its orphaned descendants."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)

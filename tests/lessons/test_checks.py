@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
+from course.checks import distinct, largest_error, require_close, require_gradients, unpack
 from course.exercise import Wrong
-from course.judging import agree, distinct, farthest, gradients_agree, several
 
 
 def hint_of(actual, expected, **options):
     with pytest.raises(Wrong) as wrong:
-        agree("y", np.asarray(actual), np.asarray(expected), **options)
+        require_close("y", np.asarray(actual), np.asarray(expected), **options)
     return str(wrong.value)
 
 
@@ -22,8 +22,8 @@ def test_two_numbers_are_printed_with_as_many_digits_as_tell_them_apart():
 
 
 def test_the_farthest_place_is_named_and_nan_is_the_farthest():
-    assert farthest(np.array([[0.0, 2.0], [0.5, 0.0]]), 0.0) == ((0, 1), "2", "0")
-    assert farthest(np.array([9.0, np.nan]), np.zeros(2)) == ((1,), "nan", "0")
+    assert largest_error(np.array([[0.0, 2.0], [0.5, 0.0]]), 0.0) == ((0, 1), "2", "0")
+    assert largest_error(np.array([9.0, np.nan]), np.zeros(2)) == ((1,), "nan", "0")
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (2, 3)])
@@ -34,7 +34,7 @@ def test_everywhere_is_said_of_several_numbers_only(shape):
         assert ("everywhere" in hint) == (ones.size > 1), hint
     assert hint_of(3 * ones, ones, factors={"3: why three?": 3.0}).endswith(", which is 3: why three?")
     with pytest.raises(Wrong) as wrong:
-        gradients_agree(lambda x: (x * x, x), lambda dy, x: -2 * x * dy, {"x": ones})
+        require_gradients(lambda x: (x * x, x), lambda dy, x: -2 * x * dy, {"x": ones})
     assert ("everywhere" in str(wrong.value)) == (ones.size > 1)
 
 
@@ -58,4 +58,4 @@ def test_one_wrong_place_of_many_is_counted():
 
 def test_what_is_missing_among_several_is_named():
     with pytest.raises(Wrong, match="dbias is None"):
-        several((np.ones(1), None), "dx", "dbias")
+        unpack((np.ones(1), None), "dx", "dbias")

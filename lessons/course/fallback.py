@@ -1,4 +1,4 @@
-"""What stands under a learner's name until the learner's own function is right."""
+"""The package's answer in place of a learner's function that is not yet right."""
 
 from collections.abc import Callable
 from functools import update_wrapper
@@ -7,11 +7,11 @@ from typing import Any, TypeVar
 Verdict = TypeVar("Verdict")
 
 
-class StandIn:
-    """The package's answer under the learner's name, for the cells that follow; a check judges the learner's `own`.
+class Fallback:
+    """The package's answer under the name of a learner's function `own`, for the cells that follow.
 
-    It has the name and the contract of `own`, the signature and the source of the answer, and is pickled by its name,
-    as a function is. `number` is the lesson's.
+    It has the name and docstring of `own`, the signature and source of `answer`, and is pickled by its name, as a
+    function is. A check of it judges `own`. `number` is the lesson's.
     """
 
     def __init__(self, own: Callable[..., Any], answer: Callable[..., Any], number: str):
@@ -20,14 +20,14 @@ class StandIn:
         self.own, self.answer, self.number, self.judging = own, answer, number, False
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        # A function that calls itself by its name finds this under it; while it is judged, it must find itself.
+        # A recursive function finds this object under its own name; while it is judged, it must call itself.
         return (self.own if self.judging else self.answer)(*args, **options)
 
     def __reduce__(self) -> str:
         return vars(self)["__qualname__"]
 
     def judged(self, judge: Callable[[Callable[..., Any]], Verdict]) -> Verdict:
-        """What `judge` says of `own`."""
+        """Return `judge(own)`."""
         self.judging = True
         try:
             return judge(self.own)

@@ -1,4 +1,4 @@
-"""Trials of models that read: what they are trained on, what they are asked, and trials that need others."""
+"""Trials of GPTs and BERTs: their data sets and losses, and trials that need others."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,8 +14,8 @@ from minitransformer.models import BERTConfig, GPTConfig, build_model
 from minitransformer.training import DataParallel, Dataset, TrainingSettings
 from minitransformer.training.checkpoint import load_checkpoint
 from study.trials.likelihood import row_losses
-from study.trials.reading import Reading, ReadingTrial
 from study.trials.runner import Runner
+from study.trials.text_models import TextLoss, TextTrial
 from study.trials.trial import Trial
 
 TEXT = TextChoice(vocab_size=400, sentences=200, max_length=64)
@@ -23,13 +23,13 @@ SIZES: dict[str, Any] = {"d_model": 16, "num_heads": 2, "d_ff": 32, "num_layers"
 GPT = GPTConfig(400, **SIZES, bos_id=2, eos_id=2)
 BERT = BERTConfig(401, **SIZES, mask_id=400)
 SETTINGS = TrainingSettings(steps=6, tokens_per_batch=512, warmup_steps=2, peak_lr=1e-2, label_smoothing=0.0, threads=1)
-READINGS = (Reading("short", 40, 16), Reading("long", 40, 32), Reading("late", 40, 32, skip=16))
-TRIAL = ReadingTrial("gpt", TEXT, GPT, SETTINGS, READINGS, length=16)
-FILLER = ReadingTrial("bert", TEXT, BERT, SETTINGS, (Reading(sentences=40),))
+EVALUATIONS = (TextLoss("short", 40, 16), TextLoss("long", 40, 32), TextLoss("late", 40, 32, skip=16))
+TRIAL = TextTrial("gpt", TEXT, GPT, SETTINGS, EVALUATIONS, length=16)
+FILLER = TextTrial("bert", TEXT, BERT, SETTINGS, (TextLoss(sentences=40),))
 
 
 @dataclass(frozen=True)
-class Following(ReadingTrial):
+class Following(TextTrial):
     """A trial that begins where another ended."""
 
     before: Trial = TRIAL
@@ -46,7 +46,7 @@ class Following(ReadingTrial):
 
 def test_what_a_trial_needs_is_done_before_it(tmp_path: Path) -> None:
     runner = Runner(tmp_path, workers=1, say=lambda line: None)
-    runner.run([Following("heavier than what it needs", TEXT, GPT, replace(SETTINGS, steps=8), READINGS[:1])])
+    runner.run([Following("heavier than what it needs", TEXT, GPT, replace(SETTINGS, steps=8), EVALUATIONS[:1])])
     assert runner.result(TRIAL).steps == SETTINGS.steps
 
 
@@ -54,14 +54,14 @@ def test_what_a_trial_needs_is_done_before_it(tmp_path: Path) -> None:
 def runner(tmp_path_factory: pytest.TempPathFactory) -> Runner:
     """A runner in which a trial was done that needs another, and one of a BERT."""
     runner = Runner(tmp_path_factory.mktemp("runner"), workers=1, say=lambda line: None)
-    runner.run([Following("heavier than what it needs", TEXT, GPT, replace(SETTINGS, steps=8), READINGS), FILLER])
+    runner.run([Following("heavier than what it needs", TEXT, GPT, replace(SETTINGS, steps=8), EVALUATIONS), FILLER])
     return runner
 
 
 def test_side_by_side_it_waits_for_what_it_needs(runner: Runner, tmp_path: Path) -> None:
     """Two workers, of which one would be free at once for the trial that needs the other."""
     other = Runner(tmp_path, workers=2, say=lambda line: None)
-    waiting = Following("heavier than what it needs", TEXT, GPT, replace(SETTINGS, steps=8), READINGS)
+    waiting = Following("heavier than what it needs", TEXT, GPT, replace(SETTINGS, steps=8), EVALUATIONS)
     other.run([waiting])
     found, same = other.result(waiting), runner.result(waiting)
     assert found.answers().likelihood.tolist() == same.answers().likelihood.tolist()

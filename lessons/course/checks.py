@@ -1,6 +1,6 @@
-"""What judges are written with: checks, which are content or raise `Wrong` with the sentence that the learner reads.
+"""Checks for judges: each returns, or raises `Wrong` with the sentence that the learner reads.
 
-Where a hint prints two numbers, `distinct` and `farthest` print as many digits as it takes to tell them apart.
+Hints that print two numbers take them from `distinct` or `largest_error`, with enough digits to tell them apart.
 """
 
 import sys
@@ -22,20 +22,23 @@ def require(condition: Any, hint: str) -> None:
         raise Wrong(hint)
 
 
-def several(result: Any, *names: str) -> list[np.ndarray]:
-    """The arrays (or tensors, which stay what they are) of a returned tuple, which must be as many as `names`."""
+def unpack(result: Any, *names: str) -> list[np.ndarray]:
+    """Return the arrays of a returned tuple, which must be as many as `names`; tensors stay tensors."""
     listed = ", ".join(names)
-    require(isinstance(result, tuple | list), f"it must return {len(names)} arrays ({listed}), not one {kind(result)}")
+    require(
+        isinstance(result, tuple | list), f"it must return {len(names)} arrays ({listed}), not one {type_name(result)}"
+    )
     require(len(result) == len(names), f"it must return {len(names)} arrays ({listed}), not {len(result)}")
     for name, array in zip(names, result, strict=True):
         require(array is not None, f"{name} is None: is it computed, and returned?")
     return [array if hasattr(array, "detach") else np.asarray(array) for array in result]
 
 
-def array(result: Any, name: str = "", single: bool = False) -> np.ndarray:
-    """`result`, which must be an array of float64, as all that a judge hands out is.
+def require_array(result: Any, name: str = "", single: bool = False) -> np.ndarray:
+    """Return `result`, which must be an array of float64, as the judge's own arrays are.
 
-    With `single`, for lessons whose model computes in float32, that is right too, and returned as float64.
+    With `single`, for lessons whose model computes in float32, an array of float32 is right too; it is returned as
+    float64.
     """
     must_be = f"{name} must be" if name else "it must return"
     require(type(result) is np.ndarray, f"{must_be} an array, not {type(result).__name__}")
@@ -46,14 +49,14 @@ def array(result: Any, name: str = "", single: bool = False) -> np.ndarray:
     return result.astype(np.float64) if single else result
 
 
-def arrays(result: Any, *names: str) -> list[np.ndarray]:
-    """The parts of a returned tuple, as many as `names`, each an `array`."""
-    several(result, *names)
-    return [array(part, name) for part, name in zip(result, names, strict=True)]
+def require_arrays(result: Any, *names: str) -> list[np.ndarray]:
+    """Return the arrays of a returned tuple, which must be as many as `names`, each of float64."""
+    unpack(result, *names)
+    return [require_array(part, name) for part, name in zip(result, names, strict=True)]
 
 
-def precise(name: str, actual: Any, expected: Any) -> None:
-    """`actual` may be `expected`, or plainly wrong, but not as near as rounding on the way would take it."""
+def require_precision(name: str, actual: Any, expected: Any) -> None:
+    """Raise `Wrong` if `actual` is off by 1e-9 to 1e-3, as rounding on the way makes it; mistakes make it larger."""
     off = error(actual, expected)
     require(
         not 1e-9 < off < 1e-3,
@@ -61,70 +64,68 @@ def precise(name: str, actual: Any, expected: Any) -> None:
     )
 
 
-def agree(
+def require_close(
     name: str, actual: Any, expected: Any, *, tolerance: float = 1e-9, factors: Mapping[str, float] | None = None
 ) -> None:
-    """`actual` must be `expected`, to `tolerance` (as `gradcheck.error` measures).
+    """Raise `Wrong` unless `actual` is `expected`, to `tolerance` (as `gradcheck.error` measures).
 
-    Where it is not, the hint says what the difference looks like: the shape, NaN, a sign, a constant factor (named, if
-    it is one of `factors`, which are the wrong answer divided by the right one), a transpose, next to nothing, or else
-    the worst place.
+    The hint describes the difference: the shape, NaN, a sign, a constant factor (the wrong answer divided by the right
+    one, with its name if `factors` has it), a transpose, a difference just above rounding, or else the worst place.
     """
-    require(isinstance(actual, np.ndarray | np.generic | float | int), f"{name} must be an array, not {kind(actual)}")
+    require(
+        isinstance(actual, np.ndarray | np.generic | float | int), f"{name} must be an array, not {type_name(actual)}"
+    )
     a, e = np.asarray(actual), np.asarray(expected)
     if a.shape != e.shape:
         likely = ": is it transposed?" if a.ndim > 1 and a.shape == e.shape[::-1] else ""
         raise Wrong(f"{name} has shape {a.shape} and must have {e.shape}{likely}")
-    keeps_float64(name, a)
+    require_float64(name, a)
     if error(a, e) <= tolerance:
         return
     require(np.isfinite(a).all(), f"{name} holds NaN or infinity: 0/0, log 0 or an overflow?")
     raise Wrong(f"{name} {_difference(a.astype(float), e.astype(float), tolerance, factors or {})}")
 
 
-def gradients_agree(
+def require_gradients(
     forward: Callable[..., Any], backward: Callable[..., Any], arrays: Mapping[str, Any], **options: Any
 ) -> None:
-    """As `gradcheck.check_gradients`, whose explanation becomes the hint; and gradients must be float64 too."""
+    """Raise `Wrong` unless gradients pass `gradcheck.check_gradients`, whose explanation is the hint, in float64."""
 
-    def wide(dout: Any, cache: Any) -> Any:
+    def checked(dout: Any, cache: Any) -> Any:
         gradients = backward(dout, cache)
         for gradient in gradients if isinstance(gradients, tuple | list) else [gradients]:
-            keeps_float64("a gradient", gradient)
+            require_float64("a gradient", gradient)
         return gradients
 
     try:
-        check_gradients(forward, wide, arrays, **options)
+        check_gradients(forward, checked, arrays, **options)
     except GradientError as wrong:
         raise Wrong(str(wrong)) from None
 
 
-def keeps_float64(name: str, array: Any) -> None:
-    """Raise `Wrong` for an array of float32 or fewer digits, whose rounding a tolerance may forgive.
-
-    Also for one of complex numbers or objects.
-    """
+def require_float64(name: str, array: Any) -> None:
+    """Raise `Wrong` for an array of float32 or less, whose rounding a tolerance may hide, or of complex or objects."""
     dtype = array.dtype if isinstance(array, np.ndarray | np.generic) else np.dtype(float)
     other = dtype.kind in "cO" or (dtype.kind == "f" and dtype.itemsize < 8)
     require(not other, f"{name} is {dtype}, and all that it is made of is float64")
 
 
 @contextmanager
-def where(case: str) -> Iterator[None]:
-    """What is found wrong inside begins with the case that it was found in."""
+def in_case(case: str) -> Iterator[None]:
+    """Prefix the message of a `Wrong` that is raised inside this context with `case`."""
     try:
         yield
     except Wrong as wrong:
         raise Wrong(f"{case} {wrong}") from None
 
 
-def without_loops(few: Callable[[], Any], many: Callable[[], Any], hint: str) -> None:
-    """Raise `Wrong(hint)` where `many`, the same call with hundreds of rows more, runs more lines of Python."""
-    require(lines_run(many) - lines_run(few) < 100, hint)
+def require_vectorized(few: Callable[[], Any], many: Callable[[], Any], hint: str) -> None:
+    """Raise `Wrong(hint)` if `many`, the call `few` with hundreds of rows more, runs 100 lines of Python more."""
+    require(count_lines(many) - count_lines(few) < 100, hint)
 
 
-def most_memory(call: Callable[[], Any]) -> int:
-    """The most bytes that `call` has at a time, beyond those that were there before."""
+def peak_memory(call: Callable[[], Any]) -> int:
+    """Return the peak of the memory that `call` allocates, in bytes."""
     started = not tracemalloc.is_tracing()
     if started:
         tracemalloc.start()
@@ -138,8 +139,8 @@ def most_memory(call: Callable[[], Any]) -> int:
             tracemalloc.stop()
 
 
-def lines_run(call: Callable[[], Any]) -> int:
-    """How many lines of Python `call` runs, in all functions; each round of a loop counts, also on one line."""
+def count_lines(call: Callable[[], Any]) -> int:
+    """Return the number of lines of Python that `call` runs, in all functions; each round of a loop counts."""
     count, tracer = 0, sys.gettrace()
 
     def trace(frame: Any, event: str, argument: Any) -> Any:
@@ -155,16 +156,16 @@ def lines_run(call: Callable[[], Any]) -> int:
     return count
 
 
-def farthest(actual: np.ndarray, expected: Any) -> tuple[tuple[int, ...], str, str]:
-    """Where `actual` is farthest from what it should be (NaN is), and the two numbers there, told apart."""
+def largest_error(actual: np.ndarray, expected: Any) -> tuple[tuple[int, ...], str, str]:
+    """Return the index of the largest error, or of NaN, and the two numbers there with enough digits to differ."""
     e = np.broadcast_to(expected, actual.shape)
     off = np.nan_to_num(np.abs(actual - e), nan=np.inf)
     place = tuple(int(i) for i in np.unravel_index(np.argmax(off), off.shape))
     return place, *distinct(actual[place], e[place])
 
 
-def kind(value: Any) -> str:
-    """What a value is, in the learner's words."""
+def type_name(value: Any) -> str:
+    """Return a value's type in words: "array of shape (2, 3)", or the name of its class."""
     return f"array of shape {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__
 
 
@@ -189,7 +190,7 @@ def _difference(actual: np.ndarray, expected: np.ndarray, tolerance: float, fact
             f"is off by up to {off.max():.0e}, which is little, and more than rounding: is a small number added "
             "somewhere, or a number float32?"
         )
-    worst, given, right = farthest(actual, expected)
+    worst, given, right = largest_error(actual, expected)
     if not everywhere:
         return f"is {given} and should be {right}"
     wrong = int((off > tolerance * max(1.0, np.abs(expected).max())).sum())
