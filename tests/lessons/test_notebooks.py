@@ -300,10 +300,7 @@ def test_the_path_down_asks_for_no_gradient_before_it_explains_them_and_for_no_e
 def _steps(path):
     """Return the parts of lessons in the README's list of a path, step by step."""
     path_list = notebooks.README.read_text(encoding="utf-8").split(f"**{path}**")[1]
-    text = path_list.split("
-
-**")[0].split("
-Minutes are")[0]
+    text = path_list.split("\n\n**")[0].split("\nMinutes are")[0]
     steps = re.findall(r"^    \* \[(\d\d)\]\(.+?\)(?: again)?: (.+(?:\n      .+)*)", text, re.MULTILINE)
     return [(number, " ".join(step.split()).split(";")[0]) for number, step in steps]
 

@@ -1,4 +1,4 @@
-"""What an op takes, declared in one line: that every op holds to its line, and what it says where it is not kept."""
+"""The declared arguments of ops: every op holds to its line, and an error says which part was not kept."""
 
 from typing import Any
 

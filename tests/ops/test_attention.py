@@ -1,4 +1,4 @@
-"""Who attends to whom, in dot-product and in additive attention; windows in blocks; dropout on the weights."""
+"""The keys that a query attends to, in dot-product and in additive attention; windows in blocks; dropout on the weights."""
 
 import math
 import tracemalloc
@@ -50,7 +50,7 @@ either_op = pytest.mark.parametrize("op", ["attention", "additive_attention"])
 
 
 def in_pieces(cache: tuple) -> bool:
-    """Whether a forward was computed in pieces: it then keeps a list of them."""
+    """Return True if a forward was computed in pieces: its cache then holds a list of them."""
     return any(isinstance(part, list) for part in cache)
 
 

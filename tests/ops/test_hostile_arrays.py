@@ -1,4 +1,4 @@
-"""What is no array of numbers, in every place of every op: one sentence that names the argument, never another end."""
+"""Values that are no arrays of numbers, in every place of every op: one sentence names the argument."""
 
 import inspect
 from collections.abc import Callable

@@ -33,7 +33,7 @@ def attention(
     lengths: Any = None, *, q_num_heads=0, kv_num_heads=0, is_causal=0, left_window_size=-1, right_window_size=-1,
     scale=None, softcap=None, qk_matmul_output_mode=0, softmax_precision=1,
 ) -> list[Any]:  # fmt: skip
-    """Where it differs from ours:
+    """ONNX's Attention, computed by ours. It differs in these points:
 
     - Inputs may be `(B, T, H·D)`, and then the output is too.
     - Past keys and values come before the new ones; both together are outputs.

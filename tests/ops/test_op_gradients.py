@@ -82,7 +82,7 @@ def dropout_of(rate: float | None, seed: int) -> Dropout | None:
 
 
 def arrays_of(declaration: Declaration, sizes: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
-    """What `random_arguments` draws, in any memory layout, integers of either width, and what may be broadcast."""
+    """Draw as `random_arguments` does, in any memory layout, integers of either width, and biases to broadcast."""
     arrays = {}
     for argument in declaration.arrays:
         shape = tuple(n for axis in argument.axes for n in (sizes[axis] if axis == "..." else (sizes[axis],)))

@@ -21,7 +21,7 @@ def leave_signalling_nans_on_the_stack(length: int) -> None:
 
 
 def sizes(m: int) -> list[dict]:
-    """Those at which some product of each op is `(m, 5) @ (5,)`, and at which some is in its backward."""
+    """Return sizes at which a product of each op is `(m, 5) @ (5,)`, and sizes at which one is in its backward."""
     rows = {"...": (m,), "T": m, "Tq": m, "Tk": 5, "D": 2, "Dv": 1, "C": 5, "C_in": 5, "C_out": 1, "N": m, "V": 4}
     widths = {"...": (5,), "T": 5, "Tq": 1, "Tk": m, "D": 5, "Dv": 5, "C": m, "C_in": m, "C_out": 3, "N": 5, "V": 4}
     return [rows, widths]
