@@ -1,4 +1,4 @@
-"""The keys that a query attends to, in dot-product and in additive attention; windows in blocks; dropout on the weights."""
+"""The keys that a query attends to, in dot-product and additive attention; windows in blocks; dropout on weights."""
 
 import math
 import tracemalloc
