@@ -27,8 +27,8 @@ from minitransformer.ops.attention import sum_to
 
 from ..checks import EXACT
 from ..eager.attention import alibi_bias
-from . import peers
 from .cases import Case, cases, name_of
+from .peers import PEERS
 
 TOLERANCE, TF32_TOLERANCE = 1e-5, 5e-3
 OUTPUT_FACTOR, GRADIENT_FACTOR = 2.0, 3.0
@@ -213,7 +213,7 @@ def findings_of(
         allowed = [TF32_TOLERANCE if case.tf32 else TOLERANCE] * (1 + len(wanted))
     else:
         inputs = found.before[: len(case.arrays)]
-        allowed = _allowed(peer or getattr(peers, op), inputs, found.options, found.received, expected, wanted)
+        allowed = _allowed(peer or PEERS[op], inputs, found.options, found.received, expected, wanted)
     yield Finding("the output", error(_numpy(found.out), expected), allowed[0])
     for index, (gradient, truth) in enumerate(zip(found.gradients, wanted, strict=True)):
         yield Finding(f"gradient {index}", error(_numpy(gradient), truth), allowed[1 + index])

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from timing import Machine, Prepare, Task, of_autograd, of_function, of_pair, task
+from timing import Machine, Prepare, Task, of_autograd, of_function, of_pair
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -47,16 +47,16 @@ class Shape:
 
     @property
     def causal(self) -> bool:
-        """Whether a query sees only what lies before it."""
+        """True where a query sees only what lies before it."""
         return self.kind in ("causal", "grouped heads")
 
     @property
     def pattern(self) -> Pattern:
-        """Which keys a query sees."""
+        """The keys that a query sees."""
         return Pattern(self.causal, self.window)
 
     def pairs(self) -> float:
-        """How many queries and keys of a head attend to each other, over all sentences."""
+        """Return the number of queries and keys of a head that attend to each other, over all sentences."""
         if self.window is not None:
             query = torch.arange(self.Tk - self.Tq, self.Tk)  # the last is as far as the last key
             keys = (query + self.window + 1).clamp(max=self.Tk) - (query - self.window).clamp(min=0)
@@ -64,11 +64,11 @@ class Shape:
         return self.B * self.Tq * self.Tk / (2 if self.causal else 1)
 
     def mask(self, device: str) -> Tensor | None:
-        """Who sees whom, in an array."""
+        """Return who sees whom, in an array."""
         return attention_mask(self.Tq, self.Tk, device, pattern=self.pattern)
 
     def draw(self, machine: Machine) -> tuple[tuple[Tensor, ...], Tensor]:
-        """Query, key and value, perhaps a bias for all sentences, and the gradient of what comes out."""
+        """Return query, key and value, perhaps a bias for all sentences, and the gradient of what comes out."""
         few = self.H // self.group
         places = (self.H, self.Tq), (few, self.Tk), (few, self.Tk), (self.H, self.Tq)
         *inputs, dout = (machine.randn(self.B, *place, self.D) for place in places)
@@ -119,7 +119,7 @@ def of_shape(machine: Machine, shape: Shape, what: str, work: dict[str, float], 
     """Return the task on a shape, with those of these contestants that can compute it."""
     size = {name: value for name, value in vars(shape).items() if value is not None}
     prepares = {name: prepare for name, prepare in contestants(shape, what, machine).items() if name in who}
-    return task(machine, "attention", what, size, work, partial(shape.draw, machine), prepares)
+    return Task.of(machine, "attention", what, size, work, partial(shape.draw, machine), prepares)
 
 
 def contestants(shape: Shape, what: str, machine: Machine) -> dict[str, Prepare]:
