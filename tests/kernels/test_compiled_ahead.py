@@ -38,9 +38,7 @@ if lane != "later":
     print(json.dumps(*ahead.compile_ahead(hopper, sections, claims, int(lane), 2)))
 else:
     machine, checks = Here(**vars(hopper) | {"device": "cpu"}), measured.checks
-    checks.check = lambda op, dtype, device, *chosen: [
-        checks.launched(op, case, dtype, device) for case in checks.chosen(op, dtype, *chosen)
-    ]
+    checks.check = lambda op, dtype, device, some: [checks.launched(op, case, dtype, device) for case in some]
     with ahead.compiling(machine, claims):
         knobs.runtime.jit_cache_hook = None
         for launch in ahead.launches(machine, sections):
