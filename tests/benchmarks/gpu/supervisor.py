@@ -71,7 +71,7 @@ class _Child:
     def __init__(self, job: Job) -> None:
         self.job, self.heard = job, monotonic()
         self.connection, sending = COPY.Pipe(duplex=False)
-        self.process = COPY.Process(target=_work, args=(sending, job))
+        self.process: Any = COPY.Process(target=_work, args=(sending, job))
         self.process.start()
         sending.close()
 

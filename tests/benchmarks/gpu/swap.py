@@ -97,7 +97,8 @@ def tasks(machine: Machine) -> Iterator[Task]:
             if start is None:
                 found = found | on.rates(found["ms"], **work)
             else:
-                found = on.timed(lambda: [start(truth, on)], **work)
+                ready = partial(start, truth, on)
+                found = on.timed(lambda: [ready()], **work)
             return found | beside | {"hours": found["ms"] * STEPS / 3.6e6}
 
         return Task("training step", what, size, work, {who: measure})
@@ -158,9 +159,10 @@ def _pytorch(setting: Setting, compiled: bool, truth: Truth, machine: Machine) -
     model = TorchTransformer(setting.config)
     state = Transformer(setting.config).parameters.state_dict()
     copy_weights(model, {name: torch.from_numpy(array) for name, array in state.items()})
-    masters = [weight.detach().to(machine.device, torch.float32, copy=True) for weight in model.parameters()]
+    masters = [weight.detach().to(machine.device, copy=True) for weight in model.parameters()]
     for master in masters:
         master.grad = torch.empty_like(master)
+    copy: Any = torch._foreach_copy_  # pyright: ignore - of all weights, in a few kernels
     model.to(machine.device, machine.dtype)
     optimizer = torch.optim.Adam(masters, LEARNING_RATE, (0.9, 0.98), 1e-9, fused=True)
     weights, batches = list(model.parameters()), setting.batches()
@@ -181,8 +183,8 @@ def _pytorch(setting: Setting, compiled: bool, truth: Truth, machine: Machine) -
     def step() -> None:
         gradients(forward, next(batches))
         with torch.no_grad():
-            torch._foreach_copy_([master.grad for master in masters], [weight.grad for weight in weights])
+            copy([master.grad for master in masters], [weight.grad for weight in weights])
             optimizer.step()
-            torch._foreach_copy_(weights, masters)
+            copy(weights, masters)
 
     return step

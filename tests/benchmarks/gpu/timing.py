@@ -50,7 +50,7 @@ class Machine:
     name: str = "interpreter"
     dtypes: tuple[torch.dtype, ...] = (torch.float32, torch.float16)
     """Those that kernels are checked in: the interpreter computes bfloat16 wrongly, and old GPUs have none."""
-    versions: Mapping[str, str] = field(default_factory=dict)
+    versions: dict[str, Any] = field(default_factory=dict)
     gpu: Capability | None = None
     warp_size: int = 32
     processors: int = 0
