@@ -36,7 +36,7 @@ TASKS = [*attention.tasks(SMOKE), *attention.decoding(SMOKE, ["ours"])]
 SHAPES = {task.size["kind"]: attention.Shape(**task.size) for task in TASKS}
 
 
-@pytest.mark.parametrize("shape", [shape for shape in SHAPES.values() if not shape.causal], ids=str)
+@pytest.mark.parametrize("shape", [shape for shape in SHAPES.values() if not shape.pattern.causal], ids=str)
 def test_pairs_are_counted_as_the_mask_has_them(shape):
     mask = shape.mask("cpu")
     everything = torch.ones(shape.B, 1, shape.Tq, shape.Tk, dtype=torch.bool)
