@@ -32,7 +32,7 @@ TOLERANCE, TF32_TOLERANCE = 1e-5, 5e-3
 OUTPUT_FACTOR, GRADIENT_FACTOR = 2.0, 3.0
 
 STEPS, RATES = (1, 2, 3), {"lr": 0.1, "grad_scale": 0.5}
-"""What Adam is checked with."""
+"""The steps and options that Adam is checked with."""
 
 
 class Refused(Exception):
@@ -155,7 +155,7 @@ def as_layers_do(x: Tensor) -> Tensor:
 
 
 class Computed(NamedTuple):
-    """What an op of ours made of a case: everything that a check launches."""
+    """A case as an op of ours was given it, and all that it made of it: everything that a check launches."""
 
     tensors: list[Tensor]
     before: list[Tensor]

@@ -32,14 +32,14 @@ FLEX = "FlexAttention"
 """A contestant that compiles for seconds: it comes after all others."""
 
 FORWARD, BACKWARD, BOTH = "forward", "backward", "forward + backward"
-"""What is timed of a pair."""
+"""The ways in which a pair is timed."""
 
 NO_TIME = "no time left"
 LATE = {"failed": NO_TIME}
-"""What stands for a contestant until it is measured."""
+"""Stands for a contestant until it is measured."""
 
 WRONG = {"failed": "wrong: see what its check says"}
-"""What stands for our time of an op whose check failed."""
+"""Stands for our time of an op whose check failed."""
 
 
 # --- The file -------------------------------------------------------------------------------------------------

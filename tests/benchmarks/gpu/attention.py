@@ -35,7 +35,7 @@ RATE, MINIMAL = 0.1, "minimal"
 
 @dataclass(frozen=True)
 class Shape:
-    """What attends to what."""
+    """Queries and the keys that they attend to."""
 
     kind: str
     B: int

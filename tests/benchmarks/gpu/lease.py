@@ -60,8 +60,8 @@ if TYPE_CHECKING:
 
 
 class Section(NamedTuple):
-    """How long a section may take, and how long one of its processes may say nothing, in seconds; how many processes
-    work side by side; and how often each time is taken."""
+    """The seconds of a section, and those that one of its processes may say nothing; how many processes work side by
+    side; and how often each time is taken."""
 
     seconds: int
     patience: int

@@ -161,7 +161,7 @@ OF_ROWS = {
         for power, expected in {26: "slower", 27: "between the two"}.items()
     },
 }
-"""What is tried on an op's first task; for softmax and LayerNorm on the first with these columns:"""
+"""Variants of an op, compared on its first task; for softmax and LayerNorm on the first with these columns:"""
 COLUMNS = {"softmax": 32_768, "layernorm": 4096}
 
 

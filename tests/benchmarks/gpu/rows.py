@@ -3,6 +3,7 @@
 The fused loss is counted in operations instead: its three products take most of its time.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from importlib import import_module
@@ -43,7 +44,11 @@ def tasks(machine: Machine) -> Iterator[Task]:
     loss = partial(PEERS["linear_cross_entropy"], **SMOOTHED)
     yield from pair("linear_cross_entropy", sizes, {BOTH: 3}, SMOOTHED, loss, "liger_fused_linear_cross_entropy")
 
-    yield from _linear_attention(machine)
+    B, H, D = machine.size((4, 16, 64), (1, 2, 8))  # causal, against the formula with all weights
+    sizes = [{"B": B, "H": H, "Tq": T, "Tk": T, "D": D} for T in machine.size((1024, 4096), (70,))]
+    formula = partial(PEERS["linear_attention"], causal=True)
+    yield from pair("linear_attention", sizes, {FORWARD: 4, BACKWARD: 8}, {"causal": True}, formula)
+
     yield from _rope(machine)
     yield from _adam(machine)
 
@@ -81,49 +86,42 @@ def _pair(
     liger: str = "",
     **liger_options: Any,
 ) -> Iterator[Task]:
-    """Yield the races of a pair, which takes so many passes over the rows, or over the logits so many products."""
-    for size in sizes:
-        elements = float(size["rows"] * size.get("columns", size.get("V", 1)))
-        for what, count in passes.items():
-            work = {"moved": round(count * elements) * float(machine.dtype.itemsize)}
-            if op == "linear_cross_entropy":
-                work = {"flops": 2 * count * elements * size["C"]}
-            drawn, function = partial(_drawn, machine, op, size), pytorch or PEERS[op]
-            yield _race(machine, op, what, size, work, drawn, function, options, liger, liger_options or options)
+    """Yield the races of a pair: ours, PyTorch's function, the same compiled, and Liger's where it is installed.
 
-
-def _race(
-    machine: Machine,
-    op: str,
-    what: str,
-    size: dict[str, Any],
-    work: dict[str, float],
-    drawn: Callable[[], tuple[tuple, Tensor | None]],
-    pytorch: Callable[..., Tensor],
-    options: Mapping[str, Any] = {},
-    liger: str = "",
-    liger_options: Mapping[str, Any] = {},
-) -> Task:
-    """Return a race: ours, PyTorch's function, the same compiled, and Liger's where it is installed.
-
-    That comes last, since some of its functions overwrite what they are given.
+    Liger's come last, since some overwrite what they are given. A pair takes so many passes over what comes out, or
+    over the logits; the fused loss so many products.
     """
+    function = pytorch or PEERS[op]
 
     def ligers(*inputs: Tensor) -> Tensor:  # to import it asks for a GPU
-        return getattr(import_module("liger_kernel.transformers.functional"), liger)(*inputs, **liger_options)
+        own = getattr(import_module("liger_kernel.transformers.functional"), liger)
+        return own(*inputs, **(liger_options or options))
 
-    contestants = {
-        OURS: of_pair(op, what, **options),
-        "PyTorch": of_autograd(pytorch, what),
-        "torch.compile": of_autograd(machine.compiled(pytorch), what),
-    }
-    if liger and find_spec("liger_kernel"):
-        contestants["Liger"] = of_autograd(ligers, what)
-    return Task.of(machine, op, what, size, work, drawn, contestants)
+    for size in sizes:
+        elements = size["rows"] * size.get("columns", size.get("V", 1)) if "rows" in size else math.prod(_heads(size))
+        for what, count in passes.items():
+            contestants = {
+                OURS: of_pair(op, what, **options),
+                "PyTorch": of_autograd(function, what),
+                "torch.compile": of_autograd(machine.compiled(function), what),
+            }
+            if liger and find_spec("liger_kernel"):
+                contestants["Liger"] = of_autograd(ligers, what)
+            work = {"moved": float(round(count * elements) * machine.dtype.itemsize)}
+            if op == "linear_cross_entropy":
+                work = {"flops": 2.0 * count * elements * size["C"]}
+            yield Task.of(machine, op, what, size, work, partial(_drawn, machine, op, size), contestants)
+
+
+def _heads(size: Size) -> tuple[int, ...]:
+    return tuple(size[axis] for axis in ("B", "H", "Tq", "D"))
 
 
 def _drawn(machine: Machine, op: str, size: Size) -> tuple[tuple, Tensor | None]:
     """Return inputs of a pair, and the gradient that its output receives: none for a loss. No id is ignored."""
+    if "rows" not in size:
+        query, key, value, dout = (machine.randn(*_heads(size)) for _ in range(4))
+        return (query, key, value), dout
     rows, width = size["rows"], size.get("columns", size.get("C", 1))
     elementwise = all(argument.axes == ("...",) for argument in declaration_of(op).arrays)
     leading = (rows, width) if elementwise else (rows,)
@@ -132,22 +130,6 @@ def _drawn(machine: Machine, op: str, size: Size) -> tuple[tuple, Tensor | None]
         drawn = machine.randint(1, size["V"], *shape) if argument.kind == "ids" else machine.randn(*shape)
         inputs[argument.name] = drawn / width**0.5 if argument.name == "table" else drawn
     return tuple(inputs.values()), None if "targets" in inputs else machine.randn(rows, width)
-
-
-def _linear_attention(machine: Machine) -> Iterator[Task]:
-    """Yield causal ones, against the formula with all weights."""
-    B, H, D = machine.size((4, 16, 64), (1, 2, 8))
-    causal, options = partial(PEERS["linear_attention"], causal=True), {"causal": True}
-    for T in machine.size((1024, 4096), (70,)):
-
-        def drawn(T: int = T) -> tuple[tuple, Tensor]:
-            query, key, value, dout = (machine.randn(B, H, T, D) for _ in range(4))
-            return (query, key, value), dout
-
-        for what, count in {FORWARD: 4, BACKWARD: 8}.items():
-            size, work = {"B": B, "H": H, "Tq": T, "Tk": T, "D": D}, float(count * B * H * T * D)
-            moved = {"moved": work * machine.dtype.itemsize}
-            yield _race(machine, "linear_attention", what, size, moved, drawn, causal, options)
 
 
 def _rope(machine: Machine) -> Iterator[Task]:

@@ -114,7 +114,7 @@ def tasks(machine: Machine) -> Iterator[Task]:
 
 @dataclass(frozen=True)
 class Truth:
-    """What a part of a batch gives in NumPy: the loss, and the gradient of the embeddings `(V, C)`."""
+    """A part of a batch and what it gives in NumPy: the loss, and the gradient of the embeddings `(V, C)`."""
 
     batch: Batch
     loss: float

@@ -1,4 +1,4 @@
-"""What is made of the ledgers, without a GPU or PyTorch: a section of `kernels/README.md`, and the targets met.
+"""The report of the ledgers, made without a GPU or PyTorch: a section of `kernels/README.md`, and the targets met.
 
 `lease.py report` puts the section there, and all times of a GPU into `<gpu>.md`. The targets are
 for an H200, where a bf16 product runs at 788 TFLOP/s and a copy at 4.3 TB/s.

@@ -80,7 +80,7 @@ class Machine:
 
     @property
     def dtype(self) -> torch.dtype:
-        """What is timed: bfloat16 where there is any; PyTorch on a CPU is slow in float16, and it rehearses only."""
+        """The dtype that is timed: bfloat16 where there is any; on a CPU, where PyTorch is slow in float16, float32."""
         return torch.float32 if self.device == "cpu" else self.dtypes[-1]
 
     @property
@@ -181,7 +181,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Task:
-    """What is computed on what; the bytes (`moved`) or operations (`flops`) that it takes at the least; and by whom."""
+    """An op and its inputs; the bytes (`moved`) or operations (`flops`) that it takes at the least; and by whom."""
 
     op: str
     what: str
