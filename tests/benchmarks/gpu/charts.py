@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 
 from kernels import speedup
 from kernels.proof.ledger import BOTH, FORWARD, OURS, Entry, Ledger, entries, read, size_of, timed
-from minitransformer.plots.page import Page
+from minitransformer.plots.page import GREY, Page
 
 
 def draw(path: Path) -> list[Path]:
@@ -37,7 +37,8 @@ def _attention(ledger: Ledger) -> Page:
                     points = [(e["size"]["Tq"], timed(e).get(name, {}).get(measure)) for e in shown]
                     if points := sorted(point for point in points if point[1] is not None):
                         panel.plot(*zip(*points, strict=True), style, color=colour, markersize=3)
-            panel.set(title=f"{what}, D = {width}", xlabel="T", ylabel=unit, xscale="log")
+            panel.set(title=f"{what}, D = {width}", xlabel="T", ylabel=unit, ylim=(0, None))
+            panel.set_xscale("log", base=2)
     matmul = ledger["sections"]["attention"]["ceilings"]["matmul_tflops"]
     said = f"attention: solid in full, dashed causal; a large product of matrices: {matmul:,.3g} TFLOP/s"
     return _finished(page, panels[0, 0], colours, f"{ledger['gpu']}; {said}")
@@ -65,7 +66,12 @@ def _swap(ledger: Ledger) -> Page:
     steps = [entry for entry in entries(ledger, "swap") if entry["what"] != "NumPy"]
     rows = {entry["what"]: found["ms"] for entry in steps for found in timed(entry).values()}
     size = "{sentences} pairs of sentences of {length} tokens".format(**steps[0]["size"])
-    return speedup.draw({speedup.FIRST: math.nan} | rows, f"{ledger['gpu']}: a training step of base, {size}")
+    rows = {speedup.FIRST: math.nan} | rows
+    page = speedup.draw(rows, f"{ledger['gpu']}: a training step of base, {size}")
+    for bar, name in zip(page.figure.axes[0].patches, rows, strict=True):
+        if name.startswith("PyTorch"):
+            bar.set_color(GREY)
+    return page
 
 
 def _colours(found: list[Entry]) -> dict[str, str]:

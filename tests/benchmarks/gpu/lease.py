@@ -20,7 +20,7 @@ second   compile      30 s
 The time that a section leaves, the next has; `measured` says what each measures. DIR/<gpu>-lease.json has every result
 as soon as it is there, in the ledger's format. It is added to: with the same DIR a second run measures what is missing,
 what failed, and what has changed since. With `--smoke` a part is rehearsed at tiny sizes in Triton's interpreter,
-without a GPU, in a few minutes.
+without a GPU: on two cores `first` takes two to six minutes, `second` one to two.
 
 This process touches no GPU. A section's units of work are done one after the other in copies of it. A unit that raises
 is named with its reason. If one hangs, dies or breaks the GPU for its process, the process is ended, the unit is named,
@@ -194,6 +194,8 @@ class Lease:
     def run(self, names: Sequence[str]) -> int:
         """Run sections one after the other. Returns the status: 1 if something failed."""
         say(f"{self.machine.name}, {self.date}, {self.part}: {', '.join(names)}; into {self.path}")
+        if self.smoke:
+            say("a rehearsal, which takes one to six minutes")
         self.deadline = min(monotonic() + self.limit(COMPILE.seconds), self.end)
         if self.machine.gpu is not None:  # else there is the interpreter, which compiles nothing
             # What fails here is compiled again where it is launched, and fails there.
@@ -407,7 +409,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command = commands.add_parser(part)
         command.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder that is added to")
         command.add_argument("--only", nargs="+", choices=sections, default=sections, metavar="SECTION")
-        command.add_argument("--smoke", action="store_true", help="rehearse at tiny sizes, without a GPU")
+        command.add_argument("--smoke", action="store_true", help="rehearse for minutes, without a GPU")
     commands.add_parser("keep").add_argument("files", nargs="+", type=Path)
     commands.add_parser("report")
     command = commands.add_parser("compile")
