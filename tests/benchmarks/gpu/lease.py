@@ -183,7 +183,7 @@ class Lease:
         heard = list[Any]()
         supervise(deque([partial(look, smoke)]), lambda job, said: heard.append(said), self.end + 60, self.limit(60))
         if not isinstance(heard[0], Machine):
-            raise RuntimeError(heard[0].reason)
+            raise RuntimeError(heard[0] if isinstance(heard[0], str) else f"no GPU was found: {heard[0].reason}")
         self.machine = heard[0]
         self.path = ledger.path_of(folder, ("smoke" if smoke else self.machine.name) + " lease")
         self.ledger = opened(self.path, self.machine.name, smoke)
@@ -238,7 +238,7 @@ def look(smoke: bool) -> Iterator[Any]:
     try:
         yield Machine.here(smoke)
     except RuntimeError as error:
-        yield Ended(str(error))
+        yield str(error)
 
 
 def say(line: str) -> None:
