@@ -892,7 +892,8 @@ def flashed(dtype: torch.dtype = torch.float32, **options: Any) -> Tensor:
 
 
 def qkv(**replaced: Tensor) -> Tensor:
-    return functional.flash_attn_func(**dict.fromkeys("qkv", X(2, 5, 4, 6)) | replaced)
+    given: dict[str, Any] = dict.fromkeys("qkv", X(2, 5, 4, 6)) | replaced
+    return functional.flash_attn_func(**given)
 
 
 def packed(**options: Any) -> Tensor:
@@ -909,7 +910,7 @@ def packed(**options: Any) -> Tensor:
 
 def test_any_integer_says_how_long_sentences_are_and_how_far_they_see():
     three, two = np.int64(3), np.int32(2)
-    window = {"window_size": (two, np.int8(-1))}
+    window: dict[str, Any] = {"window_size": (two, np.int8(-1))}
     assert torch.equal(packed(max_seqlen_q=three, max_seqlen_k=three, **window), packed(window_size=(2, -1)))
     assert torch.equal(flashed(**window), flashed(window_size=(2, -1)))
 
