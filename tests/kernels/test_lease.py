@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 pytest.importorskip("triton")
 
@@ -29,7 +30,7 @@ from timing import Machine
 
 from course import on_gpus
 from kernels.attention import tiles
-from kernels.proof import ledger
+from kernels.proof import checks, ledger
 from kernels.proof.cases import cases
 from kernels.proof.ledger import LATE
 
@@ -356,6 +357,15 @@ def test_what_is_measured_on_a_gpu():
     for variant in variants:
         with measured.applied(variant.changes):
             pass
+
+
+def test_the_parts_of_attentions_check_are_all_of_its_cases(monkeypatch):
+    seen = []
+    monkeypatch.setattr(checks, "check", lambda op, dtype, device, some: seen.extend(case.name for case in some) or {})
+    for part in range(3):
+        measured.checked("attention", torch.float32, Machine("cpu", smoke=True), part, 3)
+    assert sorted(seen) == sorted(case.name for case in checks.chosen("attention", torch.float32))
+    assert len(seen) > 9
 
 
 def test_a_wheel_for_another_python_has_a_key_of_its_own(tmp_path):
