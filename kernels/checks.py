@@ -5,6 +5,7 @@ would wait for all kernels before it, and the batcher has checked the ids alread
 read and write nothing outside a table, and the result is NaN.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
@@ -16,6 +17,7 @@ from minitransformer import ops as reference
 from minitransformer.ops.arguments import (
     Declaration,
     after_check,
+    as_float,
     check_ignore_index,
     check_not_negative,
     check_number,
@@ -217,7 +219,9 @@ def check_loss_options(label_smoothing: float, ignore_index: int | None) -> int 
 
 def check_z_loss(z_loss: float, targets: Tensor) -> float:
     """Return z_loss. Raises `ValueError` if it is below 0, or above 0 beside probabilities."""
-    check_number("z_loss", z_loss, at_least=0.0)
+    number = as_float("z_loss", z_loss)
+    if not 0.0 <= number < math.inf:  # not `check_number`: torch.compile follows no math.isfinite of a float it traces
+        raise ValueError(f"z_loss is {number}, expected a finite number of at least 0")
     if z_loss and targets.is_floating_point():
         raise ValueError(f"z_loss is {z_loss} beside probabilities, expected 0: only the loss of classes has one")
     return float(z_loss)

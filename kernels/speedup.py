@@ -84,9 +84,8 @@ def check(op: str, options: dict[str, Any], config: TransformerConfig, length: i
     sizes |= {"n": length, "C": config.d_model, "V": config.vocab_size, "N": 4 * length, "P": 1000 * length}
     rows = {"relu": (4, length, config.d_ff), "softmax": (4, config.num_heads, length)}.get(op, (4, length))
     case = cases.Case(op, cases.draw(op, np.random.default_rng(SEED), rows, **sizes), options)
-    findings = checks.adam_findings if op == "adam" else checks.findings_of
     with checks.poisoned():
-        for what, off, allowed in findings(op, case, dtype, device):
+        for what, off, allowed in checks.findings_of(op, case, dtype, device):
             if not off <= allowed:
                 raise ArithmeticError(f"{what} is off by {off:.2g}, allowed {allowed:.2g}")
     return "right"

@@ -44,7 +44,7 @@ and D = 128 (tests count them: `test_triton_attention.py`). `test_compilation.py
                 their results
 
 Cycles of a block of 64 keys, for two warps of a scheduler that follow the loop's machine code together (sm_90,
-Triton 3.6.0; `Warp` of `tests/benchmarks/gpu/sass.py`; what memory makes them wait is left out):
+Triton 3.6.0; `Warp` of `tests/support/kernels/sass.py`; what memory makes them wait is left out):
 
     heads                 128 wide    64 wide
     plain                     1790       1373

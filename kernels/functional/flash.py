@@ -1,6 +1,7 @@
 """Attention with flash-attention's arguments and layout, `(B, T, H, D)`, and of packed sentences, `(total, H, D)`."""
 
-from typing import Literal, overload
+import operator
+from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor
@@ -58,7 +59,7 @@ def flash_attn_func(
     all scores are computed for these numbers.
     Raises `ValueError` for shapes that do not fit, and for slopes that require a gradient.
     """
-    check_axes(4, 4, q=q, k=k, v=v)
+    _check_shapes(4, q, k, v)
     query, key, value = (x.transpose(1, 2) for x in (q, k, v))
     how = dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, return_attn_probs
     out, lse = _flash(query, key, value, None, *how)
@@ -117,23 +118,49 @@ def flash_attn_varlen_func(
     The other arguments are those of `flash_attn_func`; `softmax_lse` is `(H, total_q)`.
     Raises `TypeError` or `ValueError` for arguments that do not fit, and for a `block_table`.
     """
-    check_axes(3, 3, q=q, k=k, v=v)
+    _check_shapes(3, q, k, v)
     if block_table is not None:
         raise ValueError("block_table is given, expected None: these kernels read no keys and values in pages")
-    for name, length in (("max_seqlen_q", max_seqlen_q), ("max_seqlen_k", max_seqlen_k)):
-        if isinstance(length, bool) or not isinstance(length, int | torch.SymInt):
-            raise TypeError(f"{name} is {length!r}, expected an int")
+    longest = _integer(max_seqlen_q), _integer(max_seqlen_k)
+    for name, length, given in zip(
+        ("max_seqlen_q", "max_seqlen_k"), longest, (max_seqlen_q, max_seqlen_k), strict=True
+    ):
+        if length is None or isinstance(given, bool):
+            raise TypeError(f"{name} is {given!r}, expected an int")
     for name, starts in (("cu_seqlens_q", cu_seqlens_q), ("cu_seqlens_k", cu_seqlens_k)):
         if check_kind(name, starts, "ids").ndim != 1:
             raise ValueError(f"{name} has shape {tuple(starts.shape)}, expected (B + 1,) for B sentences")
-    if k.shape[0] != v.shape[0]:
-        raise ValueError(f"v has shape {tuple(v.shape)}, expected k's {k.shape[0]} rows")
     query, key, value = (x.transpose(0, 1)[None] for x in (q, k, v))
-    packed = Packed(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k)
+    packed = Packed(cu_seqlens_q, cu_seqlens_k, *longest)  # pyright: ignore[reportArgumentType]
     how = dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, return_attn_probs
     out, lse = _flash(query, key, value, packed, *how)
     out = out[0].transpose(0, 1).contiguous()
     return out if lse is None else (out, lse, None)
+
+
+def _check_shapes(axes: int, q: Tensor, k: Tensor, v: Tensor) -> None:
+    """Raise `ValueError` unless the shapes `(B, T, H, D)`, or `(total, H, D)`, fit each other."""
+    check_axes(axes, axes, q=q, k=k, v=v)
+    heads, width = q.shape[-2:]
+    said = f"k has shape {tuple(k.shape)}, expected"
+    if axes == 4 and k.shape[0] != q.shape[0]:
+        raise ValueError(f"{said} q's {q.shape[0]} sentences")
+    if k.shape[-1] != width:
+        raise ValueError(f"{said} q's width of {width}")
+    if k.shape[-2] == 0 or heads % k.shape[-2]:
+        raise ValueError(f"{said} a number of heads that divides q's {heads}")
+    if v.shape[:-1] != k.shape[:-1]:
+        raise ValueError(f"v has shape {tuple(v.shape)}, expected k's ({', '.join(map(str, k.shape[:-1]))}, …)")
+
+
+def _integer(number: Any) -> int | torch.SymInt | None:
+    """Return an integer of any type as PyTorch takes it, and `None` for anything else."""
+    if isinstance(number, int | torch.SymInt):
+        return number
+    try:
+        return operator.index(number)
+    except TypeError:
+        return None
 
 
 def _flash(
@@ -150,10 +177,10 @@ def _flash(
     with_lse: bool,
 ) -> tuple[Tensor, Tensor | None]:
     """Compute both of flash-attention's functions, in PyTorch's layout."""
-    pair = isinstance(window_size, tuple | list) and len(window_size) == 2
-    if not pair or not all(isinstance(side, int | torch.SymInt) for side in window_size):
+    numbers = [_integer(side) for side in window_size] if isinstance(window_size, tuple | list) else []
+    if len(numbers) != 2 or any(number is None for number in numbers):
         raise TypeError(f"window_size is {window_size!r}, expected two integers (left, right)")
-    sides = tuple(None if side < 0 else side for side in window_size)
+    sides = tuple(None if side < 0 else side for side in numbers)  # pyright: ignore[reportOptionalOperand]
     batch = query.shape[0] if packed is None else packed.batch
     if slopes is not None and check_slopes("alibi_slopes", slopes, "q", query, batch).requires_grad:
         raise ValueError("alibi_slopes requires a gradient, and attention has none for it: pass it with .detach()")

@@ -27,18 +27,17 @@ PEAKED = 4.0
 
 
 def declaration_of(op: str) -> Declaration:
-    """What the op takes, as `minitransformer.ops` declares it; but masks, which are options here.
+    """Return what the op takes, as `minitransformer.ops` declares it; but masks, which are options here.
 
     And but attention's bias, which it may lack: the cases that have one add it.
     """
     declared: Declaration = getattr(reference, functions_of(op)[0]).declaration
-    return replace(
-        declared, arrays=tuple(each for each in declared.arrays if each.kind != "mask" and not each.broadcast)
-    )
+    arrays = (each for each in declared.arrays if each.kind != "mask" and not each.broadcast)
+    return replace(declared, arrays=tuple(arrays))
 
 
 def shapes(op: str, rows: tuple[int, ...] = (), **sizes: int) -> dict[ArrayArgument, tuple[int, ...]]:
-    """The arrays that an op declares, and their shapes; `...` stands for `rows`."""
+    """Return the arrays that an op declares, and their shapes; `...` stands for `rows`."""
     declared = declaration_of(op)
     sizes = {part: sizes[whole] for part, whole in declared.multiples.items()} | sizes  # as many key as query heads
     return {
@@ -48,12 +47,12 @@ def shapes(op: str, rows: tuple[int, ...] = (), **sizes: int) -> dict[ArrayArgum
 
 
 def name_of(dtype: Any) -> str:
-    """ "float32" of `torch.float32`."""
+    """Return "float32" of `torch.float32`."""
     return str(dtype).removeprefix("torch.")
 
 
 def draw(op: str, rng: np.random.Generator, rows: tuple[int, ...] = (), **sizes: int) -> dict[str, np.ndarray]:
-    """Normal numbers, squares of them for Adam's v, and ids, the first two of which are 0: what `SMOOTHED` ignores."""
+    """Return normal numbers, squares of them for Adam's v, and ids; the first two are 0, which `SMOOTHED` ignores."""
     arrays = random_arguments(declaration_of(op), {"...": rows} | sizes, rng)
     for argument in declaration_of(op).arrays:
         if argument.kind == "ids":
@@ -68,14 +67,12 @@ class Case:
     name: str
     arrays: dict[str, np.ndarray]
     options: dict[str, Any] = field(default_factory=dict)
-    float32: bool = False
-    """In float32 only."""
-    tf32: bool = False
-    """The same, with products of 10 bits of mantissa: an option of the kernels' own."""
+    float32: bool = False  # and in no other dtype
+    tf32: bool = False  # so too, with products of 10 bits of mantissa: an option of the kernels' own
 
 
 def cases(op: str, full: bool) -> Iterator[Case]:
-    """The cases of an op; `full` for a GPU's sizes."""
+    """Yield the cases of an op; `full` for a GPU's sizes."""
     rng = np.random.default_rng(0)
     if op in OF_ITS_OWN:
         yield from OF_ITS_OWN[op](rng, full)
@@ -90,13 +87,19 @@ def cases(op: str, full: bool) -> Iterator[Case]:
             yield Case(", ".join(map(str, [*sizes, *(said if len(options) > 1 else ())])), arrays, chosen)
 
 
+FLAT = "rows", [[(3, 5)], [(3, 1000)]], [[(3, 5)], [(1000, 2049)]]
+NORMED = "rows C", [[(3,), 5], [(40,), 130]], [[(3,), 5], [(1000,), 512], [(70,), 4097], [(9,), 8200]], {"eps": 1e-3}
+ADDED = (
+    "rows C",
+    [[(2, 3), 5], [(2, 20), 130]],
+    [[(2, 3), 5], [(3, 300), 512], [(2, 9), 8200]],
+    {},
+    {"dropout": DROPOUT},
+)
 SIZES: dict[str, tuple] = {
-    "relu": ("rows", [[(3, 5)], [(3, 1000)]], [[(3, 5)], [(1000, 2049)]]),
-    "gelu": (
-        "rows", [[(3, 5)], [(3, 1000)]], [[(3, 5)], [(1000, 2049)]],
-        {"approximate": "none"}, {"approximate": "tanh"},
-    ),
-    "silu": ("rows", [[(3, 5)], [(3, 1000)]], [[(3, 5)], [(1000, 2049)]]),
+    "relu": FLAT,
+    "gelu": (*FLAT, {"approximate": "none"}, {"approximate": "tanh"}),
+    "silu": FLAT,
     "gated": (
         "rows F", [[(3,), 5], [(3,), 1000]], [[(3,), 5], [(1000,), 2049]],
         *({"activation": activation} for activation in ACTIVATIONS),
@@ -104,20 +107,10 @@ SIZES: dict[str, tuple] = {
     "dropout": (
         "rows C", [[(2, 3), 7], [(2, 2, 5), 9]], [[(100,), 512], [(2, 3, 70), 3001]], {"dropout": DROPOUT}
     ),
-    "layernorm": (
-        "rows C", [[(3,), 5], [(40,), 130]], [[(3,), 5], [(1000,), 512], [(70,), 4097], [(9,), 8200]], {"eps": 1e-3}
-    ),
-    "add_layernorm": (
-        "rows C", [[(2, 3), 5], [(2, 20), 130]], [[(2, 3), 5], [(3, 300), 512], [(2, 9), 8200]],
-        {}, {"dropout": DROPOUT},
-    ),
-    "rmsnorm": (
-        "rows C", [[(3,), 5], [(40,), 130]], [[(3,), 5], [(1000,), 512], [(70,), 4097], [(9,), 8200]], {"eps": 1e-3}
-    ),
-    "add_rmsnorm": (
-        "rows C", [[(2, 3), 5], [(2, 20), 130]], [[(2, 3), 5], [(3, 300), 512], [(2, 9), 8200]],
-        {}, {"dropout": DROPOUT},
-    ),
+    "layernorm": NORMED,
+    "add_layernorm": ADDED,
+    "rmsnorm": NORMED,
+    "add_rmsnorm": ADDED,
     "embedding": (
         "rows V C", [[(2, 5), 7, 6], [(2, 35), 3, 40]], [[(2, 5), 7, 6], [(50, 100), 1000, 512], [(4, 500), 3, 5000]],
         {"scale": 1.5},
@@ -207,7 +200,7 @@ def _softmax(rng: np.random.Generator, full: bool) -> Iterator[Case]:
 
 
 def _cross_entropy(rng: np.random.Generator, full: bool) -> Iterator[Case]:
-    """Ids as targets, and at last probabilities."""
+    """Yield ids as targets, and at last probabilities."""
     for N, V in ((7, 11), (300, 37_000), (5, 128_001)) if full else ((7, 11), (5, 1100), (1, 4099)):
         for options in ({}, SMOOTHED):
             arrays = draw("cross_entropy", rng, (N,), V=V)

@@ -10,10 +10,8 @@ import inspect
 import math
 import traceback
 import warnings
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,14 +25,14 @@ from minitransformer.ops.attention import sum_to
 
 from ..checks import EXACT
 from ..eager.attention import alibi_bias
-from . import peers
 from .cases import Case, cases, name_of
+from .peers import PEERS
 
 TOLERANCE, TF32_TOLERANCE = 1e-5, 5e-3
 OUTPUT_FACTOR, GRADIENT_FACTOR = 2.0, 3.0
 
 STEPS, RATES = (1, 2, 3), {"lr": 0.1, "grad_scale": 0.5}
-"""What Adam is checked with."""
+"""The steps and options that Adam is checked with."""
 
 
 class Refused(Exception):
@@ -42,36 +40,25 @@ class Refused(Exception):
 
 
 class Finding(NamedTuple):
-    """How far off something is, and how far it may be."""
+    """The error of something, and the largest that is allowed."""
 
     what: str
     error: float
     allowed: float
 
 
-Worst = dict[str, float]
-"""The worst error, and the largest share that any took of what it was allowed."""
+def check(op: str, dtype: torch.dtype, device: str = "cpu", some: Iterable[Case] | None = None) -> dict[str, float]:
+    """Return the worst error of an op in one dtype, and the largest share that any took of what it was allowed.
 
-
-def check(
-    op: str,
-    dtype: torch.dtype,
-    device: str = "cpu",
-    full: bool = False,
-    part: int = 0,
-    parts: int = 1,
-    names: Collection[str] = (),
-) -> Worst:
-    """All cases of an op in one dtype, or those of these names; or of so many parts, one. `full` is for a GPU's sizes.
-
-    Raises `Refused` at the first that fails, whatever went wrong: in which dtype, in which case, and how far off.
+    The cases are `chosen` unless given. Raises `Refused` at the first that fails, whatever went wrong: in which dtype,
+    in which case, and how far off.
     """
     worst = {"error": 0.0, "of_allowed": 0.0}
-    for case in chosen(op, dtype, full, part, parts, names):
+    for case in chosen(op, dtype) if some is None else some:
         where = f"{name_of(dtype)}, {case.name}"
         try:
             with poisoned():
-                findings = list((adam_findings if op == "adam" else findings_of)(op, case, dtype, device))
+                findings = list(findings_of(op, case, dtype, device))
         except Refused as refused:
             raise Refused(f"{where}: {refused}") from None
         except Exception as problem:
@@ -86,12 +73,9 @@ def check(
     return worst
 
 
-def chosen(
-    op: str, dtype: torch.dtype, full: bool = False, part: int = 0, parts: int = 1, names: Collection[str] = ()
-) -> Iterator[Case]:
-    """The cases of an op that `check` takes, those that are meant for a dtype."""
-    meant = (case for case in cases(op, full) if dtype == torch.float32 or not (case.float32 or case.tf32))
-    return islice((case for case in meant if not names or case.name in names), part, None, parts)
+def chosen(op: str, dtype: torch.dtype, full: bool = False) -> Iterator[Case]:
+    """Return the cases of an op that are meant for a dtype; `full` for a GPU's sizes."""
+    return (case for case in cases(op, full) if dtype == torch.float32 or not (case.float32 or case.tf32))
 
 
 @contextmanager
@@ -107,90 +91,26 @@ def poisoned() -> Iterator[None]:
         torch.use_deterministic_algorithms(before[0], warn_only=before[1])
 
 
-# --- A forward and its backward -------------------------------------------------------------------------------
-
-
-def as_layers_do(x: Tensor) -> Tensor:
-    """Heads as layers hand them over, in memory a part of a projection `(B, T, heads, D)`; anything else as it is."""
-    if x.ndim != 4:
-        return x
-    B, H, T, D = x.shape
-    heads = torch.full((B, T, H + 2, D), torch.nan, dtype=x.dtype, device=x.device)[:, :, 1:-1].transpose(1, 2)
-    return heads.copy_(x)
-
-
-@dataclass
-class Computed:
-    """What an op of ours made of a case: everything that a check launches."""
-
-    tensors: list[Tensor]
-    before: list[Tensor]
-    options: dict[str, Any]
-    received: Any
-    out: Tensor
-    gradients: list[Tensor]
-    again: list[Tensor]
-    added: Tensor | None = None
-    loss_alone: Tensor | None = None
-
-    @classmethod
-    def of(
-        cls,
-        op: str,
-        case: Case,
-        dtype: torch.dtype,
-        device: str,
-        forward: Callable[..., Any] | None = None,
-        lie: Callable[[Tensor], Tensor] = as_layers_do,
-        exact: Sequence[str] = EXACT,
-        in_all_ways: bool = True,
-    ) -> "Computed":
-        """Forward, and backward twice; `in_all_ways` adds gradients into a tensor, and takes a loss without them.
-
-        `forward` takes the place of the op's own, `lie` gives a tensor its place in memory, and arrays that are `exact`
-        are float32 whatever the dtype is.
-        """
-
-        def given(array: np.ndarray, dtype: torch.dtype) -> Tensor:
-            return lie(_tensor(array, dtype, device))
-
-        arrays = {name: _rounded(array, dtype) for name, array in case.arrays.items()}
-        tensors = [given(array, torch.float32 if name in exact else dtype) for name, array in arrays.items()]
-        options = {name: _tensor(value, None, device) for name, value in case.options.items()}
-        op_forward, backward = forward or getattr(kernels, f"{op}_forward"), getattr(kernels, f"{op}_backward")
-        before = [tensor.clone() for tensor in tensors]
-        out, cache = op_forward(*tensors, **options, **({"precision": "tf32"} if case.tf32 else {}))
-        received: Any = float(_rows(case.arrays["targets"])) if "targets" in case.arrays else None
-        if received is None:  # not a loss, which is a mean: this makes the gradients of its rows of order one
-            received = given(_rounded(np.random.default_rng(1).standard_normal(out.shape), dtype), dtype)
-            tensors, before = [*tensors, received], [*before, received.clone()]
-        gradients, again = _floats(backward(received, cache)), _floats(backward(received, cache))
-        found = cls(tensors, before, options, received, out, gradients, again)
-        if in_all_ways and "out" in inspect.signature(backward).parameters:  # the gradient of a large table
-            found.added = torch.ones(gradients[-1].shape, device=device)
-            backward(received, cache, out=found.added)
-        if in_all_ways and "with_grad" in inspect.signature(op_forward).parameters:
-            found.loss_alone, _ = op_forward(*tensors, **options, with_grad=False)
-        return found
-
-
 def launched(op: str, case: Case, dtype: torch.dtype, device: str) -> list[Tensor]:
-    """Whatever a check launches, and no more: what ours computed."""
+    """Launch whatever a check launches, and no more; return what ours computed."""
     if op == "adam":
-        stepped = Stepped.of(case, dtype, device)
-        return [stepped.norm, *stepped.tensors.values(), stepped.shadow]
-    found = Computed.of(op, case, dtype, device)
+        norm, tensors, _, shadow = _stepped(case, dtype, device)
+        return [norm, *tensors.values(), shadow]
+    found = _computed(op, case, dtype, device)
     return [found.out, *found.gradients]
 
 
 def findings_of(
     op: str, case: Case, dtype: torch.dtype, device: str, peer: Callable[..., Tensor] | None = None, **how: Any
 ) -> Iterator[Finding]:
-    """What a pair's output and gradients are off by. Raises `Refused` for anything else that is wrong.
+    """Yield what an op's results are off by. Raises `Refused` for anything else that is wrong.
 
-    A narrow dtype is judged by `peer`, PyTorch's function in `peers` unless it is given; `how` is for `Computed.of`.
+    A narrow dtype is judged by `peer`, PyTorch's function in `PEERS` unless it is given; `how` is for `_computed`.
     """
-    found = Computed.of(op, case, dtype, device, **how)
+    if op == "adam":
+        yield from _adam_findings(case, dtype, device)
+        return
+    found = _computed(op, case, dtype, device, **how)
     arrays = {name: _rounded(array, dtype) for name, array in case.arrays.items()}
     options, bias = dict(case.options), arrays.get("bias")
     if (slopes := options.pop("slopes", None)) is not None:  # which are a bias to the reference
@@ -212,8 +132,7 @@ def findings_of(
     if dtype == torch.float32:
         allowed = [TF32_TOLERANCE if case.tf32 else TOLERANCE] * (1 + len(wanted))
     else:
-        inputs = found.before[: len(case.arrays)]
-        allowed = _allowed(peer or getattr(peers, op), inputs, found.options, found.received, expected, wanted)
+        allowed = list(_allowed(peer or PEERS[op], found, len(case.arrays), expected, wanted))
     yield Finding("the output", error(_numpy(found.out), expected), allowed[0])
     for index, (gradient, truth) in enumerate(zip(found.gradients, wanted, strict=True)):
         yield Finding(f"gradient {index}", error(_numpy(gradient), truth), allowed[1 + index])
@@ -223,53 +142,107 @@ def findings_of(
         yield Finding("the loss without gradients", error(_numpy(found.loss_alone), expected), allowed[0])
 
 
+# --- A forward and its backward -------------------------------------------------------------------------------
+
+
+def as_layers_do(x: Tensor) -> Tensor:
+    """Return heads as layers hand them over, a part of a projection `(B, T, heads, D)`; anything else as it is."""
+    if x.ndim != 4:
+        return x
+    B, H, T, D = x.shape
+    heads = torch.full((B, T, H + 2, D), torch.nan, dtype=x.dtype, device=x.device)[:, :, 1:-1].transpose(1, 2)
+    return heads.copy_(x)
+
+
+class Computed(NamedTuple):
+    """A case as an op of ours was given it, and all that it made of it: everything that a check launches."""
+
+    tensors: list[Tensor]
+    before: list[Tensor]
+    options: dict[str, Any]
+    received: Any
+    out: Tensor
+    gradients: list[Tensor]
+    again: list[Tensor]
+    added: Tensor | None = None
+    loss_alone: Tensor | None = None
+
+
+def _computed(
+    op: str,
+    case: Case,
+    dtype: torch.dtype,
+    device: str,
+    forward: Callable[..., Any] | None = None,
+    lie: Callable[[Tensor], Tensor] = as_layers_do,
+    exact: Sequence[str] = EXACT,
+    in_all_ways: bool = True,
+) -> Computed:
+    """Return a forward, and the backward twice; `in_all_ways` adds gradients into a tensor, takes a loss without them.
+
+    `forward` takes the place of the op's own, `lie` gives a tensor its place in memory, and arrays that are `exact` are
+    float32 whatever the dtype is.
+    """
+    arrays = {name: _rounded(array, dtype) for name, array in case.arrays.items()}
+    tensors = [lie(_tensor(x, torch.float32 if name in exact else dtype, device)) for name, x in arrays.items()]
+    options = {name: _tensor(value, None, device) for name, value in case.options.items()}
+    op_forward, backward = forward or getattr(kernels, f"{op}_forward"), getattr(kernels, f"{op}_backward")
+    before = [tensor.clone() for tensor in tensors]
+    out, cache = op_forward(*tensors, **options, **({"precision": "tf32"} if case.tf32 else {}))
+    if "targets" in case.arrays:  # a loss is a mean: this makes the gradients of its rows of order one
+        targets = case.arrays["targets"]
+        received: Any = float(len(targets) if targets.dtype.kind == "f" else targets.size)
+    else:
+        drawn = _rounded(np.random.default_rng(1).standard_normal(out.shape), dtype)
+        received = lie(_tensor(drawn, dtype, device))
+        tensors, before = [*tensors, received], [*before, received.clone()]
+    gradients, again = _floats(backward(received, cache)), _floats(backward(received, cache))
+    added = loss_alone = None
+    if in_all_ways and "out" in inspect.signature(backward).parameters:  # the gradient of a large table
+        added = torch.ones(gradients[-1].shape, device=device)
+        backward(received, cache, out=added)
+    if in_all_ways and "with_grad" in inspect.signature(op_forward).parameters:
+        loss_alone, _ = op_forward(*tensors, **options, with_grad=False)
+    return Computed(tensors, before, options, received, out, gradients, again, added, loss_alone)
+
+
 def _allowed(
-    peer: Callable[..., Tensor], tensors: list[Tensor], options: dict, received: Any, expected: Any, wanted: list
-) -> list[float]:
-    """What PyTorch's own function in the same dtype is off by, times the factors; at least the result's rounding."""
-    leaves = [tensor.requires_grad_() if tensor.is_floating_point() else tensor for tensor in tensors]
+    peer: Callable[..., Tensor], of: Computed, count: int, expected: Any, wanted: list[Any]
+) -> Iterator[float]:
+    """Yield what PyTorch's own function in the same dtype is off by, times the factors; at least the rounding."""
+    leaves = [tensor.requires_grad_() if tensor.is_floating_point() else tensor for tensor in of.before[:count]]
     floats = [leaf for leaf in leaves if leaf.requires_grad][: len(wanted)]  # not targets that are probabilities
-    out = peer(*leaves, **options)
-    dout = torch.full_like(out, received) if isinstance(received, float) else received
+    out = peer(*leaves, **of.options)
+    dout = torch.full_like(out, of.received) if isinstance(of.received, float) else of.received
     gradients = torch.autograd.grad(out, floats, dout)
-    eps = torch.finfo(floats[0].dtype).eps
-    allowed = []
+    eps, factor = torch.finfo(floats[0].dtype).eps, OUTPUT_FACTOR
     for found, truth in ((out, expected), *zip(gradients, wanted, strict=True)):
         off = error(_numpy(found), truth)
-        factor = GRADIENT_FACTOR if allowed else OUTPUT_FACTOR
-        allowed.append(max(factor * off, eps) if math.isfinite(off) else eps)
-    return allowed
+        yield max(factor * off, eps) if math.isfinite(off) else eps
+        factor = GRADIENT_FACTOR
 
 
 # --- Adam -----------------------------------------------------------------------------------------------------
 
 
-class Stepped(NamedTuple):
-    """What our Adam made of a case: the norm, three steps, the same with numbers on the device, the narrow copy."""
-
-    norm: Tensor
-    tensors: dict[str, Tensor]
-    twins: dict[str, Tensor]
-    shadow: Tensor
-
-    @classmethod
-    def of(cls, case: Case, dtype: torch.dtype, device: str) -> "Stepped":
-        """Three steps."""
-        arrays = {name: _rounded(array, dtype) for name, array in case.arrays.items()}
-        norm = kernels.global_norm(_tensor(arrays["grad"], dtype, device))
-        tensors = {name: _tensor(array, torch.float32, device) for name, array in arrays.items()}
-        twins = {name: tensor.clone() for name, tensor in tensors.items()}
-        shadow = torch.empty_like(tensors["data"], dtype=dtype)
-        for step in STEPS:
-            kernels.adam_step(*tensors.values(), step=step, **RATES, shadow=shadow)
-            numbers = {name: torch.tensor([value], device=device) for name, value in ({"step": step} | RATES).items()}
-            kernels.adam_step(*twins.values(), **numbers)
-        return cls(norm, tensors, twins, shadow)
+def _stepped(
+    case: Case, dtype: torch.dtype, device: str
+) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor], Tensor]:
+    """Return what our Adam made: the norm, three steps, the same with numbers on the device, the narrow copy."""
+    arrays = {name: _rounded(array, dtype) for name, array in case.arrays.items()}
+    norm = kernels.global_norm(_tensor(arrays["grad"], dtype, device))
+    tensors = {name: _tensor(array, torch.float32, device) for name, array in arrays.items()}
+    twins = {name: tensor.clone() for name, tensor in tensors.items()}
+    shadow = torch.empty_like(tensors["data"], dtype=dtype)
+    for step in STEPS:
+        kernels.adam_step(*tensors.values(), step=step, **RATES, shadow=shadow)
+        numbers = {name: torch.tensor([value], device=device) for name, value in ({"step": step} | RATES).items()}
+        kernels.adam_step(*twins.values(), **numbers)
+    return norm, tensors, twins, shadow
 
 
-def adam_findings(op: str, case: Case, dtype: torch.dtype, device: str) -> Iterator[Finding]:
-    """Three steps of Adam in place, once with numbers in device memory; its copy in a narrow dtype; the norm."""
-    norm, tensors, twins, shadow = Stepped.of(case, dtype, device)
+def _adam_findings(case: Case, dtype: torch.dtype, device: str) -> Iterator[Finding]:
+    norm, tensors, twins, shadow = _stepped(case, dtype, device)
     truth = {name: _rounded(array, dtype).copy() for name, array in case.arrays.items()}
     length = float(np.linalg.norm(truth["grad"]))
     yield Finding("the global norm", error(_numpy(norm) / length, np.ones(())), TOLERANCE)
@@ -289,23 +262,18 @@ def _require(condition: bool, otherwise: str) -> None:
         raise Refused(otherwise)
 
 
-def _rows(targets: np.ndarray) -> int:
-    """How many targets there are: ids, or rows of probabilities."""
-    return len(targets) if targets.dtype.kind == "f" else targets.size
-
-
 def _same_bits(a: Tensor, b: Tensor) -> bool:
-    """NaN too is itself."""
+    """Return whether all bits are equal: NaN too is itself."""
     return torch.equal(*(x.flatten().clone(memory_format=torch.contiguous_format).view(torch.uint8) for x in (a, b)))
 
 
 def _rounded(array: np.ndarray, dtype: torch.dtype) -> np.ndarray:
-    """What the dtype can hold of floats, in float64: the reference gets the kernel's numbers."""
+    """Return what the dtype can hold of floats, in float64: the reference gets the kernel's numbers."""
     return array if array.dtype.kind != "f" else torch.tensor(array).to(dtype).double().numpy()
 
 
 def _tensor(value: Any, dtype: torch.dtype | None, device: str) -> Any:
-    """An array on the device, floats in the dtype; anything else as it is."""
+    """Return an array on the device, floats in the dtype; anything else as it is."""
     if not isinstance(value, np.ndarray):
         return value
     tensor = torch.tensor(value, device=device)

@@ -26,7 +26,7 @@ class Place(NamedTuple):
 
 
 def fingerprint(module: str, *names: str) -> str:
-    """The hash of these names of a module of `kernels`, such as "attention.host", and of all that they reach."""
+    """Return the hash of these names of a module of `kernels`, such as "attention.host", and of all that they reach."""
     code = reached(module, *names)
     digest = hashlib.sha256()
     for line in sorted(f"{place.name} {source}\n" for place, source in code.items()):
@@ -35,7 +35,7 @@ def fingerprint(module: str, *names: str) -> str:
 
 
 def reached(module: str, *names: str) -> dict[Place, str]:
-    """The code that the hash covers. Raises `ValueError` for a name that the module does not have."""
+    """Return the code that the hash covers. Raises `ValueError` for a name that the module does not have."""
     found: dict[Place, str] = {}
     path = _path([PACKAGES[0], *module.split(".")])
     for name in names:
@@ -55,7 +55,7 @@ def reached(module: str, *names: str) -> dict[Place, str]:
 
 @cache
 def mentioned(path: Path, node: ast.AST) -> list[Place]:
-    """The names in a piece of code, and the attributes of modules of this project."""
+    """Return the names in a piece of code, and the attributes of modules of this project."""
     found = []
     for part in ast.walk(node):
         if isinstance(part, ast.Name):
@@ -67,15 +67,8 @@ def mentioned(path: Path, node: ast.AST) -> list[Place]:
     return found
 
 
-@cache
-def _code(node: ast.AST) -> str:
-    """`canonical`, once for each node."""
-    return canonical(node)
-
-
 def canonical(part: Any) -> str:
-    """Code as a string, the same in every version of Python: fields that are empty, which a later one may add, are left
-    out."""
+    """Return code as a string, for all versions of Python: without empty fields, of which a later one may add some."""
     if isinstance(part, list):
         return f"[{', '.join(map(canonical, part))}]"
     if not isinstance(part, ast.AST):
@@ -84,13 +77,14 @@ def canonical(part: Any) -> str:
     return f"{type(part).__name__}({', '.join(fields)})"
 
 
+_code = cache(canonical)  # once for each node
 MODULE = "*"
 """The name of a place that is a whole module."""
 
 
 @cache
 def definitions(path: Path) -> dict[str, ast.AST]:
-    """The functions, classes and constants at the top of a file, without docstrings; all that is assigned to a name."""
+    """Return what the top of a file defines, without docstrings, and all that is assigned to a name."""
     found: dict[str, ast.AST] = {}
     for node in _tree(path).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -104,7 +98,7 @@ def definitions(path: Path) -> dict[str, ast.AST]:
 
 @cache
 def imports(path: Path) -> dict[str, Place]:
-    """What a file takes from other files of this project, by the name that it has there."""
+    """Return what a file takes from other files of this project, by the name that it has there."""
     found: dict[str, Place] = {}
     folder = list(path.relative_to(ROOT).parent.parts)
     for node in ast.walk(_tree(path)):
@@ -127,7 +121,7 @@ def _tree(path: Path) -> ast.Module:
 
 
 def _path(parts: list[str]) -> Path:
-    """The file of a module, or of a package."""
+    """Return the file of a module, or of a package."""
     path = ROOT.joinpath(*parts)
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 

@@ -1,4 +1,4 @@
-"""What was found on each GPU: the ledger's files, and what of it still holds (`python -m kernels.ledger`).
+"""The ledger: a file for each GPU of what was found on it, and what of it still holds (`python -m kernels.ledger`).
 
 `kernels/results/<gpu>.json` holds, for each op, a hash of its code (`fingerprint`), the errors that were found or why
 its check failed, versions and date; and section by section the times of the op and of its peers in the same run.
@@ -32,37 +32,37 @@ FLEX = "FlexAttention"
 """A contestant that compiles for seconds: it comes after all others."""
 
 FORWARD, BACKWARD, BOTH = "forward", "backward", "forward + backward"
-"""What is timed of a pair."""
+"""The ways in which a pair is timed."""
 
 NO_TIME = "no time left"
 LATE = {"failed": NO_TIME}
-"""What stands for a contestant until it is measured."""
+"""Stands for a contestant until it is measured."""
 
 WRONG = {"failed": "wrong: see what its check says"}
-"""What stands for our time of an op whose check failed."""
+"""Stands for our time of an op whose check failed."""
 
 
 # --- The file -------------------------------------------------------------------------------------------------
 
 
 def path_of(folder: Path, gpu: str) -> Path:
-    """`nvidia-h200.json` of "NVIDIA H200"."""
+    """Return `nvidia-h200.json` of "NVIDIA H200"."""
     return folder / f"{re.sub('[^a-z0-9]+', '-', gpu.lower()).strip('-')}.json"
 
 
 def read(path: Path) -> Ledger:
-    """What was written."""
+    """Return what was written."""
     return json.loads(path.read_text(encoding="utf-8"))
 
 
 def write(path: Path, ledger: Ledger) -> None:
-    """The whole file, or nothing of it."""
+    """Write the whole file, or nothing of it."""
     with atomic_write(path) as file:
         file.write((json.dumps(ledger, indent=1, ensure_ascii=False) + "\n").encode())
 
 
 def ledgers(folder: Path = RESULTS) -> dict[str, Ledger]:
-    """What each GPU's file says, by the GPU's name."""
+    """Return what each GPU's file says, by the GPU's name."""
     found = (read(path) for path in sorted(folder.glob("*.json")))
     return {ledger["gpu"]: ledger for ledger in found if "gpu" in ledger}
 
@@ -71,34 +71,32 @@ def ledgers(folder: Path = RESULTS) -> dict[str, Ledger]:
 
 
 def entries(ledger: Ledger, section: str) -> list[Entry]:
-    """The tasks of a section, without our times of ops whose check failed; none where it has not run."""
-    return [_as_checked(entry, ledger) for entry in ledger["sections"].get(section, {"entries": []})["entries"]]
-
-
-def _as_checked(entry: Entry, ledger: Ledger) -> Entry:
-    if "failed" not in ledger["ops"].get(entry["op"], {}) or OURS not in entry["contestants"]:
-        return entry
-    return entry | {"contestants": entry["contestants"] | {OURS: WRONG}}
+    """Return the tasks of a section, without our times of ops whose check failed; none where it has not run."""
+    found = []
+    for entry in ledger["sections"].get(section, {"entries": []})["entries"]:
+        times, wrong = entry["contestants"], "failed" in ledger["ops"].get(entry["op"], {})
+        found.append(entry | {"contestants": times | {OURS: WRONG}} if wrong and OURS in times else entry)
+    return found
 
 
 def timed(entry: Entry) -> dict[str, dict[str, Any]]:
-    """The contestants that have a time."""
+    """Return the contestants that have a time."""
     return {name: found for name, found in entry["contestants"].items() if "ms" in found}
 
 
 def task_of(entry: Entry) -> str:
-    """ "softmax, forward: rows 8, columns 64"."""
+    """Return "softmax, forward: rows 8, columns 64"."""
     return f"{entry['op']}, {entry['what']}: {size_of(entry)}"
 
 
 def size_of(entry: Entry) -> str:
-    """An entry's size in words: "causal, B 4, H 16, Tq 4,096, Tk 4,096, D 128"."""
+    """Return an entry's size in words: "causal, B 4, H 16, Tq 4,096, Tk 4,096, D 128"."""
     parts = (value if isinstance(value, str) else f"{name} {value:,}" for name, value in entry["size"].items())
     return ", ".join(parts)
 
 
 def number(value: float) -> str:
-    """Four digits of it, or all before the point."""
+    """Return four digits of it, or all before the point."""
     return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
@@ -106,38 +104,37 @@ def number(value: float) -> str:
 
 
 def current(op: str) -> str:
-    """The hash of an op's code as it is."""
+    """Return the hash of an op's code as it is."""
     return fingerprint(KERNELS[op][0], *functions_of(op))
 
 
 def state(op: str, ledger: Ledger) -> str:
-    """What one GPU's ledger says of an op."""
-    entry = ledger["ops"].get(op)
-    if entry is None:
-        return "not yet verified"
-    same = entry["hash"] == current(op)
+    """Return what one GPU's ledger says of an op."""
+    entry = ledger["ops"].get(op, {})
     if "failed" in entry:
-        return f"{'failed' if same else 'changed since it failed'} its check on {entry['date']}"
-    return f"{'verified' if same else 'changed since it was verified'} on {entry['date']}"
+        return _since(op, entry, "failed its check", "changed since it ")
+    return _since(op, entry, "verified")
+
+
+def machine_state(op: str, executed: dict[str, Any]) -> str:
+    """Return what the manifest says of an op."""
+    return _since(op, executed.get(op, {}), "executed as machine code")
+
+
+def _since(op: str, entry: dict[str, Any], what: str, changed: str = "changed since it was ") -> str:
+    if not entry:
+        return f"not yet {what}"
+    return f"{'' if entry['hash'] == current(op) else changed}{what} on {entry['date']}"
 
 
 def manifest(folder: Path = RESULTS) -> dict[str, Any]:
-    """What was executed as machine code: of each op the hash of its source, the day, and what was found by dtype."""
+    """Return what was executed as machine code: of each op the hash of its source, the day, and findings by dtype."""
     path = folder / MANIFEST
     return read(path)["ops"] if path.exists() else {}
 
 
-def machine_state(op: str, executed: dict[str, Any]) -> str:
-    """What the manifest says of an op."""
-    entry = executed.get(op)
-    if entry is None:
-        return "not yet executed as machine code"
-    changed = "" if entry["hash"] == current(op) else "changed since it was "
-    return f"{changed}executed as machine code on {entry['date']}"
-
-
 def report(folder: Path = RESULTS) -> list[str]:
-    """The lines that `python -m kernels.ledger` prints."""
+    """Return the lines that `python -m kernels.ledger` prints."""
     found, executed, width = ledgers(folder), manifest(folder), max(map(len, KERNELS))
     lines = []
     if not found:

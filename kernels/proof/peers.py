@@ -4,21 +4,17 @@ Only the random bits of dropout are ours, where they have to be the same.
 """
 
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-
-from minitransformer.ops import Dropout
 
 from ..attention import attention_naive
 from ..eager.attention import attention_mask
 from ..eager.dropout import dropout_forward
 from ..linear_attention import linear_attention_naive
 from ..rope import rope_naive
-
-relu, gelu, silu, softmax = F.relu, F.gelu, F.silu, partial(F.softmax, dim=-1)
-linear_attention, rope = linear_attention_naive, rope_naive
 
 ACTIVATIONS = {
     "silu": F.silu,
@@ -29,49 +25,23 @@ ACTIVATIONS = {
 }
 
 
-def gated(gate: Tensor, up: Tensor, activation: str = "silu") -> Tensor:
-    """The activation, then the product."""
-    return ACTIVATIONS[activation](gate) * up
-
-
-def dropout(x: Tensor, dropout: Dropout | None) -> Tensor:
-    """Our mask and scale, multiplied in."""
+def dropped(x: Tensor, dropout: Any = None) -> Tensor:
+    """Return x times our mask and scale."""
     return dropout_forward(x, dropout)[0]
 
 
 def layernorm(x: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5) -> Tensor:
-    """Over the last axis, gamma and beta in x's dtype."""
+    """Return LayerNorm over the last axis, gamma and beta in x's dtype."""
     return F.layer_norm(x, x.shape[-1:], gamma.to(x.dtype), beta.to(x.dtype), eps)
 
 
-def add_layernorm(
-    x: Tensor, sublayer_out: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5, dropout: Dropout | None = None
-) -> Tensor:
-    """`LayerNorm(x + Dropout(sublayer_out))`, each by itself."""
-    return layernorm(x + dropout_forward(sublayer_out, dropout)[0], gamma, beta, eps)
-
-
 def rmsnorm(x: Tensor, gamma: Tensor, eps: float = 1e-6) -> Tensor:
-    """Over the last axis, gamma in x's dtype."""
+    """Return RMSNorm over the last axis, gamma in x's dtype."""
     return F.rms_norm(x, x.shape[-1:], gamma.to(x.dtype), eps)
 
 
-def add_rmsnorm(
-    x: Tensor, sublayer_out: Tensor, gamma: Tensor, eps: float = 1e-6, dropout: Dropout | None = None
-) -> Tensor:
-    """`RMSNorm(x + Dropout(sublayer_out))`, each by itself."""
-    return rmsnorm(x + dropout_forward(sublayer_out, dropout)[0], gamma, eps)
-
-
-def embedding(ids: Tensor, table: Tensor, scale: float = 1.0) -> Tensor:
-    """Rows of the table, scaled."""
-    return F.embedding(ids, table) * scale
-
-
-def attention(
-    query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None = None, *, scale: float | None = None, **options
-) -> Tensor:
-    """`scaled_dot_product_attention`; or its formula in PyTorch's operations, where the function won't do.
+def attention(query: Tensor, key: Tensor, value: Tensor, bias: Any = None, scale: Any = None, **options: Any) -> Tensor:
+    """Return `scaled_dot_product_attention`; or its formula in PyTorch's operations, where the function won't do.
 
     It draws dropout masks of its own, it has no softcap, and its backends disagree about a query that sees nothing.
     """
@@ -82,20 +52,30 @@ def attention(
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale, enable_gqa=grouped)
 
 
-def cross_entropy(
-    logits: Tensor, targets: Tensor, label_smoothing: float = 0.0, ignore_index: int | None = None
-) -> Tensor:
-    """The mean over the targets that count."""
-    return F.cross_entropy(
-        logits.reshape(-1, logits.shape[-1]),
-        targets if targets.is_floating_point() else targets.flatten(),
-        label_smoothing=label_smoothing,
-        ignore_index=-100 if ignore_index is None else ignore_index,
-    )
+def cross_entropy(logits: Tensor, targets: Tensor, label_smoothing: float = 0.0, ignore_index: Any = None) -> Tensor:
+    """Return the mean over the targets that count."""
+    targets = targets if targets.is_floating_point() else targets.flatten()
+    options = {} if ignore_index is None else {"ignore_index": ignore_index}
+    return F.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets, label_smoothing=label_smoothing, **options)
 
 
-def linear_cross_entropy(
-    x: Tensor, table: Tensor, targets: Tensor, label_smoothing: float = 0.0, ignore_index: int | None = None
-) -> Tensor:
-    """The projection, then the loss."""
-    return cross_entropy(F.linear(x, table), targets, label_smoothing, ignore_index)
+PEERS = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "silu": F.silu,
+    "gated": lambda gate, up, activation="silu": ACTIVATIONS[activation](gate) * up,
+    "softmax": partial(F.softmax, dim=-1),
+    "dropout": dropped,
+    "layernorm": layernorm,
+    "rmsnorm": rmsnorm,
+    "add_layernorm": lambda x, y, gamma, beta, eps=1e-5, dropout=None: layernorm(
+        x + dropped(y, dropout), gamma, beta, eps
+    ),
+    "add_rmsnorm": lambda x, y, gamma, eps=1e-6, dropout=None: rmsnorm(x + dropped(y, dropout), gamma, eps),
+    "embedding": lambda ids, table, scale=1.0: F.embedding(ids, table) * scale,
+    "attention": attention,
+    "linear_attention": linear_attention_naive,
+    "rope": rope_naive,
+    "cross_entropy": cross_entropy,
+    "linear_cross_entropy": lambda x, table, *rest, **options: cross_entropy(F.linear(x, table), *rest, **options),
+}

@@ -307,7 +307,7 @@ def check_probabilities(name: str, array: Array) -> None:
 def check_number(name: str, value: Any, at_least: float = -math.inf, at_most: float = math.inf) -> None:
     """Raise unless the value is a finite number in [at_least, at_most]."""
     number = as_float(name, value)
-    if not (at_least <= number <= at_most and abs(number) < math.inf):  # torch.compile follows no math.isfinite
+    if not (math.isfinite(number) and at_least <= number <= at_most):
         raise ValueError(f"{name} is {number}, expected a finite number in [{at_least:g}, {at_most:g}]")
 
 

@@ -121,7 +121,7 @@ class TorchTransformer(nn.Module):
         x = self.embed(target_in)
         for block in self.decoder:
             x = block(x, mask, memory)
-        logits = F.linear(x, self.table)
+        logits = F.linear(x, self.table).float()  # of a narrow type a loss is taken in float32
         return F.cross_entropy(
             logits.flatten(0, 1),
             target_out.flatten(),

@@ -13,10 +13,9 @@ pytest.importorskip("triton", reason="Triton is not installed: pip install -e '.
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks" / "gpu"))
 
-import supervisor
-
 LAUNCHED = """
 import json, sys
+from dataclasses import replace
 from pathlib import Path
 import torch
 from triton import knobs
@@ -24,25 +23,23 @@ from kernels.attention import host
 import ahead, measured
 from timing import Machine
 
-class Here(ahead.Shapes):
+class Here(Machine):
     "The same in host memory: as on a GPU, tensors lie somewhere."
-    ops, dtype = Machine.ops, torch.bfloat16
+    dtype = torch.bfloat16
 
 found = []
 knobs.compilation.listener = lambda *, src, cache_hit, **rest: found.append((src.fn.__name__, cache_hit))
-gpu = json.loads(sys.argv[1])
-sections, claims = sys.argv[2].split(), Path(sys.argv[3])
+sections, claims, lane = sys.argv[1].split(), Path(sys.argv[2]), sys.argv[4]
 claims.mkdir(exist_ok=True)
-measured.KERNELS = dict.fromkeys(sys.argv[4].split())
+measured.KERNELS = dict.fromkeys(sys.argv[3].split())
 host.TUNED_FROM = 1
-if sys.argv[5] == "ahead":
-    machine = ahead.Shapes("meta", True, **gpu)
-    print(json.dumps([ahead.compile_ahead(machine, sections, claims), len(list(ahead.launches(machine, sections)))]))
+hopper = replace(ahead.HOPPER, smoke=True, dtypes=(torch.bfloat16,))
+if lane != "later":
+    print(json.dumps(*ahead.compile_ahead(hopper, sections, claims, int(lane), 2)))
 else:
-    machine, checks = Here("cpu", True, **gpu), measured.checks
-    checks.check = lambda op, dtype, device, *chosen: [
-        checks.launched(op, case, dtype, device) for case in checks.chosen(op, dtype, *chosen)
-    ]
+    checks, ceilings = measured.checks, {"matmul_tflops": 1.0, "copy_gbs": 1.0}
+    machine = Here(**vars(hopper) | {"device": "cpu", "ceilings": ceilings})
+    checks.check = lambda op, dtype, device, some: [checks.launched(op, case, dtype, device) for case in some]
     with ahead.compiling(machine, claims):
         knobs.runtime.jit_cache_hook = None
         for launch in ahead.launches(machine, sections):
@@ -52,18 +49,20 @@ print(json.dumps(found))
 
 
 @pytest.mark.slow
-def test_nothing_that_is_imported_beforehand_asks_for_a_gpu():
-    """In a process that was copied from one that has, none would work."""
+def test_who_starts_processes_asks_for_no_gpu():
+    """In a copy of a process that has, none would work: nothing that is imported does, nor the lists of tasks."""
     program = (
-        "import importlib, torch\n"
+        "import torch\n"
         "def never(*arguments): raise AssertionError('the GPU was asked')\n"
         "for name in ('_lazy_init', 'init', 'is_available', 'device_count', 'current_device'):\n"
         "    setattr(torch.cuda, name, never)\n"
-        "from supervisor import PRELOADED\n"
-        "for module in PRELOADED: importlib.import_module(module)\n"
+        "import lease, measured\n"
+        "from timing import Machine\n"
+        "machine = Machine('cuda', smoke=False, dtypes=(torch.bfloat16,))\n"
+        "for tasks in measured.TASKS.values(): list(tasks(machine))\n"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, cwd=HERE.parents[1])
-    assert supervisor.PRELOADED
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "TRITON_INTERPRET": "0"}
+    subprocess.run([sys.executable, "-c", program], check=True, env=environment)
 
 
 KEYS = """
@@ -97,23 +96,19 @@ def test_a_kernels_name_in_the_cache_does_not_depend_on_which_was_compiled_first
 @pytest.mark.parametrize("sections", ["checks", "attention", "rows", "swap"])
 def test_a_launch_finds_what_was_compiled_ahead(tmp_path, sections):
     """Two processes share the work; then no kernel that is launched on real memory needs compiling."""
-    hopper = {
-        "target": "cuda:90", "warp_size": 32, "shared_memory": 227 * 1024, "processors": 132, "names": ["bfloat16"]
-    }  # fmt: skip
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     environment |= {"TRITON_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": os.pathsep.join(sys.path)}
 
-    def run(how: str) -> subprocess.Popen:
-        command = [sys.executable, "-c", LAUNCHED, json.dumps(hopper), sections, str(tmp_path / how), "relu adam", how]
+    def run(lane: str) -> subprocess.Popen:
+        command = [sys.executable, "-c", LAUNCHED, sections, str(tmp_path / "claims"), "relu adam", lane]
         return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, cwd=HERE.parents[1])
 
     compiled = 0
-    for process in [run("ahead"), run("ahead")]:
+    for process in [run("0"), run("1")]:
         said, _ = process.communicate()
         assert process.returncode == 0
-        mine, launches = json.loads(said.splitlines()[0])
-        compiled += mine
-    assert compiled == len(list((tmp_path / "ahead").iterdir())) - launches > 0  # those were claimed too
+        compiled += int(said.splitlines()[0])
+    assert compiled == len(list((tmp_path / "claims").iterdir())) > 0
     said, _ = run("later").communicate()
     later = json.loads(said)
     assert len(later) >= compiled

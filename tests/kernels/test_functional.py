@@ -10,6 +10,7 @@ from functools import partial
 from itertools import accumulate
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -907,6 +908,11 @@ def flashed(dtype: torch.dtype = torch.float32, **options: Any) -> Tensor:
     return functional.flash_attn_func(x, x, x, **options)
 
 
+def qkv(**replaced: Tensor) -> Tensor:
+    given: dict[str, Any] = dict.fromkeys("qkv", X(2, 5, 4, 6)) | replaced
+    return functional.flash_attn_func(**given)
+
+
 def packed(**options: Any) -> Tensor:
     given: dict[str, Any] = {
         "q": X(5, 4, 6),
@@ -917,6 +923,13 @@ def packed(**options: Any) -> Tensor:
     }
     given |= {"max_seqlen_q": 3, "max_seqlen_k": 3} | options
     return functional.flash_attn_varlen_func(**given)
+
+
+def test_any_integer_says_how_long_sentences_are_and_how_far_they_see():
+    three, two = np.int64(3), np.int32(2)
+    window: dict[str, Any] = {"window_size": (two, np.int8(-1))}
+    assert torch.equal(packed(max_seqlen_q=three, max_seqlen_k=three, **window), packed(window_size=(2, -1)))
+    assert torch.equal(flashed(**window), flashed(window_size=(2, -1)))
 
 
 REFUSED: list[tuple[Callable[[], object], type[Exception], str]] = [
@@ -1044,7 +1057,21 @@ REFUSED: list[tuple[Callable[[], object], type[Exception], str]] = [
             ({"alibi_slopes": X(2, 4)}, ValueError, "alibi_slopes has shape (2, 4), expected (4,) or (3, 4)"),
         )
     ],
-    (lambda: packed(v=X(4, 2, 6)), ValueError, r"^v has shape \(4, 2, 6\), expected k's 5 rows$"),
+    *[
+        (lambda call=call, options=options: call(**options), ValueError, f"^{re.escape(message)}$")
+        for call, options, message in (
+            (packed, {"v": X(4, 2, 6)}, "v has shape (4, 2, 6), expected k's (5, 2, …)"),
+            (packed, {"k": X(5, 3, 6)}, "k has shape (5, 3, 6), expected a number of heads that divides q's 4"),
+            (packed, {"k": X(5, 2, 7)}, "k has shape (5, 2, 7), expected q's width of 6"),
+            (qkv, {"k": X(3, 5, 4, 6)}, "k has shape (3, 5, 4, 6), expected q's 2 sentences"),
+            (qkv, {"k": X(2, 5, 4, 7)}, "k has shape (2, 5, 4, 7), expected q's width of 6"),
+            (qkv, {"k": X(2, 5, 3, 6)}, "k has shape (2, 5, 3, 6), expected a number of heads that divides q's 4"),
+            (qkv, {"k": X(2, 5, 0, 6)}, "k has shape (2, 5, 0, 6), expected a number of heads that divides q's 4"),
+            (qkv, {"v": X(2, 6, 4, 6)}, "v has shape (2, 6, 4, 6), expected k's (2, 5, 4, …)"),
+            (qkv, {"v": X(2, 5, 2, 6)}, "v has shape (2, 5, 2, 6), expected k's (2, 5, 4, …)"),
+        )
+    ],
+    (lambda: packed(max_seqlen_q=True), TypeError, "^max_seqlen_q is True, expected an int$"),
     (lambda: packed(q=X(1, 5, 4, 6)), ValueError, r"^q has shape \(1, 5, 4, 6\), expected 3 axes$"),
     (
         lambda: flashed(alibi_slopes=X(4).requires_grad_()),

@@ -15,9 +15,8 @@ pytest.importorskip("triton", reason="Triton is not installed: pip install -e '.
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks" / "gpu"))
 
 import attention
-from reference import Reference
-from swap import SMOOTHING, Setting, Truth
-from timing import REPEAT_MS, WARM_UP_MS, Bench, Machine
+from swap import SMOOTHING, Setting, TorchTransformer, Truth, copy_weights
+from timing import Machine
 
 from kernels.proof.ledger import FLEX, FORWARD
 from minitransformer.models import Transformer
@@ -26,18 +25,18 @@ SMOKE = Machine(DEVICE, smoke=True)
 
 
 def test_a_rate_is_the_work_over_the_time():
-    bench = Bench(SMOKE, {"matmul_tflops": 2.0, "copy_gbs": 4.0})
-    found = bench.timed(lambda: [lambda: None], moved=1e6)
+    machine = Machine(DEVICE, smoke=True, ceilings={"matmul_tflops": 2.0, "copy_gbs": 4.0})
+    found = machine.timed(lambda: [lambda: None], moved=1e6)
     assert found["gbs"] == pytest.approx(1 / found["ms"])
     assert found["share"] == pytest.approx(found["gbs"] / 4.0)
-    assert bench.timed(lambda: [lambda: None], flops=1e6).keys() == {"ms", "peak_mb", "tflops", "share"}
+    assert machine.timed(lambda: [lambda: None], flops=1e6).keys() == {"ms", "peak_mb", "tflops", "share"}
 
 
 TASKS = [*attention.tasks(SMOKE), *attention.decoding(SMOKE, ["ours"])]
 SHAPES = {task.size["kind"]: attention.Shape(**task.size) for task in TASKS}
 
 
-@pytest.mark.parametrize("shape", [shape for shape in SHAPES.values() if not shape.causal], ids=str)
+@pytest.mark.parametrize("shape", [shape for shape in SHAPES.values() if not shape.pattern.causal], ids=str)
 def test_pairs_are_counted_as_the_mask_has_them(shape):
     mask = shape.mask("cpu")
     everything = torch.ones(shape.B, 1, shape.Tq, shape.Tk, dtype=torch.bool)
@@ -68,12 +67,12 @@ def test_times_on_a_gpu_are_medians_over_inputs_that_take_turns(monkeypatch):
     seen = []
 
     def do_bench(call: Callable[[], Any], **how: Any) -> float:
-        assert how == {"warmup": WARM_UP_MS, "rep": REPEAT_MS, "return_mode": "median"}
+        assert how["return_mode"] == "median"
         for _ in range(3):
             call()
         return 1.5
 
-    monkeypatch.setattr("triton.testing.do_bench", do_bench)
+    monkeypatch.setattr("timing.do_bench", do_bench)
     calls = [lambda: seen.append("first"), lambda: seen.append("second")]
     assert Machine("cuda", smoke=False).milliseconds(calls) == 1.5
     assert seen == ["first", "second", "first"]
@@ -85,11 +84,12 @@ def test_a_model_must_be_the_same_before_it_is_timed(window):
     setting = Setting.of(SMOKE)
     config, batch = setting.config, setting.batch(0)
     ours = Transformer(type(config)(**config.to_dict() | {"window": window}))
-    theirs = Reference(config, ours.parameters.state_dict(), torch.float32).eval()
-    loss = theirs(*map(torch.from_numpy, (batch.source, batch.target_in, batch.target_out)), SMOOTHING)
+    theirs = TorchTransformer(config).eval()
+    copy_weights(theirs, {name: torch.from_numpy(array) for name, array in ours.parameters.state_dict().items()})
+    loss = theirs(*map(torch.from_numpy, (batch.source, batch.target_in, batch.target_out)), None, SMOOTHING)
     loss.backward()
-    assert theirs.flat.grad is not None
-    gradient = theirs.named(theirs.flat.grad)["tokens.table"]
+    gradient = theirs.table.grad
+    assert gradient is not None
     our_loss, cache = ours.loss(batch.source, batch.target_in, batch.target_out, SMOOTHING)
     ours.loss_backward(1.0, cache)
     truth = Truth(batch, float(our_loss), ours.parameters.named["tokens.table"].grad)

@@ -1,8 +1,7 @@
 """Kernels compiled before they are needed, by many processes, into the cache on disk where a launch looks for them.
 
 The processes share out what will be launched, on tensors that have shapes and no memory, under a driver that only
-compiles (`kernels.proof.pretending`): no GPU is touched. Whoever comes first to a launch makes it, and to a kernel
-compiles it.
+compiles (`kernels.proof.pretending`): no GPU is touched. Whoever comes first to a kernel compiles it.
 """
 
 import hashlib
@@ -10,8 +9,9 @@ import os
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -20,78 +20,44 @@ import measured
 import swap
 import torch
 import triton
-from timing import Bench, Found, Machine, Start
+from timing import Machine
 from triton import knobs
 from triton.runtime.cache import triton_key
 
-import kernels
 from kernels import rows
-from kernels.eager.arrays import plumbing
-from kernels.proof.cases import name_of
 from kernels.proof.ledger import OURS
 from kernels.proof.pretending import pretending
-from kernels.tuning import Tuner, capability
+from kernels.tuning import KIBIBYTE, Capability, Tuner
 from minitransformer.data.token_dataset import file_sha256
 from minitransformer.models import Transformer
 from minitransformer.ops import Ops
 
-
-@dataclass(frozen=True)
-class Shapes(Machine):
-    """A GPU as a machine whose tensors have shapes and no memory: all that compiling for it depends on."""
-
-    target: str
-    warp_size: int
-    shared_memory: int
-    processors: int
-    names: tuple[str, ...]
-
-    @property
-    def dtypes(self) -> tuple[torch.dtype, ...]:
-        """Those of the GPU."""
-        return tuple(getattr(torch, name) for name in self.names)
-
-    @property
-    def ops(self) -> Ops:
-        """PyTorch's arithmetic on shapes."""
-        return replace(kernels.torch_ops("cpu", self.dtype), **plumbing(torch.device(self.device), self.dtype))
+HOPPER = Machine(
+    "meta",
+    smoke=False,
+    dtypes=(torch.float32, torch.float16, torch.bfloat16),
+    gpu=Capability("cuda", 90, 227 * KIBIBYTE),
+    processors=132,
+)
+"""An H100 or H200."""
 
 
-def shapes_of(machine: Machine) -> Shapes:
-    """Return the GPU that this is."""
-    index = torch.cuda.current_device()
-    gpu, properties = capability(torch.device("cuda", index)), torch.cuda.get_device_properties(index)
-    processors, names = properties.multi_processor_count, tuple(map(name_of, machine.dtypes))
-    target = f"{gpu.kind}:{gpu.arch}"
-    return Shapes("meta", machine.smoke, target, properties.warp_size, gpu.shared_memory, processors, names)
+def compile_ahead(
+    machine: Machine, names: Sequence[str], claims: Path, lane: int, lanes: int, wheel: Path | None = None
+) -> Iterator[int]:
+    """Compile a lane's part of what these sections launch; yield the number of kernels.
 
-
-class OnlyLaunched(Bench):
-    """A bench without a clock: it only makes the calls."""
-
-    def timed(self, start: Start, **work: Any) -> Found:
-        """One call."""
-        for call in start():
-            call()
-        return {}
-
-
-def compile_ahead(machine: Shapes, names: Sequence[str], claims: Path, wheel: Path | None = None) -> int:
-    """Compile what the sections launch and nobody has claimed yet in the folder `claims`; return the number of kernels.
-
-    They are kept for the Triton that is installed here, or that lies in `wheel`.
+    Kernels that another lane has claimed in the folder `claims` are left to it. They are kept for the Triton that is
+    installed here, or that lies in `wheel`.
     """
     key = triton_key() if wheel is None else key_of(wheel)
     with compiling(machine, claims) as compiled, patch("triton.runtime.cache.triton_key", lambda: key):
-        for number, launch in enumerate(launches(machine, names)):
-            if claim(claims, f"launch {number}"):  # to look for kernels that are compiled takes time too
-                try:
-                    launch()
-                except measured.NotThere:
-                    pass
-                except Exception:  # what can't be compiled is found out again where it is launched
-                    traceback.print_exc()
-    return len(compiled)
+        for launch in islice(launches(replace(machine, device="meta"), names), lane, None, lanes):
+            try:
+                launch()
+            except Exception:  # what can't be compiled is found out again where it is launched
+                traceback.print_exc()
+    yield len(compiled)
 
 
 def key_of(wheel: Path) -> str:
@@ -105,7 +71,6 @@ def key_of(wheel: Path) -> str:
 
 def launches(machine: Machine, names: Sequence[str]) -> Iterator[Callable[[], Any]]:
     """Yield calls that launch our kernels, in the order in which they are needed; without the few of the lessons."""
-    bench = OnlyLaunched(machine, {})
     for name in names:
         if name == "swap":
             tables = list(swap.ladder(machine.ops).values())
@@ -115,25 +80,28 @@ def launches(machine: Machine, names: Sequence[str]) -> Iterator[Callable[[], An
             for task in measured.TASKS[name](machine):
                 for who, measure in task.contestants.items():
                     if (who == OURS or name not in ("attention", "rows")) and not measured.process_of(who):
-                        yield partial(measure, bench)
+                        yield partial(measure, machine)
 
 
 def _train(machine: Machine, ops: Ops, captured: bool) -> None:
-    """Make a training step."""
     setting = swap.Setting.of(machine)
     swap.step_of(Transformer(setting.config, ops), setting.batches(), captured)()
 
 
 @contextmanager
-def compiling(machine: Shapes, claims: Path) -> Iterator[list[str]]:
+def compiling(machine: Machine, claims: Path) -> Iterator[list[str]]:
     """Launches compile what nobody has claimed, all tiles where one would be tuned; the names of what was compiled."""
-    compiled = []
+    compiled, gpu = [], machine.gpu
+    assert gpu is not None
 
     def taken(*, key: str, fn: Any, **rest: Any) -> bool:
-        mine = claim(claims, f"{fn.module} {fn.name} {key}")
-        if mine:
-            compiled.append(fn.name)
-        return not mine
+        claim = claims / hashlib.sha256(f"{fn.module} {fn.name} {key}".encode()).hexdigest()
+        try:
+            os.close(os.open(claim, os.O_CREAT | os.O_EXCL))  # a file can be made once
+        except FileExistsError:
+            return True
+        compiled.append(fn.name)
+        return False
 
     def every_tile(
         tuner: Tuner, candidates: Sequence[Any], key: tuple, launch: Callable[[Any], None], results: Sequence[Any] = ()
@@ -149,16 +117,7 @@ def compiling(machine: Shapes, claims: Path) -> Iterator[list[str]]:
         patch.object(rows, "PROCESSORS_INTERPRETED", machine.processors),
         patch.object(Tuner, "__call__", every_tile),
         knobs.runtime.scope(),
-        pretending(machine.target, machine.shared_memory, machine.warp_size),
+        pretending(f"{gpu.kind}:{gpu.arch}", gpu.shared_memory, machine.warp_size),
     ):
         knobs.runtime.jit_cache_hook = taken
         yield compiled
-
-
-def claim(claims: Path, what: str) -> bool:
-    """Return whether it is ours to do: a file can be made once."""
-    try:
-        os.close(os.open(claims / hashlib.sha256(what.encode()).hexdigest(), os.O_CREAT | os.O_EXCL))
-    except FileExistsError:
-        return False
-    return True

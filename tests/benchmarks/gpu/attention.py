@@ -13,9 +13,10 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from timing import Machine, Prepare, Task, of_autograd, of_function, of_pair, task
+from timing import Machine, Prepare, Task, of_autograd, of_function, of_pair
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from kernels.attention.minimal import attention_minimal
 from kernels.eager.attention import attention_mask
@@ -34,7 +35,7 @@ RATE, MINIMAL = 0.1, "minimal"
 
 @dataclass(frozen=True)
 class Shape:
-    """What attends to what."""
+    """Queries and the keys that they attend to."""
 
     kind: str
     B: int
@@ -46,29 +47,24 @@ class Shape:
     group: int = 1  # heads of queries for each head of keys and values
 
     @property
-    def causal(self) -> bool:
-        """Whether a query sees only what lies before it."""
-        return self.kind in ("causal", "grouped heads")
-
-    @property
     def pattern(self) -> Pattern:
-        """Which keys a query sees."""
-        return Pattern(self.causal, self.window)
+        """The keys that a query sees."""
+        return Pattern(self.kind in ("causal", "grouped heads"), self.window)
 
     def pairs(self) -> float:
-        """How many queries and keys of a head attend to each other, over all sentences."""
+        """Return the number of queries and keys of a head that attend to each other, over all sentences."""
         if self.window is not None:
             query = torch.arange(self.Tk - self.Tq, self.Tk)  # the last is as far as the last key
             keys = (query + self.window + 1).clamp(max=self.Tk) - (query - self.window).clamp(min=0)
             return self.B * keys.sum().item()
-        return self.B * self.Tq * self.Tk / (2 if self.causal else 1)
+        return self.B * self.Tq * self.Tk / (2 if self.pattern.causal else 1)
 
     def mask(self, device: str) -> Tensor | None:
-        """Who sees whom, in an array."""
+        """Return who sees whom, in an array."""
         return attention_mask(self.Tq, self.Tk, device, pattern=self.pattern)
 
     def draw(self, machine: Machine) -> tuple[tuple[Tensor, ...], Tensor]:
-        """Query, key and value, perhaps a bias for all sentences, and the gradient of what comes out."""
+        """Return query, key and value, perhaps a bias for all sentences, and the gradient of what comes out."""
         few = self.H // self.group
         places = (self.H, self.Tq), (few, self.Tk), (few, self.Tk), (self.H, self.Tq)
         *inputs, dout = (machine.randn(self.B, *place, self.D) for place in places)
@@ -119,7 +115,7 @@ def of_shape(machine: Machine, shape: Shape, what: str, work: dict[str, float], 
     """Return the task on a shape, with those of these contestants that can compute it."""
     size = {name: value for name, value in vars(shape).items() if value is not None}
     prepares = {name: prepare for name, prepare in contestants(shape, what, machine).items() if name in who}
-    return task(machine, "attention", what, size, work, partial(shape.draw, machine), prepares)
+    return Task.of(machine, "attention", what, size, work, partial(shape.draw, machine), prepares)
 
 
 def contestants(shape: Shape, what: str, machine: Machine) -> dict[str, Prepare]:
@@ -130,39 +126,28 @@ def contestants(shape: Shape, what: str, machine: Machine) -> dict[str, Prepare]
     mask = cache(lambda: None if shape.window is None else shape.mask(machine.device))  # made when first needed
 
     def pinned(backend: SDPBackend, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None = None) -> Tensor:
-        options: dict[str, Any] = {"is_causal": shape.causal, "dropout_p": rate, "enable_gqa": shape.group > 1}
+        options: dict[str, Any] = {"is_causal": shape.pattern.causal, "dropout_p": rate, "enable_gqa": shape.group > 1}
         with sdpa_kernel(backend):
             return F.scaled_dot_product_attention(query, key, value, mask() if bias is None else bias, **options)
 
     for name, backend in BACKENDS.items():
         prepares[name] = of_autograd(partial(pinned, backend), what)
     if what == FORWARD and shape.kind in ("full", "causal") and shape.D in (16, 32, 64, 128):
-        prepares[MINIMAL] = of_function(partial(attention_minimal, causal=shape.causal))
-    if shape.causal or shape.window is not None or shape.kind == "bias":
+        prepares[MINIMAL] = of_function(partial(attention_minimal, causal=shape.pattern.causal))
+    if shape.pattern.causal or shape.window is not None or shape.kind == "bias":
         prepares[FLEX] = of_autograd(_flex(shape, machine), what)
     return prepares
 
 
 def _flex(shape: Shape, machine: Machine) -> Callable[..., Tensor]:
-    """Return FlexAttention, compiled.
+    """Return FlexAttention, compiled; its list of blocks is made when it is first called."""
 
-    It is imported, and its list of blocks made, when it is first called: a PyTorch without it is noted as any failure.
-    """
-
-    def attend(blocks: Any, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None = None) -> Tensor:
-        from torch.nn.attention.flex_attention import flex_attention
-
-        def bent(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-            assert bias is not None
-            return score + bias[0, h, i, j]
-
-        options: dict[str, Any] = {"score_mod": None if bias is None else bent, "block_mask": blocks}
-        return flex_attention(query, key, value, enable_gqa=shape.group > 1, **options)
+    def attend(blocks: Any, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None = None) -> Any:
+        bent = None if bias is None else lambda score, b, h, i, j: score + bias[0, h, i, j]
+        return flex_attention(query, key, value, bent, blocks, enable_gqa=shape.group > 1)
 
     @cache
     def blocks() -> Any:
-        from torch.nn.attention.flex_attention import create_block_mask
-
         def sees(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Any:
             return shape.pattern.allows(shape.Tk - shape.Tq + i, j)
 

@@ -6,35 +6,38 @@ functions that a kernel calls when it compiles the kernel: variants of these, `A
 
 import math
 import sys
-import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
-from itertools import takewhile
+from itertools import islice
+from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import attention
-import formulas
 import rows
 import swap
 import torch
 import torch.nn.functional as F
-from lease import LESSONS, NOT_THERE, SOLUTION, Unit
-from supervisor import reason_of
+import triton
+import triton.language as tl
 from threadpoolctl import threadpool_limits
-from timing import Bench, Call, Found, Machine, Start, Task
+from timing import Call, Found, Machine, Task
 from torch import Tensor
 
 from kernels import KERNELS
 from kernels.proof import checks
 from kernels.proof.cases import name_of
-from kernels.proof.ledger import BOTH, FLEX, FORWARD, OURS, Entry, task_of
+from kernels.proof.ledger import BOTH, FORWARD, OURS
 from kernels.tuning import Tile, agree
 from minitransformer.gradcheck import error
+
+COURSE = Path(__file__).resolve().parents[3] / "lessons" / "course"
+LESSONS = {f"lesson {n}": COURSE / f"lesson_{n}" / "solutions.py" for n in (15, 16)}
+SOLUTION = "solution"
 
 # --- Variants --------------------------------------------------------------------------------------------------
 
@@ -49,10 +52,6 @@ class Variant(NamedTuple):
     changes: tuple[Change, ...]
 
 
-class NotThere(Exception):
-    """The package has nothing by this name."""
-
-
 @contextmanager
 def applied(changes: Sequence[Change]) -> Iterator[None]:
     """Make these changes to the package for a while. A function is replaced in every module that has imported it."""
@@ -60,9 +59,8 @@ def applied(changes: Sequence[Change]) -> Iterator[None]:
         for place, change in changes:
             module, name = f"kernels.{place}".rsplit(".", 1)
             owner = import_module(module)
-            if not hasattr(owner, name):
-                raise NotThere(f"kernels.{place}")
-            original, value = getattr(owner, name), change(getattr(owner, name))
+            original = getattr(owner, name)
+            value = change(original)
             for each in [each for title, each in sys.modules.items() if title.startswith("kernels.")]:
                 if each is owner or (callable(original) and vars(each).get(name) is original):
                     stack.enter_context(patch.object(each, name, value))
@@ -91,17 +89,13 @@ def tiled(keys: int, descriptors: bool) -> Change:
     """Return a change of `tiles.candidates`: the forward has one tile, the first with this many keys (or the first)."""
 
     def change(original: Callable[..., list[Tile]]) -> Callable[..., list[Tile]]:
-        if descriptors and "descriptors" not in Tile._fields:
-            raise NotThere("kernels.tuning.Tile.descriptors")
-
         def candidates(name: str, *arguments: Any, **options: Any) -> list[Tile]:
             tiles = original(name, *arguments, **options)
             if name != "forward":
                 return tiles
-            tile = next((tile for tile in tiles if tile.columns == keys), tiles[0])
-            how = {"descriptors": descriptors} if "descriptors" in Tile._fields else {}
-            listed = [each for each in tiles if each.columns == keys and each == each._replace(**how)]
-            return [*listed, tile._replace(**how)][:1]
+            some = next((tile for tile in tiles if tile.columns == keys), tiles[0])._replace(descriptors=descriptors)
+            alike = [tile for tile in tiles if (tile.columns, tile.descriptors) == (some.columns, descriptors)]
+            return [*alike, some][:1]
 
         return candidates
 
@@ -122,9 +116,22 @@ with pointers, 1,371 and 1,197 with descriptors."""
 HOISTING = {f"HOISTED {value}": Variant("", (scheduled(HOISTED=value),)) for value in (False, True)}
 """Attention's forward and backward; they must compute the same."""
 
+
+@triton.jit
+def normal_below(x):
+    """Return Φ(x), the probability that a standard normal number is below x, by the error function."""
+    return 0.5 + 0.5 * tl.erf(x * 0.7071067811865476)  # √½
+
+
+@triton.jit
+def exp_below(x):
+    """Return e^x, also below 2⁻¹²⁶."""
+    return tl.exp(x)
+
+
 ALONE = {
-    "erf": Variant("slower: 606 instructions, not 340", (("elementwise.normal_below", to(formulas.normal_below)),)),
-    "exp": Variant("slower: 286 instructions, not 238, of 4,096 columns", (("rows.exp", to(formulas.exp)),)),
+    "erf": Variant("slower: 606 instructions, not 340", (("elementwise.normal_below", to(normal_below)),)),
+    "exp": Variant("slower: 286 instructions, not 238, of 4,096 columns", (("rows.exp", to(exp_below)),)),
 }
 
 ONE = to(lambda *arguments, **options: 1)
@@ -154,20 +161,20 @@ OF_ROWS = {
         for power, expected in {26: "slower", 27: "between the two"}.items()
     },
 }
-"""What is tried on an op's first task; for softmax and LayerNorm on the first with these columns:"""
+"""Variants of an op, compared on its first task; for softmax and LayerNorm on the first with these columns:"""
 COLUMNS = {"softmax": 32_768, "layernorm": 4096}
 
 
 def process_of(who: str) -> str:
-    """Return a name for the process: contestants with the same name may share one."""
+    """Return a name for the process of a contestant: those with the same name may share one."""
     return who if who in ALONE else ""
 
 
-def varied(name: str, variant: Variant, measured: Callable[[Bench], Found], bench: Bench) -> Found:
+def varied(variant: Variant, measured: Callable[[Machine], Found], alone: bool, machine: Machine) -> Found:
     """Return a variant's time. Its numbers must be those as shipped, where both run in one process."""
 
-    class Comparing(type(bench)):
-        def timed(self, start: Start, **work: Any) -> Found:
+    class Comparing(Machine):
+        def timed(self, start: Callable[[], Sequence[Call]], **work: float) -> Found:
             calls = start()
             shipped = calls[0]()[0]
             with applied(variant.changes):
@@ -175,10 +182,10 @@ def varied(name: str, variant: Variant, measured: Callable[[Bench], Found], benc
                     raise AssertionError("it computes other numbers than the kernels as shipped")
                 return super().timed(lambda: calls, **work)
 
-    if not process_of(name) and bench.machine.device != "meta":
-        return measured(Comparing(bench.machine, bench.ceilings)) | {"expected": variant.expected}
+    if not alone and machine.device != "meta":
+        return measured(Comparing(**vars(machine))) | {"expected": variant.expected}
     with applied(variant.changes):
-        return measured(bench) | {"expected": variant.expected}
+        return measured(machine) | {"expected": variant.expected}
 
 
 # --- The tasks of each section -----------------------------------------------------------------------------------
@@ -201,7 +208,7 @@ def schedules(machine: Machine) -> Iterator[Task]:
     names = machine.size(REACHING, ("padding", "everything"))
     for schedule, variant in (SCHEDULES | HOISTING).items():
         for dtype in machine.dtypes if machine.smoke else machine.dtypes[1:]:  # float32 has one schedule
-            check = partial(checked, "attention", dtype, changes=variant.changes, names=names)
+            check = partial(checked, "attention", dtype, names=names, changes=variant.changes)
             contestants[f"{schedule} in {name_of(dtype)}"] = check
     yield Task("attention", "check", REFERENCE, {}, contestants)
 
@@ -216,20 +223,21 @@ def every_check(machine: Machine) -> Iterator[Task]:
 def checked(
     op: str,
     dtype: torch.dtype,
-    bench: Bench,
+    machine: Machine,
     part: int = 0,
     parts: int = 1,
-    changes: Sequence[Change] = (),
     names: Collection[str] = (),
+    changes: Sequence[Change] = (),
 ) -> Found:
     """Return the worst error. Raises `checks.Refused`. Where tensors have no memory, kernels are only compiled."""
-    machine = bench.machine
+    cases = (case for case in checks.chosen(op, dtype, not machine.smoke) if not names or case.name in names)
     with applied(changes), threadpool_limits(2):  # others check beside it
-        if machine.device == "meta":
-            for case in checks.chosen(op, dtype, not machine.smoke, part, parts, names):
-                checks.launched(op, case, dtype, machine.device)
-            return {}
-        return checks.check(op, dtype, machine.device, not machine.smoke, part, parts, names)
+        some = islice(cases, part, None, parts)
+        if machine.device != "meta":
+            return checks.check(op, dtype, machine.device, some)
+        for case in some:
+            checks.launched(op, case, dtype, machine.device)
+        return {}
 
 
 def ab(machine: Machine) -> Iterator[Task]:
@@ -249,7 +257,7 @@ def ab(machine: Machine) -> Iterator[Task]:
 def beside(task: Task, variants: dict[str, Variant]) -> Task:
     """Return a task whose contestants are ours as shipped and each variant."""
     ours = task.contestants[OURS]
-    changed = {name: partial(varied, name, variant, ours) for name, variant in variants.items()}
+    changed = {name: partial(varied, variant, ours, name in ALONE) for name, variant in variants.items()}
     return replace(task, contestants={OURS: ours, **changed})
 
 
@@ -262,14 +270,16 @@ def rows_tasks(machine: Machine) -> Iterator[Task]:
 def lessons(machine: Machine) -> Iterator[Task]:
     """Yield the solutions of lessons 15 and 16 beside PyTorch's functions."""
     course = ModuleType("course")  # the package itself imports what draws pictures
-    course.__path__ = [str(LESSONS["lesson 15"].parents[1])]
+    course.__path__ = [str(COURSE)]
     sys.modules.setdefault("course", course)
-    fifteen, sixteen = (import_module(f"course.{name.replace(' ', '_')}.solutions") for name in LESSONS)
     half, single = torch.float16 if machine.device == "cuda" else torch.float32, torch.float32
+
+    def solution(lesson: str, name: str, *inputs: Any, **options: Any) -> Any:  # to import a lesson asks for a GPU
+        return getattr(import_module(f"course.lesson_{lesson}.solutions"), name)(*inputs, **options)
 
     def layernorm_backward(dy: Tensor, x: Tensor, gamma: Tensor) -> Tensor:
         mean, rstd = x.mean(-1), (x.var(-1, correction=0) + 1e-5).rsqrt()
-        return fifteen.layernorm_backward_rows(dy, x, gamma, mean, rstd, machine.size(264, 2))[0]
+        return solution("15", "layernorm_backward_rows", dy, x, gamma, mean, rstd, machine.size(264, 2))[0]
 
     def autograd(dy: Tensor, x: Tensor, gamma: Tensor) -> Tensor:
         x = x.detach().requires_grad_()
@@ -277,24 +287,24 @@ def lessons(machine: Machine) -> Iterator[Task]:
 
     line, wide, square = machine.size(((2**24,), (16_384, 1000), (1024, 1024)), ((64,), (4, 20), (16, 16)))
     softmax = partial(torch.softmax, dim=-1)
-    cases: list[tuple[str, str, Callable, Callable, torch.dtype, list, dict[str, float]]] = [
-        ("15", "add", fifteen.add, torch.add, single, [line] * 2, {"moved": 3}),
-        ("15", "softmax_rows", fifteen.softmax_rows, softmax, half, [wide], {"moved": 2}),
+    cases: list[tuple[str, str, Callable | None, Callable, torch.dtype, list, dict[str, float]]] = [
+        ("15", "add", None, torch.add, single, [line] * 2, {"moved": 3}),
+        ("15", "softmax_rows", None, softmax, half, [wide], {"moved": 2}),
         ("15", "layernorm_backward_rows", layernorm_backward, autograd, single, [wide, wide, wide[1:]], {"moved": 3}),
-        ("15", "matmul", fifteen.matmul, torch.matmul, single, [square] * 2, {"flops": 2 * square[0]}),
+        ("15", "matmul", None, torch.matmul, single, [square] * 2, {"flops": 2 * square[0]}),
     ]
     for T, causal in ((2048, False), (2048, True), (4096, False)):
         T, D = machine.size((T, 64), (T // 64, 16))
-        ours, peer = sixteen.flash_forward, F.scaled_dot_product_attention
-        ours, peer = partial(ours, causal=causal), partial(peer, is_causal=causal)
+        ours = partial(solution, "16", "flash_forward", causal=causal)
+        peer = partial(F.scaled_dot_product_attention, is_causal=causal)
         name, pairs = f"flash_forward{', causal' if causal else ''}", {"flops": 4 * T / (1 + causal)}
         cases.append(("16", name, ours, peer, half, [machine.size((16, T, D), (2, T, D))] * 3, pairs))
     for lesson, name, ours, peer, dtype, shapes, each in cases:
         unit = {"moved": dtype.itemsize, "flops": 1}
         work = {kind: float(count * math.prod(shapes[0]) * unit[kind]) for kind, count in each.items()}
         size = {"shape": " × ".join(f"{n:,}" for n in shapes[0]), "dtype": name_of(dtype)}
-        draw = partial(drawn, machine, shapes, dtype)
-        who = {SOLUTION: partial(solved, ours, peer, draw, work), "PyTorch": partial(solved, peer, peer, draw, work)}
+        draw, own = partial(drawn, machine, shapes, dtype), ours or partial(solution, lesson, name)
+        who = {SOLUTION: partial(solved, own, peer, draw, work), "PyTorch": partial(solved, peer, peer, draw, work)}
         yield Task(f"lesson {lesson}", name, size, work, who)
 
 
@@ -303,7 +313,7 @@ def drawn(machine: Machine, shapes: Sequence[tuple[int, ...]], dtype: torch.dtyp
     return [machine.randn(*shape, dtype=dtype) for shape in shapes]
 
 
-def solved(function: Callable, truth: Callable, draw: Call, work: dict[str, float], bench: Bench) -> Found:
+def solved(function: Callable, truth: Callable, draw: Call, work: dict[str, float], machine: Machine) -> Found:
     """Return a function's time. Raises `AssertionError` if it does not compute what PyTorch does in float64."""
     inputs, others = draw(), draw()
     out = function(*inputs)
@@ -312,66 +322,10 @@ def solved(function: Callable, truth: Callable, draw: Call, work: dict[str, floa
     if not off <= max(checks.TOLERANCE, torch.finfo(out.dtype).eps):
         raise AssertionError(f"it is off by {off:.2g}")
     calls = [partial(function, *each) for each in (inputs, others)]
-    return bench.timed(lambda: calls, **work) | {"error": off}
+    return machine.timed(lambda: calls, **work) | {"error": off}
 
 
 TASKS: dict[str, Callable[[Machine], Iterator[Task]]] = {
     "schedules": schedules, "ab": ab, "attention": attention.tasks,
     "checks": every_check, "lessons": lessons, "rows": rows_tasks, "swap": swap.tasks,
 }  # fmt: skip
-
-
-# --- In a process ------------------------------------------------------------------------------------------------
-
-
-def units(
-    machine: Machine, name: str, how: dict[str, Any], done: Collection[Unit], lane: int, lanes: int
-) -> Iterator[tuple]:
-    """Yield the plan; then for each unit of a lane that is not done, that it begins, and its result.
-
-    Raises what a unit raised after which the GPU computes no more.
-    """
-    tasks, ceilings = list(TASKS[name](machine)), how["ceilings"]
-    if ceilings is None:
-        ceilings = {} if name in ("schedules", "checks") else Bench.of(machine).ceilings
-    everything = in_turns([task.entry() for task in tasks], how["turns"])
-    yield "plan", ceilings, everything, [task.entry() for task in tasks]
-    named = {task_of(task.entry()): task for task in tasks}
-    left, before, failed = [unit for unit in everything if unit not in done][lane::lanes], None, set()
-    for unit in takewhile(lambda unit: process_of(unit[1]) == process_of(left[0][1]), left):
-        key, who, _ = unit
-        if (key, who) in failed:
-            continue
-        yield "begins", unit
-        if key != before:
-            machine.tidy()
-            before = key
-        found = outcome(named[key].contestants[who], Bench(machine, ceilings), how["verdicts"].get(who, {}))
-        if "failed" in found:
-            failed.add((key, who))
-        yield "found", found
-
-
-def in_turns(entries: Sequence[Entry], turns: int) -> list[Unit]:
-    """Return all units, every second turn backwards. Contestants that compile long come last, and those `ALONE`."""
-    late = [FLEX, "torch.compile", *ALONE]
-    once = [(task_of(entry), who) for entry in entries for who in entry["contestants"]]
-    once.sort(key=lambda unit: late.index(unit[1]) if unit[1] in late else -1)
-    return [(*unit, turn) for turn in range(turns) for unit in (reversed(once) if turn % 2 else once)]
-
-
-def outcome(measured: Callable[[Bench], Found], bench: Bench, verdict: Found) -> Found:
-    """Return a unit's result, or why it failed. A schedule that ended its process in the check is not tried again."""
-    if verdict.get("died"):
-        return {"failed": f"its check: {verdict['failed']}"}
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # peers say at length why they don't take an option
-            found = measured(bench)
-    except NotThere as missing:
-        return {"failed": f"{NOT_THERE}{missing}"}
-    except Exception as problem:
-        if not bench.machine.works():
-            raise
-        return {"failed": str(problem) if isinstance(problem, checks.Refused) else reason_of(problem)}
-    return found | ({"wrong": verdict["failed"]} if verdict else {})

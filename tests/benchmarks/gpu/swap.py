@@ -6,39 +6,56 @@ it is timed, its loss and the gradient of its embeddings, without dropout, must 
 
 import itertools
 import os
+import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from reference import Reference
-from timing import Bench, Call, Found, Machine, Task
+from timing import Call, Found, Machine, Task
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from kernels.proof.ledger import OURS
-from kernels.speedup import GRAPH, LEARNING_RATE, LENGTH, SEED, SENTENCES, SMOOTHING, TINY, ladder, step_of
+from kernels.speedup import (
+    FIRST,
+    GRAPH,
+    LEARNING_RATE,
+    LENGTH,
+    RUNGS,
+    SEED,
+    SENTENCES,
+    SMOOTHING,
+    TINY,
+    ladder,
+    step_of,
+)
 from minitransformer.costs import flops_per_token
-from minitransformer.data.batching import BOS_ID, EOS_ID, Batch
+from minitransformer.data.batching import EOS_ID, Batch, collate
 from minitransformer.layers import DropoutStream
 from minitransformer.models import Transformer, TransformerConfig
-from minitransformer.ops import Ops, numpy_ops
+from minitransformer.ops import numpy_ops
 from minitransformer.training.optimizer import Adam
 from minitransformer.training.step import loss_and_gradient
+
+sys.path.append(str(Path(__file__).parents[1]))  # where the races on CPUs are
+
+from torch_transformer import TorchTransformer, copy_weights
 
 STEPS = 100_000
 """The paper's training (Vaswani 2017, §5.2)."""
 
 LOSS_TOLERANCE, GRADIENT_TOLERANCE = 1e-2, 0.05
-"""How far off the loss may be, and the gradient beside its own length: bfloat16 alone makes 0.017 with base."""
+"""The most that the loss may be off, and the gradient beside its own length: bfloat16 alone makes 0.017 with base."""
 
 NUMPY, PYTORCH, EAGER, COMPILED = "NumPy", "PyTorch", "PyTorch eager", "PyTorch, torch.compile"
 
 SDPA = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]
-"""What PyTorch's model may use; the first that the GPU has."""
+"""The ways that PyTorch's model may attend; the first that the GPU has."""
 
 
 @dataclass(frozen=True)
@@ -52,71 +69,66 @@ class Setting:
 
     @classmethod
     def of(cls, machine: Machine) -> "Setting":
-        """The paper's base with 25,088 tokens on each side."""
+        """Return the paper's base with 25,088 tokens on each side."""
         return machine.size(cls(TransformerConfig.base(), SENTENCES[0], LENGTH, 16), cls(TINY, 2, TINY.max_length, 1))
 
-    @property
-    def flops(self) -> float:
-        """Floating-point operations of a step's matrix products, forward and backward."""
-        return 2 * self.sentences * self.length * flops_per_token(self.config, self.length).training
-
     def batch(self, seed: int, sentences: int | None = None) -> Batch:
-        """Random tokens, none of them padding."""
-        shape = (sentences or self.sentences, self.length - 1)
-        rng = np.random.default_rng(seed)
-        source, target = (rng.integers(EOS_ID + 1, self.config.vocab_size, shape) for _ in range(2))
-        begin, end = (np.full((len(source), 1), mark) for mark in (BOS_ID, EOS_ID))
-        return Batch(np.hstack([source, end]), np.hstack([begin, target]), np.hstack([target, end]))
+        """Return random tokens, none of them padding."""
+        shape = (2, sentences or self.sentences, self.length - 1)
+        return collate(*np.random.default_rng(seed).integers(EOS_ID + 1, self.config.vocab_size, shape))
 
     def batches(self) -> Iterator[Batch]:
-        """Two, in turn."""
+        """Return two, in turn."""
         return itertools.cycle([self.batch(1), self.batch(2)])
 
 
 def tasks(machine: Machine) -> Iterator[Task]:
-    """NumPy, the rungs of the ladder, PyTorch's own."""
-    setting, tables = Setting.of(machine), ladder(machine.ops)
-    size, work = {"sentences": setting.sentences, "length": setting.length}, {"flops": setting.flops}
+    """Yield NumPy, the rungs of the ladder, PyTorch's own."""
+    setting = Setting.of(machine)
+    size = {"sentences": setting.sentences, "length": setting.length}
+    # Floating-point operations of the matrix products, forward and backward.
+    each = flops_per_token(setting.config, setting.length).training
+    work = {"flops": 2 * setting.sentences * setting.length * each}
     numpy = cache(lambda: _numpy(setting))  # once in a process, when somebody needs it
 
-    def alone(what: str, who: str, start: Callable[..., Sequence[Call]] | None = None, **beside: Any) -> Task:
-        def measure(bench: Bench) -> Found:
+    def alone(what: str, who: str, start: Callable[["Truth", Machine], Call] | None = None, **beside: Any) -> Task:
+        def measure(on: Machine) -> Found:
             truth, found = numpy()
             if start is None:
-                found = found | bench.rates(found["ms"], setting.flops)
+                found = found | on.rates(found["ms"], **work)
             else:
-                found = bench.timed(partial(start, truth=truth), **work)
+                ready = partial(start, truth, on)
+                found = on.timed(lambda: [ready()], **work)
             return found | beside | {"hours": found["ms"] * STEPS / 3.6e6}
 
         return Task("training step", what, size, work, {who: measure})
 
     yield alone(NUMPY, NUMPY)
-    for name, ops in tables.items():
-        yield alone(name, OURS, partial(_ours, setting, ops, captured=False))
+    for rung in (FIRST, *RUNGS):
+        yield alone(rung, OURS, partial(_ours, setting, rung, False))
     # A replay allocates nothing: what it needs, the graph has kept.
-    last = list(tables.values())[-1]
-    yield alone(GRAPH, OURS, partial(_ours, setting, last, captured=True), peak_mb=None)
+    yield alone(GRAPH, OURS, partial(_ours, setting, [*RUNGS][-1], True), peak_mb=None)
     for name, compiled in ((EAGER, False), (COMPILED, True)):
-        yield alone(name, PYTORCH, partial(_pytorch, setting, machine, compiled=compiled))
+        yield alone(name, PYTORCH, partial(_pytorch, setting, compiled))
 
 
 @dataclass(frozen=True)
 class Truth:
-    """What a part of a batch gives in NumPy: the loss, and the gradient of the embeddings `(V, C)`."""
+    """A part of a batch and what it gives in NumPy: the loss, and the gradient of the embeddings `(V, C)`."""
 
     batch: Batch
     loss: float
     gradient: np.ndarray
 
     def require(self, loss: float, gradient: Tensor) -> None:
-        """Raises `AssertionError` where a contestant computes something else."""
+        """Raise `AssertionError` where a contestant computes something else."""
         far = np.linalg.norm(gradient.float().cpu().numpy() - self.gradient) / np.linalg.norm(self.gradient)
         if not (abs(loss - self.loss) <= LOSS_TOLERANCE and far <= GRADIENT_TOLERANCE):
             raise AssertionError(f"its loss is {loss:.4f}, NumPy's {self.loss:.4f}; its gradient is {far:.2g} away")
 
 
-def _numpy(setting: Setting) -> tuple[Truth, dict[str, Any]]:
-    """The truth; and a step's time, estimated from a part of the sentences and one update of all parameters."""
+def _numpy(setting: Setting) -> tuple[Truth, Found]:
+    """Return the truth; and a step's time, estimated from a part of the sentences and one update of all parameters."""
     model = Transformer(setting.config)
     optimizer = Adam(model.parameters, numpy_ops)
     batch = setting.batch(0, setting.part)
@@ -129,42 +141,50 @@ def _numpy(setting: Setting) -> tuple[Truth, dict[str, Any]]:
     between = time.perf_counter()
     optimizer.step(LEARNING_RATE)
     gradients_ms, update_ms = 1000 * (between - start), 1000 * (time.perf_counter() - between)
-    estimate = {
-        "sentences": setting.part, "gradients_ms": gradients_ms, "update_ms": update_ms, "cores": os.cpu_count()
-    }  # fmt: skip
-    return truth, {"ms": gradients_ms * setting.sentences / setting.part + update_ms, "estimated_from": estimate}
+    estimate = {"sentences": setting.part, "gradients_ms": gradients_ms, "update_ms": update_ms}
+    found = {"ms": gradients_ms * setting.sentences / setting.part + update_ms}
+    return truth, found | {"estimated_from": estimate | {"cores": os.cpu_count()}}
 
 
-def _ours(setting: Setting, ops: Ops, truth: Truth, captured: bool) -> list[Call]:
-    """Our model on a table of ops."""
-    model = Transformer(setting.config, ops)
+def _ours(setting: Setting, rung: str, captured: bool, truth: Truth, machine: Machine) -> Call:
+    """Return a step of our model on a table of ops."""
+    model = Transformer(setting.config, ladder(machine.ops)[rung])
     loss = loss_and_gradient(model, truth.batch, 1.0, SMOOTHING, None)
     truth.require(float(loss), model.parameters.named["tokens.table"].grad)
-    return [step_of(model, setting.batches(), captured)]
+    return step_of(model, setting.batches(), captured)
 
 
-def _pytorch(setting: Setting, machine: Machine, truth: Truth, compiled: bool) -> list[Call]:
-    """PyTorch's model with its autograd and its fused Adam."""
-    weights = Transformer(setting.config).parameters.state_dict()
-    model = Reference(setting.config, weights, machine.dtype).to(machine.device)
-    optimizer = torch.optim.Adam([model.flat], LEARNING_RATE, (0.9, 0.98), 1e-9, fused=True)
-    batches = setting.batches()
+def _pytorch(setting: Setting, compiled: bool, truth: Truth, machine: Machine) -> Call:
+    """Return a step of PyTorch's model with its autograd and its fused Adam, which updates weights in float32."""
+    model = TorchTransformer(setting.config)
+    state = Transformer(setting.config).parameters.state_dict()
+    copy_weights(model, {name: torch.from_numpy(array) for name, array in state.items()})
+    masters = [weight.detach().to(machine.device, copy=True) for weight in model.parameters()]
+    for master in masters:
+        master.grad = torch.empty_like(master)
+    copy: Any = torch._foreach_copy_  # pyright: ignore - of all weights, in a few kernels
+    model.to(machine.device, machine.dtype)
+    optimizer = torch.optim.Adam(masters, LEARNING_RATE, (0.9, 0.98), 1e-9, fused=True)
+    weights, batches = list(model.parameters()), setting.batches()
 
     def gradients(forward: Any, batch: Batch) -> Tensor:
         ids = [torch.from_numpy(a).to(machine.device) for a in (batch.source, batch.target_in, batch.target_out)]
-        optimizer.zero_grad()
+        model.zero_grad()
         with sdpa_kernel(SDPA):
-            loss = forward(*ids, SMOOTHING)
+            loss = forward(*ids, None, SMOOTHING)
         loss.backward()
         return loss
 
     loss = gradients(model.eval(), truth.batch)
-    assert model.flat.grad is not None
-    truth.require(float(loss), model.named(model.flat.grad)["tokens.table"])
+    assert model.table.grad is not None
+    truth.require(float(loss), model.table.grad)
     forward = machine.compiled(model.train()) if compiled else model.train()
 
     def step() -> None:
         gradients(forward, next(batches))
-        optimizer.step()
+        with torch.no_grad():
+            copy([master.grad for master in masters], [weight.grad for weight in weights])
+            optimizer.step()
+            copy(weights, masters)
 
-    return [step]
+    return step

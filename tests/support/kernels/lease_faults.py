@@ -1,4 +1,4 @@
-"""Faults of a rented GPU, in the processes of `lease`: each calls one of the functions below first."""
+"""Faults of a rented GPU, which the processes of `lease` inherit."""
 
 import os
 import signal
@@ -11,6 +11,7 @@ from typing import Any
 
 import attention
 import measured
+import pytest
 import rows
 import torch
 from timing import Machine
@@ -85,17 +86,18 @@ SCHEDULES = {
 }
 
 
-def in_schedules(schedules: dict[str, measured.Variant] = SCHEDULES) -> None:
+def in_schedules(patch: pytest.MonkeyPatch, schedules: dict[str, measured.Variant] = SCHEDULES) -> None:
     """Give attention schedules of which one is right, on one case, and compare them on one task."""
-    measured.SCHEDULES, measured.HOISTING = schedules, {}
-    measured.TASKS["ab"] = only_one
+    patch.setattr(measured, "SCHEDULES", schedules)
+    patch.setattr(measured, "HOISTING", {})
+    patch.setitem(measured.TASKS, "ab", only_one)
     cases = checks.cases
-    checks.cases = lambda *of: islice((case for case in cases(*of) if case.name == "padding"), 1)
+    patch.setattr(checks, "cases", lambda *of: islice((case for case in cases(*of) if case.name == "padding"), 1))
 
 
-def in_a_schedule_that_hangs() -> None:
+def in_a_schedule_that_hangs(patch: pytest.MonkeyPatch) -> None:
     """Give attention a schedule that is right, and one that hangs."""
-    in_schedules({"right": SCHEDULES["right"], "hangs": when_scheduled(hangs)})
+    in_schedules(patch, {"right": SCHEDULES["right"], "hangs": when_scheduled(hangs)})
 
 
 def only_one(machine: Any) -> Any:
@@ -103,48 +105,38 @@ def only_one(machine: Any) -> Any:
     yield measured.beside(attention.attending(machine, "full", 4096, 128, ["ours"]), measured.SCHEDULES)
 
 
-def in_ops() -> None:
+def in_ops(patch: pytest.MonkeyPatch) -> None:
     """Break four of five ops, each in its way; and PyTorch's Adam breaks the GPU."""
-    few_ops()
-    kernels.relu_forward = wrong
-    kernels.softmax_forward = is_killed
-    kernels.embedding_forward = breaks_the_gpu
-    kernels.dropout_forward = raises
-    torch.optim.Adam.step = breaks_the_gpu
+    few_ops(patch)
+    patch.setattr(kernels, "relu_forward", wrong)
+    patch.setattr(kernels, "softmax_forward", is_killed)
+    patch.setattr(kernels, "embedding_forward", breaks_the_gpu)
+    patch.setattr(kernels, "dropout_forward", raises)
+    patch.setattr(torch.optim.Adam, "step", breaks_the_gpu)
 
 
-def few_ops() -> None:
-    """Leave five ops, with their smallest case and one task each."""
-    ops = "relu", "softmax", "dropout", "embedding", "adam"
-    measured.KERNELS = {op: kernels.KERNELS[op] for op in ops}
+def few_ops(patch: pytest.MonkeyPatch, *ops: str) -> None:
+    """Leave these ops, or five, with their smallest case and one task each."""
+    ops = ops or ("relu", "softmax", "dropout", "embedding", "adam")
+    patch.setattr(measured, "KERNELS", {op: kernels.KERNELS[op] for op in ops})
     everything, cases = rows.tasks, checks.cases
 
     def tasks(machine: Any) -> Any:
-        return list(
-            {
-                task.op: task for task in everything(machine) if task.op in ops and task.what in (FORWARD, "step")
-            }.values()
-        )
+        few = {task.op: task for task in everything(machine) if task.op in ops and task.what in (FORWARD, "step")}
+        return [few[op] for op in ops if op in few]
 
-    rows.tasks = tasks
-    measured.TASKS["rows"] = lambda machine: (task for task in measured.rows_tasks(machine) if task.op in ops)
-    checks.cases = lambda *of: islice(cases(*of), 1)
+    patch.setitem(measured.TASKS, "rows", tasks)
+    patch.setattr(checks, "cases", lambda *of: islice(cases(*of), 1))
 
 
-def a_peer_hangs(folder: Path) -> None:
-    """Leave a file for this process; and PyTorch's Adam, the last but one, never returns."""
-    (folder / str(os.getpid())).touch()
-    few_ops()
-    torch.optim.Adam.step = hangs
+def a_peer_hangs(patch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Let each process leave a file; and PyTorch's Adam, the last but one, never returns."""
+    os.register_at_fork(after_in_child=lambda: (folder / str(os.getpid())).touch())
+    few_ops(patch)
+    patch.setattr(torch.optim.Adam, "step", hangs)
 
 
-def one_op() -> None:
-    """Leave one op, with its smallest case."""
-    few_ops()
-    measured.KERNELS = {"relu": kernels.KERNELS["relu"]}
-
-
-def at_the_start() -> None:
+def at_the_start(patch: pytest.MonkeyPatch) -> None:
     """Leave one op to check; the tasks over rows can't even be listed."""
-    one_op()
-    measured.TASKS["rows"] = is_killed
+    few_ops(patch, "relu")
+    patch.setitem(measured.TASKS, "rows", raises)

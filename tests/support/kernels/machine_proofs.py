@@ -110,7 +110,8 @@ def hoppers() -> list[str]:
     with patch.object(tiles, "candidates", described), patch.object(softmax, "SEVERAL", 1):
         for op, dtype, wanted in (("attention", torch.bfloat16, names), ("softmax", torch.float16, ())):
             with emulating() as emulation, proof.one_thread():
-                checks.check(op, dtype, names=wanted)
+                some = (case for case in checks.chosen(op, dtype) if not wanted or case.name in wanted)
+                checks.check(op, dtype, some=some)
             found.append(f"{op}: {len(emulation.launches)}")
     return found
 

@@ -1,6 +1,6 @@
-"""Machine code of NVIDIA's Hopper as `cuobjdump -sass` prints it: its loops, what its pipes are asked, a warp's cycles.
+"""Machine code of NVIDIA's Hopper as `cuobjdump -sass` prints it: its loops, and a warp's cycles.
 
-    cuobjdump -sass kernel.cubin | python tests/benchmarks/gpu/sass.py
+    cuobjdump -sass kernel.cubin | python tests/support/kernels/sass.py
 
 Each instruction holds what the compiler knows of its time: how many cycles the next one waits, which of six scoreboards
 it holds until its result is there, and for which it waits itself (Jia et al. 2018, "Dissecting the NVIDIA Volta GPU
@@ -9,7 +9,6 @@ Architecture via Microbenchmarking", §2). So a warp's way through the code can 
 
 import re
 import sys
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import ceil
@@ -75,7 +74,7 @@ class Instruction(NamedTuple):
 
 
 def instructions(sass: str) -> list[Instruction]:
-    """Up to the last exit: what follows are routines for rare numbers, as denormal divisors, and padding.
+    """Return the code up to its last exit; behind it are routines for rare numbers, as denormal divisors, or padding.
 
     Two words of 64 bits stand beside each. Of the second, bits 41–44 are the stall, 46–48 and 49–51 the scoreboards
     that are held (7: none), 52–57 those that are waited for.
@@ -94,7 +93,7 @@ def instructions(sass: str) -> list[Instruction]:
 
 
 def loops(code: Sequence[Instruction]) -> list[tuple[int, int]]:
-    """First and last instruction of each loop, by their numbers: in the order of their beginnings, outer ones first."""
+    """Return first and last instruction of each loop by number, in the order of their beginnings, outer ones first."""
     number = {each.place: index for index, each in enumerate(code)}
     ends: dict[int, int] = {}
     for index, each in enumerate(code):
@@ -106,7 +105,7 @@ def loops(code: Sequence[Instruction]) -> list[tuple[int, int]]:
 
 
 def pipe_of(instruction: Instruction) -> tuple[str, float]:
-    """The pipe that an instruction needs, and for how many cycles; "" for one that is only issued."""
+    """Return the pipe that an instruction needs, and for how many cycles; "" for one that is only issued."""
     base, name = instruction.base, instruction.name
     if base in ("HGMMA", "HMMA"):
         rate = HALF_FLOPS * (WARP_PRODUCTS if base == "HMMA" else 1) / (2 if "TF32" in name else 1)
@@ -118,13 +117,13 @@ def pipe_of(instruction: Instruction) -> tuple[str, float]:
 
 
 def width_of(name: str) -> int:
-    """How many times 4 bytes of each thread an access to memory moves, 1 at the least: 128 bytes take a cycle."""
+    """Return the times 4 bytes of a thread that an access to memory moves, 1 at the least: 128 bytes take a cycle."""
     wide = re.search(r"\.(64|128)\b", name) or re.search(r"M88\.(2|4)", name)
     return {"64": 2, "128": 4, "2": 2, "4": 4}[wide[1]] if wide else 1
 
 
 def product_flops(name: str) -> float:
-    """A warp's operations in a product of matrices: a quarter of `HGMMA.64x128x16`, which four warps do together."""
+    """Return a warp's operations in a product of matrices: a quarter of `HGMMA.64x128x16`, which four warps share."""
     if shape := re.search(r"\.(\d+)x(\d+)x(\d+)", name):
         m, n, k = map(int, shape.groups())
         return 2 * m * n * k / 4
@@ -134,27 +133,14 @@ def product_flops(name: str) -> float:
     return 2 * 16 * 8 * int(shape[3])
 
 
-def busy(code: Sequence[Instruction], trips: Sequence[float]) -> dict[str, float]:
-    """Cycles for which a warp keeps each pipe busy, and under "issue" its scheduler; trips as in `Warp.run`."""
-    counts = [1.0] * len(code)
-    for (begin, end), times in zip(loops(code), trips, strict=True):
-        for index in range(begin, end + 1):
-            counts[index] *= times
-    total: dict[str, float] = defaultdict(float)
-    for each, count in zip(code, counts, strict=True):
-        pipe, cycles = pipe_of(each)
-        total["issue"] += count
-        if pipe:
-            total[pipe] += count * cycles
-    return total
-
-
 @dataclass
 class Warp:
     """A warp on its way, beside `beside` others of its program that do the same on the same scheduler, in turn."""
 
     beside: int = 1
     now: float = 0
+    passed: float = 0
+    """Cycles in which all went on as before."""
     boards: dict[int, float] = field(default_factory=dict)
     """When each scoreboard is free."""
     pipes: dict[str, float] = field(default_factory=dict)
@@ -166,13 +152,11 @@ class Warp:
     """When each group of products of matrices is done."""
 
     def run(self, code: Sequence[Instruction], trips: Sequence[float]) -> float:
-        """Cycles for all of the code. A loop is followed twice; the second time counts for the others."""
-        inside = dict(zip(loops(code), trips, strict=True))
-        self._run(code, 0, len(code), inside)
-        return self.now
+        """Return the cycles for all of the code. A loop is followed twice; the second time counts for the others."""
+        self._run(code, 0, len(code), dict(zip(loops(code), trips, strict=True)))
+        return self.now + self.passed
 
-    def _run(self, code: Sequence[Instruction], begin: int, end: int, inside: dict[tuple[int, int], float]) -> None:
-        index = begin
+    def _run(self, code: Sequence[Instruction], index: int, end: int, inside: dict[tuple[int, int], float]) -> None:
         while index < end:
             loop = next((each for each in inside if each[0] == index and each[1] < end), None)
             if loop is None:
@@ -180,22 +164,12 @@ class Warp:
                 index += 1
                 continue
             trips, inner = inside[loop], {each: times for each, times in inside.items() if each != loop}
-            before = self.now
+            before = 0.0
             for _ in range(min(2, ceil(trips))):
-                before = self.now
+                before = self.now + self.passed
                 self._run(code, index, loop[1] + 1, inner)
-            if trips > 2:
-                self._pass((trips - 2) * (self.now - before))
+            self.passed += max(trips - 2, 0) * (self.now + self.passed - before)
             index = loop[1] + 1
-
-    def _pass(self, cycles: float) -> None:
-        """All goes on as it did for so long."""
-        self.now += cycles
-        self.copied += cycles
-        self.boards = {board: time + cycles for board, time in self.boards.items()}
-        self.pipes = {pipe: time + cycles for pipe, time in self.pipes.items()}
-        self.copies = [time + cycles for time in self.copies]
-        self.products = [time + cycles for time in self.products]
 
     def _issue(self, each: Instruction) -> None:
         pipe, cycles = pipe_of(each)
@@ -223,23 +197,21 @@ class Warp:
         self.now += max(each.stall, self.beside)
 
     def _wait(self, groups: list[float], text: str) -> None:
-        """Until no more groups are under way than the instruction says."""
+        """Wait until no more groups are under way than the instruction says."""
         allowed = re.search(r"0x([0-9a-f]+)$", text)
         done = groups[: len(groups) - int(allowed[1], 16)] if allowed else []
         self.now = max([self.now, *done])
 
 
 def described(sass: str) -> list[str]:
-    """Return a line for each loop: its instructions, the busiest pipe, and the cycles of a trip for two warps."""
+    """Return a line for each loop: its instructions, and the cycles of a trip for two warps."""
     code = instructions(sass)
     lines, every = [], loops(code)
+    once = Warp(2).run(code, [1.0] * len(every))
     for begin, end in every:
-        inner = [1.0 if loop != (begin, end) else 2.0 for loop in every]
-        around = Warp(2).run(code, inner) - Warp(2).run(code, [1.0] * len(every))
-        asked = busy(code[begin : end + 1], [1.0] * len(loops(code[begin : end + 1])))
-        pipe = max(asked, key=lambda name: asked[name])
-        lines.append(f"{code[begin].place:#x}–{code[end].place:#x}: {end + 1 - begin} instructions, "
-                     f"{pipe} {asked[pipe]:,.0f} cycles of a warp, {around:,.0f} a trip of two warps")  # fmt: skip
+        around = Warp(2).run(code, [1.0 if loop != (begin, end) else 2.0 for loop in every]) - once
+        where = f"{code[begin].place:#x}–{code[end].place:#x}: {end + 1 - begin} instructions"
+        lines.append(f"{where}, {around:,.0f} cycles a trip of two warps")
     return lines
 
 
