@@ -42,7 +42,7 @@ class Block(Layer):
     ) -> None:
         super().__init__(ops)
         width, attention, norm = config.d_model, config.attention, config.norm
-        kind = LinearSelfAttention if attention.kind == "linear" else SelfAttention
+        kind = SelfAttention if attention.kind == "softmax" else LinearSelfAttention
         self.self_attention = kind(
             ops, width, attention, causal=config.causal, init=config.init, rotary=rotary, relative=relative
         )
