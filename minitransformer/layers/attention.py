@@ -196,7 +196,7 @@ class CrossAttention(Attention):
             kept = key, split_heads(projected[..., self.key_width :], self.kv_heads)
             if cache is not None:
                 cache.shared[self.name] = kept
-        (key, value), num_beams = kept, 1 if cache is None else cache.num_beams
+        (key, value), num_beams = kept, 1 if cache is None else cache.num_beams  # (B, Hk, Tk, D), (B, Hk, Tk, Dv)
         beams = x.reshape(len(key), num_beams * x.shape[1], x.shape[2])  # (B, K·Tq, C)
         projected, query_cache = self.query.forward(beams)  # (B, K·Tq, H·D)
         options = {"key_mask": context.memory_mask, "scale": self.scale, "softcap": self.softcap}

@@ -147,7 +147,7 @@ def scores_backward(
 
 
 def fold(x: Array, key: Array) -> Array:
-    """`(B, H, T, W)` → `(B, Hk, H/Hk·T, W)`: the heads that share a key head become more rows of one.
+    """`(B, H, T, ·)` → `(B, Hk, H/Hk·T, ·)`: the heads that share a key head become more rows of one.
 
     So keys and values are not copied, and the sum of these heads' gradients is part of the product.
     """
