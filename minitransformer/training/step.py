@@ -60,7 +60,7 @@ def loss_and_gradient(
 
 
 class Worker:
-    """Compute a model's gradients in this thread; `parallel.DataParallel` shares that between threads and processes."""
+    """Computes a model's gradients in this thread; `parallel.data_parallel` shares it among threads and processes."""
 
     def __init__(self, model: Model[Any]) -> None:
         self.model = model
