@@ -1,4 +1,7 @@
-"""Layers own parameters and compute with ops: `forward(...) -> (out, cache)`, `backward(dout, cache) -> dx, …`."""
+"""Layers own parameters and compute with ops: `forward(...) -> (out, cache)`, `backward(dout, cache) -> dx, …`.
+
+Shapes are written in the letters that `minitransformer.ops` explains.
+"""
 # ruff: noqa: F401 - this is where everybody imports them from
 
 from .additive_attention import AdditiveAttention

@@ -45,12 +45,13 @@ class AttentionConfig(Config):
         super().__post_init__()
         fits = self.num_heads % self.kv_heads == 0
         require(fits, f"num_kv_heads is {self.num_kv_heads} and does not divide num_heads, {self.num_heads}")
-        width = self.rotary.width or self.d_k if self.rotary else 0
+        width = (self.rotary.width or self.d_k) if self.rotary else 0
         require(width <= self.d_k and width % 2 == 0, f"rotary positions turn {width} channels of heads of {self.d_k}")
-        plain = self.window is self.scale is self.softcap is self.relative is self.sparse is None and self.dropout == 0
+        options = (self.window, self.scale, self.softcap, self.relative, self.sparse, self.dropout or None)
+        plain = all(option is None for option in options)
         require(plain or self.kind == "softmax", "linear attention has no window, scale, softcap, bias or dropout")
-        near = (self.window, self.sparse.block, self.sparse.stride) if self.sparse else (0,)
-        require(near != (None, None, None), "sparse attention needs a window, a block or a stride")
+        empty = self.sparse is not None and (self.window, self.sparse.block, self.sparse.stride) == (None, None, None)
+        require(not empty, "sparse attention needs a window, a block or a stride")
 
     @property
     def kv_heads(self) -> int:
@@ -103,7 +104,7 @@ class SelfAttention(Attention):
     """
 
     op = "attention"
-    """The name of the op that mixes values."""
+    """The name of the op that `mix` calls; `LinearSelfAttention` has another one."""
 
     def __init__(
         self,
@@ -127,18 +128,19 @@ class SelfAttention(Attention):
     def forward(self, x: Array, context: Context = PLAIN) -> tuple[Array, tuple]:
         """x `(B, T, C)` → `(B, T, C)`. With a cache x holds the positions after those in the cache."""
         projected, project_cache = self.query_key_value.forward(x)  # (B, T, H·D + Hk(D + Dv))
-        turning, turn_cache = self.query_width + self.key_width, None
-        both = split_heads(projected[..., :turning], self.num_heads + self.kv_heads)  # (B, H + Hk, T, D)
+        width, rotary_cache = self.query_width + self.key_width, None
+        query_key = split_heads(projected[..., :width], self.num_heads + self.kv_heads)  # (B, H + Hk, T, D)
+        value = split_heads(projected[..., width:], self.kv_heads)  # (B, Hk, T, Dv)
         if self.rotary is not None:
-            both, turn_cache = self.rotary.forward(both, context.position)
-        value = split_heads(projected[..., turning:], self.kv_heads)
-        mixed, mix_cache = self.mix(both[:, : self.num_heads], both[:, self.num_heads :], value, context)
+            query_key, rotary_cache = self.rotary.forward(query_key, context.position)
+        query, key = query_key[:, : self.num_heads], query_key[:, self.num_heads :]
+        mixed, mix_cache = self.mix(query, key, value, context)  # (B, H, T, Dv)
         out, output_cache = self.output.forward(merge_heads(mixed))
-        return out, (project_cache, turn_cache, mix_cache, output_cache)
+        return out, (project_cache, rotary_cache, mix_cache, output_cache)
 
     def backward(self, dout: Array, cache: tuple) -> Array:
         """Return dx `(B, T, C)`; add into the parameters' gradients."""
-        project_cache, turn_cache, (mix_cache, bias_cache), output_cache = cache
+        project_cache, rotary_cache, (mix_cache, bias_cache), output_cache = cache
         dmixed = split_heads(self.output.backward(dout, output_cache), self.num_heads)  # (B, H, T, Dv)
         pair = getattr(self.ops, self.op)
         dquery, dkey, dvalue, *dbias = pair.backward(dmixed, mix_cache)  # (B, H, T, D), (B, Hk, T, D), …
@@ -146,7 +148,7 @@ class SelfAttention(Attention):
             self.relative.backward(dbias[0], bias_cache)
         parts = [dquery, dkey]
         if self.rotary is not None:
-            parts = [self.rotary.backward(self.ops.concatenate(parts, axis=1), turn_cache)]  # (B, H + Hk, T, D)
+            parts = [self.rotary.backward(self.ops.concatenate(parts, axis=1), rotary_cache)]  # (B, H + Hk, T, D)
         dprojected = self.ops.concatenate(list(map(merge_heads, (*parts, dvalue))))
         return self.query_key_value.backward(dprojected, project_cache)
 
@@ -155,7 +157,7 @@ class SelfAttention(Attention):
         mask, bias, pattern, bias_cache = context.mask, None, self.pattern, None
         if context.cache is not None:
             key, value = context.cache.extended(self.name, key, value, self.window if self.causal else None)
-            mask = mask if mask is None else mask[:, mask.shape[1] - key.shape[2] :]
+            mask = mask if mask is None else mask[:, mask.shape[1] - key.shape[2] :]  # a window's cache keeps the last
         if self.relative is not None:
             bias, bias_cache = self.relative.forward(query.shape[2], key.shape[2])
         if pattern is not None and context.padding is not None:  # padding shifts the pattern: a bias hides pairs
@@ -194,7 +196,7 @@ class CrossAttention(Attention):
             kept = key, split_heads(projected[..., self.key_width :], self.kv_heads)
             if cache is not None:
                 cache.shared[self.name] = kept
-        (key, value), num_beams = kept, 1 if cache is None else cache.num_beams
+        (key, value), num_beams = kept, 1 if cache is None else cache.num_beams  # (B, Hk, Tk, D), (B, Hk, Tk, Dv)
         beams = x.reshape(len(key), num_beams * x.shape[1], x.shape[2])  # (B, K·Tq, C)
         projected, query_cache = self.query.forward(beams)  # (B, K·Tq, H·D)
         options = {"key_mask": context.memory_mask, "scale": self.scale, "softcap": self.softcap}

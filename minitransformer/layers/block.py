@@ -42,7 +42,7 @@ class Block(Layer):
     ) -> None:
         super().__init__(ops)
         width, attention, norm = config.d_model, config.attention, config.norm
-        kind = LinearSelfAttention if attention.kind == "linear" else SelfAttention
+        kind = SelfAttention if attention.kind == "softmax" else LinearSelfAttention
         self.self_attention = kind(
             ops, width, attention, causal=config.causal, init=config.init, rotary=rotary, relative=relative
         )
@@ -56,7 +56,7 @@ class Block(Layer):
 
     def forward(self, x: Array, context: Context = PLAIN) -> tuple[Array, tuple]:
         """x `(B, T, C)` → `(B, T, C)`."""
-        h, enter_cache = self.self_attention_norm.enter(x)
+        h, enter_cache = self.self_attention_norm.enter(x)  # h goes through the sub-layer, x past it
         h, attention_cache = self.self_attention.forward(h, context)
         x, leave_cache = self.self_attention_norm.leave(x, h, context)
         self_caches, cross_caches = (enter_cache, attention_cache, leave_cache), None
@@ -79,7 +79,7 @@ class Block(Layer):
 
         dx, dh = self.feed_forward_norm.leave_backward(dx, leave_cache)
         dh = self.feed_forward.backward(dh, feed_forward_cache)
-        dx = dx + self.feed_forward_norm.enter_backward(dh, enter_cache)
+        dx = dx + self.feed_forward_norm.enter_backward(dh, enter_cache)  # the way past it + the way through it
 
         if self.cross:
             enter_cache, attention_cache, leave_cache = cross_caches

@@ -18,8 +18,8 @@ class TokenEmbedding(Layer):
     """The table `(V, C)` of source tokens, target tokens and the output layer. Source: Vaswani 2017, §3.4.
 
     Look-ups are multiplied by `scale`, the paper's √d_model unless it is given; the output layer is not. Entries start
-    as N(0, std²), by default 1/d_model, so a look-up of the paper's has variance 1, which is near that of the sinusoids
-    added to it.
+    as N(0, std²), where std² is 1/d_model unless it is given. So a look-up of the paper's has variance 1, which is near
+    that of the sinusoids added to it.
     """
 
     def __init__(
@@ -128,25 +128,24 @@ class OutputLayer(Layer):
         targets = self.ops.asarray(targets)
         if tuple(targets.shape) != tuple(hidden.shape[:2]):
             raise ValueError(f"the targets have shape {tuple(targets.shape)}, expected {tuple(hidden.shape[:2])}")
-        if self.bias is not None:
-            logits, logits_cache = self.logits(hidden)
-            loss, cache = self.ops.cross_entropy.forward(logits, targets, label_smoothing, ignored)
-            return loss, (cache, logits_cache)
-        rows, wanted = hidden.reshape(-1, hidden.shape[2]), targets.reshape(-1)
-        loss, cache = self.ops.linear_cross_entropy.forward(
-            rows,
-            self.table.value,
-            wanted,
-            label_smoothing=label_smoothing,
-            ignore_index=ignored,
-            with_grad=with_grad,
-        )
-        return loss, (cache, hidden.shape)
+        if self.bias is None:
+            loss, cache = self.ops.linear_cross_entropy.forward(
+                hidden.reshape(-1, hidden.shape[2]),  # (N, C)
+                self.table.value,
+                targets.reshape(-1),
+                label_smoothing=label_smoothing,
+                ignore_index=ignored,
+                with_grad=with_grad,
+            )
+            return loss, (cache, hidden.shape)
+        logits, logits_cache = self.logits(hidden)
+        loss, cache = self.ops.cross_entropy.forward(logits, targets, label_smoothing, ignored)
+        return loss, (cache, logits_cache)
 
     def loss_backward(self, dloss: float, cache: tuple) -> Array:
         """Return dhidden `(B, T, C)`; add into the gradients of table and bias."""
         loss_cache, rest = cache
-        if self.bias is not None:
-            return self.logits_backward(self.ops.cross_entropy.backward(dloss, loss_cache), rest)
-        dhidden, _ = self.ops.linear_cross_entropy.backward(dloss, loss_cache, out=self.table.grad)
-        return dhidden.reshape(rest)
+        if self.bias is None:
+            dhidden, _ = self.ops.linear_cross_entropy.backward(dloss, loss_cache, out=self.table.grad)
+            return dhidden.reshape(rest)
+        return self.logits_backward(self.ops.cross_entropy.backward(dloss, loss_cache), rest)

@@ -49,12 +49,12 @@ class FeedForward(Layer):
     def forward(self, x: Array) -> tuple[Array, tuple]:
         """x `(..., C)` → `(..., C)`, each position by itself."""
         hidden, expand_cache = self.expand.forward(x)  # (..., F), or (..., 2·F) where it is gated
-        if self.gate:
+        if self.gate is None:
+            hidden, activation_cache = self.activation.forward(hidden)
+        else:
             width = hidden.shape[-1] // 2
             gate, up = hidden[..., :width], hidden[..., width:]
             hidden, activation_cache = self.ops.gated.forward(gate, up, self.gate)  # (..., F)
-        else:
-            hidden, activation_cache = self.activation.forward(hidden)
         out, contract_cache = self.contract.forward(hidden)  # (..., C)
         return out, (expand_cache, activation_cache, contract_cache)
 
@@ -62,8 +62,8 @@ class FeedForward(Layer):
         """Return dx; add into the parameters' gradients."""
         expand_cache, activation_cache, contract_cache = cache
         dhidden = self.contract.backward(dout, contract_cache)  # (..., F)
-        if self.gate:
-            dhidden = self.ops.concatenate(self.ops.gated.backward(dhidden, activation_cache))
-        else:
+        if self.gate is None:
             dhidden = self.activation.backward(dhidden, activation_cache)
+        else:
+            dhidden = self.ops.concatenate(self.ops.gated.backward(dhidden, activation_cache))  # (..., 2·F)
         return self.expand.backward(dhidden, expand_cache)

@@ -8,30 +8,13 @@ from ..ops.initialize import constant, normal, scaled, xavier_uniform
 from .parameter import Layer, Parameter
 
 
-@dataclass(frozen=True)
-class InitConfig(Config):
-    """Initial values of a block's matrices: within `gain` times Xavier's bound, or N(0, std²) where there is a `std`.
-
-    Those whose output is added to the residual stream start `residual_gain` times as large: with 1/√(2L) the variance
-    of the stream does not grow with the number of layers L. Source: Glorot & Bengio 2010; Radford et al. 2019, §2.3.
-    """
-
-    gain: float = positive(1.0, least=SMALLEST, most=LARGEST)
-    std: float | None = positive(None, least=SMALLEST, most=LARGEST)
-    residual_gain: float = positive(1.0, least=SMALLEST, most=LARGEST)
-
-
-XAVIER = InitConfig()
-"""Xavier's bound as it is."""
-
-
 class Linear(Layer):
     """`y = x @ weight + bias`, or `x @ weight` without `bias`.
 
     Several `widths` are several outputs side by side, computed in one product (Q, K and V). Each one's part of the
-    weight starts Xavier-uniform for its own width, times `gain`, or as N(0, (gain · std)²) where there is a `std`. The
-    bias starts at `biases`: one value for all, or one for each of as many equal parts. `first_gain` multiplies the
-    first part of the weight.
+    weight starts Xavier-uniform for its own width, times `gain`, or as N(0, (gain · std)²) where there is a `std`.
+    `first_gain` multiplies the first output's part (queries whose scores are not divided by √d_k). The bias starts at
+    `biases`: one value for all or, for an LSTM's gates, one for each of as many equal parts.
     """
 
     def __init__(
@@ -61,3 +44,20 @@ class Linear(Layer):
         out = self.weight.grad, self.bias.grad if self.bias else None
         dx, _, _ = self.ops.linear.backward(dy, cache, out=out)
         return dx
+
+
+@dataclass(frozen=True)
+class InitConfig(Config):
+    """Initial values of a block's matrices: within `gain` times Xavier's bound, or N(0, std²) where there is a `std`.
+
+    Those whose output is added to the residual stream start `residual_gain` times as large: with 1/√(2L) the variance
+    of the stream does not grow with the number of layers L. Source: Glorot & Bengio 2010; Radford et al. 2019, §2.3.
+    """
+
+    gain: float = positive(1.0, least=SMALLEST, most=LARGEST)
+    std: float | None = positive(None, least=SMALLEST, most=LARGEST)
+    residual_gain: float = positive(1.0, least=SMALLEST, most=LARGEST)
+
+
+XAVIER = InitConfig()
+"""Xavier's bound as it is."""

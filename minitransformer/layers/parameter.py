@@ -34,9 +34,9 @@ class Parameter:
 class Layer:
     """The base class of layers: `forward(...) -> (out, cache)`, `backward(dout, cache) -> input gradients`.
 
-    A layer owns parameters and computes with ops. A backward adds into each parameter's `grad`; no other state is left
-    in a layer by a call, except that tables of positions are replaced by longer ones, as a whole, since threads share
-    them. Parameters have no arrays before `FlatParameters` places them, as a `Model` does for all its layers.
+    A layer owns parameters and computes with ops. A backward adds into each parameter's `grad`. A call changes nothing
+    else, except that a table of positions that is too short gives way to a longer one (a new array: threads share the
+    old one). Parameters have no arrays before `FlatParameters` places them, as a `Model` does for all its layers.
 
     `name` is a layer's place in its model, such as `encoder.layers.0.self_attention`. `site` is a number made from the
     name, by which the layer's dropout differs from that of other layers. A layer outside a model has no name.
@@ -70,7 +70,7 @@ class Layer:
                 yield from member.named_layers(f"{prefix}{name}.")
 
     def make_tables(self) -> None:
-        """Make the tables of positions that the layer computes. A model calls it when it takes its memory."""
+        """Make the tables of positions that the layer computes. A model calls it when it places its parameters."""
 
     def name_layers(self) -> None:
         """Give every layer inside its name and its site. A model calls it once it is built."""

@@ -46,7 +46,7 @@ class SinusoidalPositions(Layer):
     def _encodings(self, count: int) -> Array:
         """Return the encodings of the first `count` positions, `(count, C)`."""
         half = self.d_model // 2
-        cosines, sines = circle(self.ops, count, [10000 ** (-2 * i / self.d_model) for i in range(half)], self.dtype)
+        cosines, sines = waves(self.ops, count, [10000 ** (-2 * i / self.d_model) for i in range(half)], self.dtype)
         table = self.ops.zeros((count, self.d_model), self.dtype)
         table[:, slice(0, half) if self.halves else slice(0, None, 2)] = sines
         table[:, slice(half, None) if self.halves else slice(1, None, 2)] = cosines
@@ -74,17 +74,17 @@ class LearnedPositions(Layer):
 
 
 def rows_of(ops: Ops, table: Array, start: int, stop: int, padding: Array) -> Array:
-    """Return the rows start, …, stop − 1 of a table less `padding[b]` in row b of a batch, `(B, T, C)`.
+    """Return the rows of a table `(positions, C)` for the places start, …, stop − 1 of each sentence, `(B, T, C)`.
 
-    A position before a sentence's first is padding, whatever stands there: it gets row 0.
+    Sentence b begins after `padding[b]` places, so place t is its position `t − padding[b]`. Padding gets row 0.
     """
     places = ops.asarray(range(start, stop), "int64") - padding[:, None]  # (B, T)
     places = places * (places > 0)
     return ops.take(table, places.reshape(-1)).reshape(*places.shape, table.shape[1])
 
 
-def circle(ops: Ops, count: int, frequencies: list[float], dtype: str) -> tuple[Array, Array]:
-    """Return the cosines and the sines of `position · frequency` for `count` positions, `(count, frequencies)` each.
+def waves(ops: Ops, count: int, frequencies: list[float], dtype: str) -> tuple[Array, Array]:
+    """Return the cosines and the sines of `position · frequency` for positions 0, …, `(count, frequencies)` each.
 
     The angles are Python floats: in float32 the angles of late positions would be wrong by a ten-thousandth.
     """

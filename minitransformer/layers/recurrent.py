@@ -37,7 +37,7 @@ class Recurrent(Layer):
 
         `context.mask` `(B, T)` is false where x is padding. With a cache, the state before x is the one in the cache.
         """
-        projected, input_cache = self.cell.input.forward(x)  # (B, T, G·C)
+        projected, input_cache = self.cell.input.forward(x)  # (B, T, G·C): the cell's G gates side by side
         batch, time, _ = projected.shape
         if context.cache is not None:
             state = context.cache.rows.get(self.name, state)

@@ -10,7 +10,7 @@ from ..ops import Array, Ops
 from ..ops.initialize import normal
 from ..ops.rope import bucket_of
 from .parameter import Layer, Parameter
-from .positions import FIRST_POSITIONS, circle
+from .positions import FIRST_POSITIONS, waves
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Rotary(Layer):
         return self.ops.rope.backward(dy, cache)
 
     def _tables(self, count: int) -> tuple[Array, Array]:
-        cosines, sines = circle(self.ops, count, self.config.frequencies(self.width), self.dtype)
+        cosines, sines = waves(self.ops, count, self.config.frequencies(self.width), self.dtype)
         return self.ops.activations(cosines), self.ops.activations(sines)
 
 

@@ -7,9 +7,10 @@ from ..config import Config, choice, flag, positive, require, whole
 from ..ops import Array, Ops
 from .block import Block, BlockConfig
 from .context import PLAIN, Context
-from .embedding import InputEmbedding, PatchEmbedding, TokenEmbedding
+from .embedding import InputEmbedding, TokenEmbedding
 from .norm import Norm
 from .parameter import Layer
+from .patches import PatchEmbedding
 from .positions import LearnedPositions, SinusoidalPositions
 from .relative_positions import RelativeBias, Rotary
 
@@ -19,8 +20,8 @@ class StackConfig(Config):
     """`num_layers` blocks over at most `max_length` tokens with positions; pre-norm stacks end with a norm.
 
     `embedding_norm` normalises the input before its dropout, and `token_types` is the number of types of tokens, as in
-    BERT. Learned positions and types start as N(0, embedding_std²), by default 1/d_model. `output_scale` multiplies
-    what leaves the stack.
+    BERT. Learned positions and types start as N(0, embedding_std²), with 1/d_model for the variance unless it is given.
+    `output_scale` multiplies what leaves the stack.
     """
 
     block: BlockConfig
@@ -44,7 +45,7 @@ class StackConfig(Config):
 class Stack(Layer):
     """Maps token ids, or images, to one vector for each token.
 
-    Stacks may share sinusoids; each has its own learned positions. All blocks share what tells attention the positions.
+    Stacks may share sinusoids, not learned positions. All blocks share attention's rotary positions or relative bias.
     """
 
     def __init__(
@@ -59,11 +60,11 @@ class Stack(Layer):
         block, length, std = config.block, config.max_length, config.embedding_std
         width, attention = block.d_model, block.attention
         places = None
-        if config.positions == "learned":
-            places = LearnedPositions(ops, length, width, std)
-        elif config.positions != "none":
+        if config.positions.startswith("sinusoidal"):
             halves = config.positions == "sinusoidal_halves"
             places = positions or SinusoidalPositions(ops, length, width, dtype, halves)
+        elif config.positions == "learned":
+            places = LearnedPositions(ops, length, width, std)
         types = TokenEmbedding(ops, config.token_types, width, 1.0, std) if config.token_types else None
         norm = Norm(ops, width, block.norm) if config.embedding_norm else None
         self.embedding = InputEmbedding(ops, tokens, places, block.dropout, types, norm)
@@ -71,8 +72,7 @@ class Stack(Layer):
         if attention.rotary:
             rotary = Rotary(ops, attention.rotary, attention.d_k, length, dtype)
         if attention.relative:
-            std = block.d_model**-0.5
-            relative = RelativeBias(ops, attention.relative, attention.num_heads, block.causal, dtype, std)
+            relative = RelativeBias(ops, attention.relative, attention.num_heads, block.causal, dtype, width**-0.5)
         self.layers = [Block(ops, block, rotary, relative) for _ in range(config.num_layers)]
         self.final_norm = Norm(ops, width, block.norm) if block.norm.first else None
         self.output_scale = config.output_scale

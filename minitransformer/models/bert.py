@@ -67,7 +67,7 @@ class BERTConfig(TextConfig):
 
     @property
     def encoder(self) -> StackConfig:
-        """The model as a tree: post-norm blocks, in which every position sees all others."""
+        """The configuration of the stack: post-norm blocks, in which every position sees all others."""
         width = head_width(self.d_model, self.num_heads)
         block = BlockConfig(
             AttentionConfig(self.num_heads, width, width, dropout=self.attention_dropout),

@@ -156,12 +156,12 @@ class StacksConfig(TranslationConfig):
 
     @property
     def encoder(self) -> StackConfig:
-        """The encoder as a tree: every position of the source sees all others."""
+        """The configuration of the encoder: every position of the source sees all others."""
         return self._stack(decodes=False)
 
     @property
     def decoder(self) -> StackConfig:
-        """The decoder as a tree: a position of the target sees those at or before it, and the memory."""
+        """The configuration of the decoder: a position of the target sees those at or before it, and the memory."""
         return self._stack(decodes=True)
 
     @abstractmethod
@@ -176,7 +176,7 @@ PRESETS = ("demo", "tiny", "base", "big")
 class TransformerConfig(StacksConfig):
     """The hyper-parameters of a Transformer as the paper names them; the defaults are its base model (table 3).
 
-    `encoder` and `decoder` give the same as a tree: a stack of blocks of attention, feed-forward network and norm.
+    `encoder` and `decoder` give the same as the configuration of a stack, with those of its blocks and layers inside.
 
     `num_decoder_layers`, `d_k` and `d_v` default to `num_layers` and `d_model / num_heads`. `max_length` is the longest
     sequence in tokens, with its begin or end mark. `window` restricts self-attention to keys at this distance or less.

@@ -11,7 +11,7 @@ from .decoding import Decoding
 from .model import Model
 
 MANY_ROWS = 16
-"""Beams of all sentences, from which on decoding copies the table of the output layer: fewer don't repay it."""
+"""From this many beams of all sentences on, decoding copies the table of the output layer: fewer don't repay it."""
 
 
 class Coder(Protocol):
@@ -72,7 +72,7 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
         source_mask: Array | None = None,
         target_mask: Array | None = None,
     ) -> tuple[Array, tuple]:
-        """source `(B, Ts)`, target `(B, Tt)`, which begins with bos → logits `(B, Tt, V)` of each next token.
+        """source `(B, Ts)`, target `(B, Tt)`, which begins with `bos_id` → logits `(B, Tt, V)` of each next token.
 
         Masks are `True` where a token is real. A target padded on the right needs none: no position sees those after.
         Without a mask of the source, tokens equal to `pad_id` are padding, unless targets begin with that token (T5,
@@ -108,7 +108,7 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
     ) -> tuple[Array, tuple]:
         """Return the mean cross-entropy of the tokens of target_out `(B, Tt)`; `pad_id` and −100 do not count.
 
-        target_in is target_out moved right by one, with bos in front and `pad_id` for −100; source_mask as in
+        target_in is target_out moved right by one, with `bos_id` in front and `pad_id` for −100; source_mask as in
         `forward`. Evaluation passes `with_grad=False`.
         """
         source, target, mask = self._pair(source, target_in, source_mask)
@@ -144,7 +144,7 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
 
     @without_spurious_warnings
     def decode_step(self, ids: Array, state: Decoding) -> Array:
-        """ids `(B, K)`, each beam's newest token (at first bos) → logits `(B, K, V)` of the next one.
+        """ids `(B, K)`, each beam's newest token (at first `bos_id`) → logits `(B, K, V)` of the next one.
 
         `state` moves on by one position. Raises `ValueError` beyond `config.max_length`.
         """

@@ -36,9 +36,9 @@ BIASES = {"alibi": BiasConfig("alibi"), "relative": BiasConfig("t5")}
 class GPTConfig(TextConfig):
     """The hyper-parameters of a language model; the defaults are GPT-2's (Radford et al. 2019).
 
-    `decoder` gives the same as a tree. `d_k`, the width of a head, defaults to `d_model / num_heads`. `rotary` belongs
-    to the positions "rotary", `sparse` adds keys to those in the window, and `bias` is the feed-forward network's. A
-    text ends with `eos_id` or one of `other_eos_ids`.
+    `decoder` is the configuration of its stack. `d_k`, the width of a head, defaults to `d_model / num_heads`. `rotary`
+    belongs to the positions "rotary", `sparse` adds keys to those in the window, and `bias` is the feed-forward
+    network's. A text ends with `eos_id` or one of `other_eos_ids`.
     With `embedding_scale = 1 / init_std` vectors of tokens are as large as the sinusoids that are added to them.
     Matrices start as N(0, init_std²), those before a residual connection smaller by `√(2 · num_layers)`. Raises
     `ValueError` or `TypeError` for values that give no model.
@@ -88,7 +88,7 @@ class GPTConfig(TextConfig):
 
     @property
     def decoder(self) -> StackConfig:
-        """The model as a tree: each position sees those at or before it."""
+        """The configuration of the stack: each position sees those at or before it."""
         width = self.d_k or head_width(self.d_model, self.num_heads)
         attention = AttentionConfig(
             self.num_heads,

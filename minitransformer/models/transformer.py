@@ -10,12 +10,15 @@ SIDES = ("encoder", "decoder")
 
 
 class Transformer(EncoderDecoder[StacksConfig, Stack, Stack]):
-    """Two stacks of blocks over token ids `(B, T)`, padded on the right: the paper's, T5 or Marian."""
+    """Two stacks of blocks over token ids `(B, T)`, padded on the right: the paper's, T5 or Marian.
+
+    Its forward, loss and backward are those of every `EncoderDecoder`.
+    """
 
     def _stacks(self, ops: Ops) -> tuple[Stack, Stack]:
         encoder = Stack(ops, self.config.encoder, self.tokens, self.dtype)
-        places = encoder.embedding.positions
-        shared = places if isinstance(places, SinusoidalPositions) else None
+        positions = encoder.embedding.positions
+        shared = positions if isinstance(positions, SinusoidalPositions) else None  # one table of sinusoids for both
         return encoder, Stack(ops, self.config.decoder, self.tokens, self.dtype, shared)
 
     def attention_maps(self, source: Array, target: Array) -> dict[str, list[Array]]:
@@ -29,4 +32,4 @@ class Transformer(EncoderDecoder[StacksConfig, Stack, Stack]):
         return {kind: [maps[name] for name in names] for kind, names in {**own, "cross": cross}.items()}
 
 
-StacksConfig.model = Transformer
+StacksConfig.model = Transformer  # the class that `models.build_model` makes of such a configuration

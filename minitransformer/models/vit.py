@@ -59,7 +59,7 @@ class ViTConfig(ModelConfig):
 
     @property
     def encoder(self) -> StackConfig:
-        """The model as a tree: pre-norm blocks over the class's vector and the patches."""
+        """The configuration of the stack: pre-norm blocks over the class's vector and the patches."""
         width = head_width(self.d_model, self.num_heads)
         block = BlockConfig(
             AttentionConfig(self.num_heads, width, width, dropout=self.attention_dropout),

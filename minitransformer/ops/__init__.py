@@ -1,8 +1,8 @@
 """The ops that models compute with: functions without state, each backward under its forward, related ones in a file.
 
 `y, cache = name_forward(x, ..., **options)` and `dx, ... = name_backward(dy, cache)`. The cache is whatever the
-backward needs; only the pair looks inside it. One line above an op declares what it takes: see `arguments.py`.
-`Ops` is the table of all ops, so that another backend can be swapped in.
+backward needs; only the pair looks inside it. The lines above them, `@arguments` and `@gradient_of`, check their calls:
+see `arguments.py`, or pass over them. `Ops` is the table of all ops, so that another backend can be swapped in.
 
 Shapes: B sentences, T positions (Tq queries, Tk keys; Ts source, Tt target), H heads (Hk of keys and values: as many or
 a divisor), D the width of a head's queries and keys (the paper's d_k), Dv of its values (d_v), C the width of the model

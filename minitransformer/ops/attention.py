@@ -46,17 +46,17 @@ def attention_forward(
     Gemma Team 2024 (softcap).
     """
     factor = query.dtype.type(1 / math.sqrt(query.shape[-1]) if scale is None else scale)
-    if window is not None or pattern is not None:
+    if window is None and pattern is None:
+        mask = None if key_mask is None else key_mask[:, None, None, :]  # (B, 1, 1, Tk)
+        if causal and query.shape[2] > 1:  # one query alone is the last, which sees every key
+            past = np.tri(query.shape[2], key.shape[2], key.shape[2] - query.shape[2], dtype=bool)  # (Tq, Tk)
+            mask = past if mask is None else mask & past
+    else:
         whole = pattern_of(pattern, causal, key_mask, window, (key.shape[0], key.shape[2]))
         pieces = whole.pieces(query.shape[2], key.shape[2])
         if pieces is not None:
             return forward_in_pieces(query, key, value, bias, pieces, factor, softcap, dropout)
         mask = mask_of(whole, query.shape[2], key.shape[2])
-    else:
-        mask = None if key_mask is None else key_mask[:, None, None, :]  # (B, 1, 1, Tk)
-        if causal and query.shape[2] > 1:  # one query alone is the last, which sees every key
-            past = np.tri(query.shape[2], key.shape[2], key.shape[2] - query.shape[2], dtype=bool)  # (Tq, Tk)
-            mask = past if mask is None else mask & past
     scores, capped = scores_forward(query, key, bias, mask, factor, softcap)
     weights = softmax_in_place(scores)
     dropped, dropout_cache = (weights, None) if dropout is None else drop(weights, dropout)
@@ -147,7 +147,7 @@ def scores_backward(
 
 
 def fold(x: Array, key: Array) -> Array:
-    """`(B, H, T, W)` → `(B, Hk, H/Hk·T, W)`: the heads that share a key head become more rows of one.
+    """`(B, H, T, ·)` → `(B, Hk, H/Hk·T, ·)`: the heads that share a key head become more rows of one.
 
     So keys and values are not copied, and the sum of these heads' gradients is part of the product.
     """

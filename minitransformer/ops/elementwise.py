@@ -10,7 +10,7 @@ import numpy as np
 from .arguments import Array, arguments, check_choice, gradient_of, unchecked
 from .normal import normal
 
-SLOPE = math.sqrt(2 / math.pi)
+SLOPE = math.sqrt(2 / math.pi)  # of gelu's approximation by tanh, as CUBIC is
 CUBIC = 0.044715
 
 

@@ -24,7 +24,7 @@ def xavier_uniform(fan_in: int, *fans_out: int, gain: float = 1.0) -> Initialize
 
 
 def scaled(draw: Initializer, gain: float, columns: int) -> Initializer:
-    """Draw as `draw`, and multiplies the first columns by `gain`."""
+    """Draw as `draw`, and multiply the first columns by `gain`."""
 
     def scale(generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
         values = draw(generator, shape)

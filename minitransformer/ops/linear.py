@@ -34,7 +34,7 @@ def linear_backward(
     dy = dy.reshape(len(rows), weight.shape[1])  # (N, C_out)
     dbias = None if bias is None else column_sums(dy)  # y += bias
     dweight = rows.T @ dy  # y = rows @ weight
-    dx = (dy @ weight.T).reshape(shape)
+    dx = (dy @ weight.T).reshape(shape)  # y = rows @ weight
     if out is None:
         return dx, dweight, dbias
     dweight_sum, dbias_sum = out

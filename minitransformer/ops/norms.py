@@ -19,22 +19,21 @@ def layernorm_forward(x: Array, gamma: Array, beta: Array | None, eps: float = 1
     rstd = 1 / np.sqrt(variance + float(eps))  # (..., 1)
     normed = np.multiply(centred, rstd, out=centred)  # (..., C): mean 0, variance 1
     y = gamma * normed
-    if beta is None:
-        return y, (normed, rstd, gamma, None)
-    y += beta
-    return y, (normed, rstd, gamma)
+    if beta is not None:
+        y += beta
+    return y, (normed, rstd, gamma, beta)
 
 
 @gradient_of(lambda normed, *_: normed, products=True)
-def layernorm_backward(dy: Array, cache: tuple) -> tuple[Array, Array, Array]:
+def layernorm_backward(dy: Array, cache: tuple) -> tuple[Array, Array, Array | None]:
     """Gradients `(dx, dgamma, dbeta)`.
 
     With `n = (x − mean) · rstd` and `dn = dy · gamma`: `dx = (dn − mean(dn) − n · mean(dn · n)) · rstd`. y does not
     change when x moves along (1, …, 1), since the mean is subtracted, or (but for eps) along n, since the standard
     deviation is divided out. So dx has no component in these two directions: the two means subtract it.
     """
-    normed, rstd, gamma, *no_beta = cache
-    dbeta = None if no_beta else column_sums(dy)  # y += beta
+    normed, rstd, gamma, beta = cache
+    dbeta = None if beta is None else column_sums(dy)  # y += beta
     dgamma = column_sums(dy * normed)  # y = gamma * normed
     dx = dy * gamma  # dn
     along_normed = np.vecdot(dx, normed)[..., None] / len(gamma)
@@ -60,7 +59,7 @@ def add_layernorm_forward(
 
 
 @gradient_of(lambda norm_cache, dropout_cache: norm_cache[0], products=True)
-def add_layernorm_backward(dy: Array, cache: tuple) -> tuple[Array, Array, Array, Array]:
+def add_layernorm_backward(dy: Array, cache: tuple) -> tuple[Array, Array, Array, Array | None]:
     """Gradients `(dx, dsublayer_out, dgamma, dbeta)`: the sum sends the same gradient down both of its branches."""
     norm_cache, dropout_cache = cache
     dx, dgamma, dbeta = layernorm_gradient(dy, norm_cache)

@@ -1,4 +1,7 @@
-"""The ops of other models, before the paper and after it, that stand in the place of the paper's own."""
+"""The ops of other models, before the paper and after it, that stand in the place of the paper's own.
+
+Shapes as in `paper`; K is the number of positions that a convolution sees.
+"""
 
 import math
 

@@ -1,4 +1,12 @@
-"""The paper's own operations: those of its Transformer, its loss and its optimiser."""
+"""The paper's own operations: those of its Transformer, its loss and its optimiser.
+
+Each is a pair, `y, cache = name_forward(…)` and `dx = name_backward(dy, cache)`: dy is the gradient of the loss with
+respect to y, and the cache is what the backward needs of the forward. A backward follows its forward from the bottom up
+and quotes the line that it undoes. Nothing is checked and nothing is made fast: `minitransformer.ops` does both.
+
+Shapes: B sentences, T positions (Tq queries, Tk keys), H heads (Hk of keys and values), D the width of a head's queries
+and keys (the paper's d_k), Dv of its values (d_v), C any width, V the vocabulary, N rows; `...` stands for any axes.
+"""
 
 import math
 from typing import Any
@@ -21,7 +29,10 @@ def linear_forward(x: Array, weight: Array, bias: Array | None) -> tuple[Array, 
 def linear_backward(
     dy: Array, cache: tuple, out: tuple[Array, Array | None] | None = None
 ) -> tuple[Array, Array, Array | None]:
-    """Gradients `(dx, dweight, dbias)`; `out=(dweight, dbias)` adds into these arrays."""
+    """Gradients `(dx, dweight, dbias)`.
+
+    `out=(dweight, dbias)` adds into these arrays: a model gives those in which it collects its parameters' gradients.
+    """
     x, weight, bias = cache
     rows, drows = x.reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])  # (N, C_in), (N, C_out)
     dweight_out, dbias_out = out or (None, None)
@@ -55,14 +66,16 @@ def relu_backward(dy: Array, cache: Array) -> Array:
 
 def dropout_forward(x: Array, dropout: Dropout | None) -> tuple[Array, Array | None]:
     """`y = x · mask / (1 − rate)`. Source: Srivastava et al. 2014; Vaswani 2017, §5.4."""
-    kept = None if dropout is None else dropout_mask(x.shape, dropout) * x.dtype.type(dropout.scale)
-    return (x if kept is None else x * kept), kept
+    if dropout is None:
+        return x, None
+    factor = dropout_mask(x.shape, dropout) * x.dtype.type(dropout.scale)  # mask / (1 − rate)
+    return x * factor, factor
 
 
 def dropout_backward(dy: Array, cache: Array | None) -> Array:
     """`dx = dy · mask / (1 − rate)`."""
-    kept = cache
-    return dy if kept is None else dy * kept
+    factor = cache
+    return dy if factor is None else dy * factor
 
 
 # --- Softmax: Vaswani 2017, §3.2.1 ----------------------------------------------------------------------------
@@ -84,7 +97,7 @@ def softmax_backward(dy: Array, cache: Array) -> Array:
 
 
 def log_softmax(x: Array) -> Array:
-    """`log softmax(x) = x − log Σ_j exp(x_j)`, for decoding."""
+    """`log softmax(x) = x − log Σ_j exp(x_j)`, for the loss and for decoding."""
     largest = x.max(axis=-1, keepdims=True, initial=-np.inf)
     shifted = x - np.where(np.isneginf(largest), 0, largest)
     total = np.exp(shifted).sum(axis=-1, keepdims=True)
@@ -151,7 +164,11 @@ def attention_forward(
     softcap: float | None = None,
     dropout: Dropout | None = None,
 ) -> tuple[Array, tuple]:
-    """`softmax(query keyᵀ / √D + bias) value`: query `(B, H, Tq, D)`, key `(B, Hk, Tk, D)`, value `(B, Hk, Tk, Dv)`."""
+    """`softmax(query keyᵀ / √D + bias) value`: query `(B, H, Tq, D)`, key `(B, Hk, Tk, D)`, value `(B, Hk, Tk, Dv)`.
+
+    The paper's options are `causal` (§3.2.3), `key_mask` (padding), `window` (Table 1) and `dropout`, and Hk is H. What
+    came later: Hk < H (Shazeer 2019), `bias`, `scale` (both T5), `pattern` (Child et al. 2019) and `softcap` (Gemma 2).
+    """
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     groups = query.shape[1] // max(1, key.shape[1])  # how many query heads use the same keys and values
     key, value = key.repeat(groups, axis=1), value.repeat(groups, axis=1)  # (B, H, Tk, D), (B, H, Tk, Dv)
@@ -172,31 +189,12 @@ def attention_backward(dout: Array, cache: tuple) -> tuple[Array, ...]:
     ddropped = dout @ value.swapaxes(-1, -2)  # out = dropped @ value
     dweights = dropout_backward(ddropped, dropout_cache)
     dscores = softmax_backward(dweights, softmax_cache)  # 0 where the weight is 0: behind the mask
-    dscaled = (
-        dscores if softcap is None else dscores * (1 - (capped / softcap) ** 2)
-    )  # softcap · tanh(scaled / softcap)
+    slope = 1 if softcap is None else 1 - (capped / softcap) ** 2  # capped = softcap · tanh(scaled / softcap)
+    dscaled = dscores * slope
     dquery = dscaled @ key * scale  # scaled = query @ keyᵀ · scale
-    dkey = dscaled.swapaxes(-1, -2) @ query * scale
+    dkey = dscaled.swapaxes(-1, -2) @ query * scale  # scaled = query @ keyᵀ · scale
     gradients = dquery, sum_groups(dkey, groups), sum_groups(dvalue, groups)
     return gradients if bias is None else (*gradients, sum_broadcast(dscores, bias.shape))  # capped + bias
-
-
-def sum_groups(x: Array, groups: int) -> Array:
-    """`(B, H, T, D)` → `(B, H/groups, T, D)`: the gradient of a head that was repeated."""
-    batch, heads, time, width = x.shape
-    return x.reshape(batch, heads // max(1, groups), groups, time, width).sum(axis=2)
-
-
-def sum_broadcast(gradient: Array, shape: tuple[int, ...]) -> Array:
-    """Return the gradient of an array of this shape that was broadcast: the sum over the axes of the broadcast."""
-    gradient = gradient.sum(axis=tuple(range(gradient.ndim - len(shape))))
-    return gradient.sum(axis=tuple(i for i, size in enumerate(shape) if size == 1), keepdims=True)
-
-
-def attention_weights(query: Array, key: Array, bias: Array | None = None, **options: Any) -> Array:
-    """Return `softmax(query keyᵀ / √D)`, `(B, H, Tq, Tk)`: attention's output with unit vectors as values."""
-    unit_vectors = np.broadcast_to(np.eye(key.shape[2], dtype=key.dtype), (*key.shape[:3], key.shape[2]))
-    return attention_forward(query, key, unit_vectors, bias, **options)[0]
 
 
 def may_attend(
@@ -212,34 +210,50 @@ def may_attend(
     causal, window = causal or pattern.causal, pattern.window if window is None else window
     key_mask = pattern.key_mask if key_mask is None else key_mask
     query, key = np.arange(num_keys - num_queries, num_keys)[:, None], np.arange(num_keys)  # positions
-    seen = []  # one matrix for each part of the pattern; a query sees their union, or all keys if there is no part
-    if window is not None:
-        left, right = window if isinstance(window, tuple | list) else (window, window)
-        before = query - key <= (num_keys if left is None else left)
-        after = key - query <= (num_queries if right is None else right)
-        seen.append(before & after)
-    if pattern.block is not None:
-        seen.append(query // pattern.block == key // pattern.block)
-        seen.append(key % pattern.block >= pattern.block - pattern.summary)
-    if pattern.stride is not None:
-        seen.append((query - key) % pattern.stride == 0)
-    if pattern.global_tokens:
-        seen.append(np.isin(query, pattern.global_tokens) | np.isin(key, pattern.global_tokens))
     allowed = np.ones((num_queries, num_keys), dtype=bool)
-    if seen:
-        allowed = np.any(np.broadcast_arrays(allowed, *seen)[1:], axis=0)
     if causal:
         allowed = allowed & (key <= query)
     if key_mask is not None:
         allowed = allowed & key_mask[:, None, None, :]  # (B, Tk): which keys are not padding
-    return allowed
+    parts = []  # one matrix for each part of the pattern; a query sees their union, or all keys if there is no part
+    if window is not None:
+        left, right = window if isinstance(window, tuple | list) else (window, window)
+        before = query - key <= (num_keys if left is None else left)
+        after = key - query <= (num_queries if right is None else right)
+        parts.append(before & after)
+    if pattern.block is not None:
+        parts.append(query // pattern.block == key // pattern.block)
+        parts.append(key % pattern.block >= pattern.block - pattern.summary)
+    if pattern.stride is not None:
+        parts.append((query - key) % pattern.stride == 0)
+    if pattern.global_tokens:
+        parts.append(np.isin(query, pattern.global_tokens) | np.isin(key, pattern.global_tokens))
+    return allowed & np.any(np.broadcast_arrays(*parts), axis=0) if parts else allowed
+
+
+def attention_weights(query: Array, key: Array, bias: Array | None = None, **options: Any) -> Array:
+    """Return `softmax(query keyᵀ / √D)`, `(B, H, Tq, Tk)`: attention's output with unit vectors as values."""
+    unit_vectors = np.broadcast_to(np.eye(key.shape[2], dtype=key.dtype), (*key.shape[:3], key.shape[2]))
+    return attention_forward(query, key, unit_vectors, bias, **options)[0]
+
+
+def sum_groups(x: Array, groups: int) -> Array:
+    """`(B, H, T, D)` → `(B, H/groups, T, D)`: the gradient of a head that was repeated."""
+    batch, heads, time, width = x.shape
+    return x.reshape(batch, heads // max(1, groups), groups, time, width).sum(axis=2)
+
+
+def sum_broadcast(gradient: Array, shape: tuple[int, ...]) -> Array:
+    """Return the gradient of an array of this shape that was broadcast: the sum over the axes of the broadcast."""
+    gradient = gradient.sum(axis=tuple(range(gradient.ndim - len(shape))))
+    return gradient.sum(axis=tuple(i for i, size in enumerate(shape) if size == 1), keepdims=True)
 
 
 # --- Token ids: Vaswani 2017, §3.4 ----------------------------------------------------------------------------
 
 
 def embedding_forward(ids: Array, table: Array, scale: float = 1.0) -> tuple[Array, tuple]:
-    """`y = scale · table[ids]`: ids `(...)`, table `(V, C)`."""
+    """`y = scale · table[ids]`: ids `(...)`, table `(V, C)`; the paper's scale is `√d_model`."""
     return table[ids] * scale, (ids, table.shape, scale)
 
 
@@ -247,7 +261,7 @@ def embedding_backward(dy: Array, cache: tuple, out: Array | None = None) -> Arr
     """Gradient `dtable`: a token that occurs twice gets the sum; `out=` adds into this array."""
     ids, shape, scale = cache
     dtable = np.zeros(shape, dy.dtype)
-    np.add.at(dtable, ids, dy * scale)
+    np.add.at(dtable, ids, dy * scale)  # table[ids] * scale
     return added(out, dtable)
 
 
@@ -262,11 +276,11 @@ def cross_entropy_forward(
     Targets are ids `(...)`, or probabilities `(..., V)` in the place of onehot.
     """
     vocab_size = logits.shape[-1]
-    if targets.dtype.kind == "f":
-        counted, probabilities = np.ones(targets.shape[:-1], dtype=bool), targets
-    else:
+    if targets.dtype.kind in "iu":  # ids
         counted = np.ones(targets.shape, dtype=bool) if ignore_index is None else targets != ignore_index
         probabilities = np.eye(vocab_size, dtype=logits.dtype)[np.where(counted, targets, 0)]  # onehot
+    else:
+        counted, probabilities = np.ones(targets.shape[:-1], dtype=bool), targets
     q = (1 - label_smoothing) * probabilities + label_smoothing / vocab_size
     q = q * counted[..., None]  # (..., V)
     count = max(1, int(counted.sum()))

@@ -43,7 +43,7 @@ class Adam:
         parameters, part = self.parameters, self.part
         if not len(self.m):
             return
-        # Tables of 16-bit activations have a shadow, and an adam_step that takes one.
+        # With 16-bit activations the parameters have a copy in 16 bits, and such a backend's adam_step writes it too.
         narrow = {} if parameters.shadow is parameters.data else {"shadow": parameters.shadow[part]}
         self.ops.adam_step(
             parameters.data[part], parameters.grad[part], self.m, self.v,

@@ -60,7 +60,7 @@ def loss_and_gradient(
 
 
 class Worker:
-    """Compute a model's gradients in this thread; `parallel.DataParallel` shares that between threads and processes."""
+    """Computes a model's gradients in this thread; `parallel.data_parallel` shares it among threads and processes."""
 
     def __init__(self, model: Model[Any]) -> None:
         self.model = model
@@ -76,8 +76,8 @@ class Worker:
         num_targets = sum(batch.num_targets for batch in batches)
         loss, first = 0.0, 0
         for batch in batches:
-            batch, first = replace(batch, first=first), first + batch.num_sentences
-            loss += self.add_part(self.model, batch, num_targets, label_smoothing, seed, step)
+            loss += self.add_part(self.model, replace(batch, first=first), num_targets, label_smoothing, seed, step)
+            first += batch.num_sentences
         return loss
 
     @without_overflow_warnings  # again, because NumPy keeps this setting for each thread
