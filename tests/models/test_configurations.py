@@ -110,6 +110,7 @@ def test_a_part_refuses_an_unknown_field_too():
         (GPT, {"rotary": RotaryConfig(6)}, "rotary positions turn 6 channels of heads of 4"),
         (GPT, {"attention": "linear"}, "linear attention has no window, scale, softcap, bias or dropout"),
         (GPT, {"window": None, "sparse": SparseConfig(global_tokens=1)}, "needs a window, a block or a stride"),
+        (SparseConfig(), {"global_tokens": 2**40}, f"global_tokens is {2**40}, expected 0 to 65536"),
         (SparseConfig(block=2), {"summary": 3}, "summary is 3, expected at most block, which is 2"),
         (BERTConfig(11), {"pad_id": 11}, "pad_id is 11, expected an id below the vocabulary"),
         (BERTConfig(11), {"mask_id": 11}, "mask_id is 11, expected an id below the vocabulary"),
