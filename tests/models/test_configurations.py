@@ -21,7 +21,17 @@ from minitransformer.layers import (
     SparseConfig,
     StackConfig,
 )
-from minitransformer.models import BERTConfig, ConvolutionalConfig, GPTConfig, MarianConfig, T5Config, ViTConfig
+from minitransformer.models import (
+    KINDS,
+    BERTConfig,
+    ConvolutionalConfig,
+    GPTConfig,
+    MarianConfig,
+    ModelConfig,
+    T5Config,
+    ViTConfig,
+    kinds,
+)
 from minitransformer.training import TrainingSettings
 
 BLOCK = BlockConfig(AttentionConfig(num_heads=2, d_k=2, d_v=1), FeedForwardConfig(5), NormConfig(), d_model=4)
@@ -76,6 +86,11 @@ def test_json_keeps_it(config):
         type(config).from_dict({**written, "momentum": 1, "d_modle": 5})
     with pytest.raises(dataclasses.FrozenInstanceError):
         setattr(config, fields(config)[0].name, 1)
+
+
+def test_every_kind_of_model_is_among_them() -> None:
+    assert {config.kind for config in CONFIGS if isinstance(config, ModelConfig)} == KINDS.keys()
+    assert len(KINDS) == len(kinds.CONFIGS)  # no two of one name
 
 
 def test_a_part_refuses_an_unknown_field_too():
