@@ -7,6 +7,9 @@ from .layers import StackConfig
 from .models import BERTConfig, GPTConfig, ModelConfig, StacksConfig, TransformerConfig, ViTConfig
 from .training.parallel.shards import TreeSum
 
+Counted = StacksConfig | GPTConfig | BERTConfig | ViTConfig
+"""The configurations of models that are made of blocks, whose operations are counted here."""
+
 FLOAT_BYTES = 4
 LAYER_BYTES = 20_000
 """The memory that the Python objects of a Transformer's layer take, beside its parameters."""
@@ -41,7 +44,7 @@ def num_parameters(config: ModelConfig) -> int:
     return config.num_parameters
 
 
-def flops_per_token(config: StacksConfig | GPTConfig | BERTConfig | ViTConfig, length: int) -> Flops:
+def flops_per_token(config: Counted, length: int) -> Flops:
     """Return the forward's floating-point operations per token, with `length` tokens in source and in target.
 
     Only matrix products count; the rest is a few percent. `(m, k) @ (k, n)` takes 2·m·k·n operations. So a weight costs

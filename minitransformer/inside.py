@@ -45,7 +45,7 @@ def logit_lens(model: Any, *inputs: Any, **options: Any) -> np.ndarray:
     if not isinstance(stack, Stack):
         raise ValueError(f"a {model.config.kind} model has no logit lens: it has no stack of blocks")
     states, memory = list[Array](), list[Array]()
-    for layer in (stack.embedding, *stack.layers):
+    for layer in dict.fromkeys((stack.embedding, *stack.layers)):  # one that is shared appends at each of its calls
         _keep_output(layer, states)
     if stack is decoder and encoder:
         _keep_output(encoder, memory)

@@ -15,8 +15,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from ..costs import flops_per_token, inference_bytes, parameter_groups, training_bytes
-from ..models import PRESETS, BERTConfig, GPTConfig, ModelConfig, StacksConfig, TransformerConfig, ViTConfig
+from ..costs import Counted, flops_per_token, inference_bytes, parameter_groups, training_bytes
+from ..models import PRESETS, GPTConfig, ModelConfig, StacksConfig, TransformerConfig, ViTConfig
 from ..training import TrainingSettings
 from ..training.checkpoint import Checkpoint, load_checkpoint
 from .backend import NUMPY
@@ -73,7 +73,7 @@ def say_model(config: ModelConfig, sizes: dict[str, int], length: int) -> None:
     """Print a configuration, the parameters, whose sizes are given by name, and the costs of what is made of blocks."""
     say_section("configuration", config.to_dict())
     say_parameters(of_all_layers(sizes))
-    if isinstance(config, StacksConfig | GPTConfig | BERTConfig | ViTConfig):
+    if isinstance(config, Counted):
         say_costs(config, sum(sizes.values()), length)
 
 
@@ -117,7 +117,7 @@ def checkpoint_rows(path: Path, checkpoint: Checkpoint) -> dict[str, Any]:
     return rows
 
 
-def say_costs(config: StacksConfig | GPTConfig | BERTConfig | ViTConfig, num_parameters: int, length: int) -> None:
+def say_costs(config: Counted, num_parameters: int, length: int) -> None:
     """Print FLOPs and, of models for which it is known, memory."""
     flops = flops_per_token(config, length)
     rows = {"forward, a source token": flops.source, "forward, a target token": flops.target}

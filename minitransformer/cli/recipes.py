@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
 from math import log
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from ..config import help_of
 from ..data.digits import NUM_CLASSES, SIZE, digits
@@ -18,7 +18,7 @@ from ..data.spans import SENTINELS, SpanText
 from ..data.text import TextDataset
 from ..decoding import Translator
 from ..evaluation import accuracy, evaluate
-from ..models import DEFAULT_KIND, KINDS, GPTConfig, ModelConfig
+from ..models import DEFAULT_KIND, KINDS, GPTConfig, ModelConfig, TranslationConfig
 from ..training import Dataset, TrainingSettings
 from ..training.parallel.processes import ALONE, Processes
 from .common import in_groups
@@ -30,22 +30,38 @@ Figures = Callable[[Any, Mapping[str, float]], Mapping[str, float]]
 """More figures of a validation, from the model and the figures so far: see `Trainer`."""
 
 
+Learned = Literal["pairs", "next", "masked", "spans", "images"]
+"""What a model may learn: of pairs to translate; of a text's lines the next token, masked ones, spans; of images."""
+
+EXAMPLES: dict[Learned, str] = {
+    "pairs": 'translate {model} "A dog runs."',
+    "next": 'generate {model} "A dog"',
+    "masked": 'fill {model} "A [MASK] runs."',
+    "spans": 'fill {model} "A <extra_id_0> runs."',
+    "images": "classify {model} --digits 5",
+}
+"""The command that tries a model, by what it learned."""
+
+
 @dataclass(frozen=True)
 class Recipe:
     """The way in which `train` trains a kind of model; the paper's has presets besides.
 
-    reads      "pairs", "lines" of a text, both, or "images"
+    learns     what it learns of its data: of one kind of data one thing
     model      fields of the configuration
     settings   fields of the training's settings
     vocab_size the default number of tokens of a vocabulary, for text other than the grammar's
-    example    the command that tries the model
     """
 
-    reads: tuple[str, ...]
-    example: str
+    learns: tuple[Learned, ...]
     model: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     vocab_size: int = 8000
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The data that it takes: "pairs", "lines" of a text, both, or "images"."""
+        return tuple(each if each in ("pairs", "images") else "lines" for each in self.learns)
 
 
 OF_THE_DATA = {"num_classes", "image_size", "channels", "token_types", "vocab_size"}
@@ -58,24 +74,21 @@ TRANSLATION = "translation"
 """The name by which `train --kind` knows the paper's model."""
 
 RECIPES: dict[str, Recipe] = {
-    TRANSLATION: Recipe(("pairs",), 'translate {model} "A dog runs."'),
+    TRANSLATION: Recipe(("pairs",)),
     "gpt": Recipe(
-        ("lines",),
-        'generate {model} "A dog"',
+        ("next",),
         SMALL | {"num_layers": 4, "bos_id": 2, "eos_id": 2, "attention_dropout": 0.0},
         BRIEFLY | {"steps": 3000, "tokens_per_batch": 2048, "warmup_steps": 200, "peak_lr": 3e-3},
         3000,
     ),
     "bert": Recipe(
-        ("lines",),
-        'fill {model} "A [MASK] runs."',
+        ("masked",),
         SMALL | {"num_layers": 2, "attention_dropout": 0.0},
         BRIEFLY | {"steps": 4000, "tokens_per_batch": 4096, "warmup_steps": 400, "peak_lr": 2e-3},
         3000,
     ),
     "t5": Recipe(
-        ("pairs", "lines"),
-        'translate {model} "A dog runs."',
+        ("pairs", "spans"),
         # One table of tokens that starts as the paper's, and scaled scores: both suit Adam, whose steps have one size.
         SMALL
         | {"num_layers": 2, "d_k": 32, "dropout": 0.0, "bos_id": 1, "eos_id": 2}
@@ -85,7 +98,6 @@ RECIPES: dict[str, Recipe] = {
     ),
     "vit": Recipe(
         ("images",),
-        "classify {model} --digits 5",
         {"image_size": SIZE, "num_classes": NUM_CLASSES, "channels": 1, "patch_size": 2}
         # The usual 0.02 is for wide models: at this width patches and classes would hardly differ at first.
         | {"d_model": 64, "num_heads": 4, "d_ff": 128, "num_layers": 2, "dropout": 0.1, "init_std": 0.08},
@@ -95,6 +107,9 @@ RECIPES: dict[str, Recipe] = {
     ),
 }
 
+
+LINE_KINDS = " or ".join(", ".join(name for name in RECIPES if "lines" in RECIPES[name].reads).rsplit(", ", 1))
+"""The names of the recipes for the lines of a text: "gpt, bert or t5"."""
 
 PRESET_SETTINGS: dict[str, dict[str, Any]] = {
     "demo": {
@@ -124,8 +139,14 @@ def default_vocab_size(name: str, dataset: str | None, reads: str) -> int:
 
 
 def recipe_of(config: ModelConfig) -> str:
-    """Return the name of the recipe for this kind of model: one without its own, such as a baseline, translates."""
-    return config.kind if config.kind in RECIPES else TRANSLATION
+    """Return the name of the recipe for this kind of model: a translator without its own, such as a baseline, has the
+    paper's. Raises ValueError for another kind without a recipe.
+    """
+    if config.kind in RECIPES:
+        return config.kind
+    if not isinstance(config, TranslationConfig):
+        raise ValueError(f"`train` has no recipe for a model of kind {config.kind!r}, only {', '.join(RECIPES)}")
+    return TRANSLATION
 
 
 def config_class(name: str) -> type[ModelConfig]:
@@ -138,11 +159,14 @@ def options_of(name: str) -> dict[str, str]:
     return {option: text for option, text in help_of(config_class(name)).items() if text and option not in OF_THE_DATA}
 
 
+def learned(name: str, reads: str) -> Learned:
+    """Return what a recipe's model learns of the data that it reads."""
+    return RECIPES[name].learns[RECIPES[name].reads.index(reads)]
+
+
 def example_of(name: str, reads: str) -> str:
-    """Return the command that tries a model; a T5 fills gaps, or translates what it learned from pairs."""
-    return RECIPES["bert" if (name, reads) == ("t5", "lines") else name].example.replace(
-        "[MASK]", "[MASK]" if name == "bert" else "<extra_id_0>"
-    )
+    """Return the command that tries a model which learned from such data."""
+    return EXAMPLES[learned(name, reads)]
 
 
 def model_options() -> dict[str, type[ModelConfig]]:
@@ -168,14 +192,14 @@ def sized(name: str, reads: str, vocab_size: int) -> dict[str, int]:
     """Return the fields of a configuration that follow from a tokenizer of `vocab_size` tokens."""
     if reads == "images":
         return {}
-    if name == "bert":
+    if learned(name, reads) == "masked":
         return {"vocab_size": vocab_size + 1, "mask_id": vocab_size}
-    return {"vocab_size": vocab_size + SENTINELS if (name, reads) == ("t5", "lines") else vocab_size}
+    return {"vocab_size": vocab_size + SENTINELS if learned(name, reads) == "spans" else vocab_size}
 
 
 def longest_line(name: str, reads: str, config: Any) -> int:
     """Return the longest line or sentence that the data keeps: lines that a stream joins may have any length."""
-    return sys.maxsize if reads == "images" or (reads == "lines" and name != "bert") else config.max_length
+    return config.max_length if learned(name, reads) in ("pairs", "masked") else sys.maxsize
 
 
 @dataclass(frozen=True)
@@ -198,10 +222,11 @@ def material(
     if data.choice.languages is not None:
         return Material(data.train, data.valid, partial(_bleu, data, settings, processes), "training pairs")
     train, valid = TextDataset(data.train), TextDataset(data.valid)
-    if name == "bert":
+    objective = learned(name, "lines")
+    if objective == "masked":
         train, valid = MaskedText(train), MaskedText(valid)
         return Material(train, valid, partial(_accuracy, valid, settings, processes), "training lines")
-    if name == "t5":
+    if objective == "spans":
         return Material(SpanText(train), SpanText(valid), lambda model, figures: {}, "training lines")
     num_bytes = sum(len(data.tokenizer.decode(line).encode("utf-8", "replace")) + 1 for line in valid)
     return Material(train, valid, partial(_bits_per_byte, len(valid.stream) / num_bytes), "training lines")

@@ -75,6 +75,7 @@ from .errors import INTERRUPTED
 from .outputs import check_output
 from .recipes import (
     ENGLISH_VOCAB_SIZE,
+    LINE_KINDS,
     PRESET_SETTINGS,
     RECIPES,
     TRANSLATION,
@@ -141,7 +142,7 @@ def add_options(parser: Parser) -> None:
     corpus.add_argument("--dataset", choices=DATASETS, help=help_text)
     help_text = "your own text: train.en and train.de with as many lines, valid.en and valid.de; .gz too"
     add_option(corpus, "--data", "DIR", path_name, help_text)
-    help_text = "a text for --kind gpt, bert or t5: each line is a text of its own, the last 5 %% validate; .gz too"
+    help_text = f"a text for --kind {LINE_KINDS}: each line is a text of its own, the last 5 %% validate; .gz too"
     add_option(corpus, "--text", "FILE", path_name, help_text)
     add_option(group, "--source", "LANG", language, "language to translate from, the files' suffix (default: en)")
     help_text = "language to translate into: de (default), fr, or your files' suffix"
@@ -194,7 +195,7 @@ def report(args: argparse.Namespace, plan: Plan, outcome: TrainingOutcome) -> No
         again = torchrun_command() if plan.processes.launched and is_torchrun() else invocation()
         say(f"to go on: {again} train --resume {shlex.quote(str(plan.folder))}{_backend_options(args)}")
     if outcome.checkpoint is not None:
-        reads = "lines" if plan.data is not None and plan.data.choice.languages is None else "pairs"
+        reads = "images" if plan.data is None else "lines" if plan.data.choice.languages is None else "pairs"
         example = example_of(recipe_of(plan.config), reads).format(model=shlex.quote(str(outcome.checkpoint)))
         say(f"try it:   {invocation()} {example}")
 
@@ -302,7 +303,7 @@ def reading(name: str, args: argparse.Namespace) -> str:
     """Return "pairs", "lines" or "images", which the model will read. Raises ValueError for options of other data."""
     kinds = RECIPES[name].reads
     if args.text and "lines" not in kinds:
-        raise ValueError(f"--text goes with --kind gpt, bert or t5: --kind {name} reads {kinds[0]}")
+        raise ValueError(f"--text goes with --kind {LINE_KINDS}: --kind {name} reads {kinds[0]}")
     if args.text:
         for option in ("source", "target"):
             if getattr(args, option) is not None:

@@ -21,7 +21,7 @@ class SparseConfig(Config):
     block: int | None = whole(None)
     summary: int = whole(0, least=0)
     stride: int | None = whole(None)
-    global_tokens: int = whole(0, least=0)
+    global_tokens: int = whole(0, least=0, most=2**16)  # each is a number in the pattern, of every layer
 
     def __post_init__(self) -> None:
         super().__post_init__()

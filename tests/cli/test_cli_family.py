@@ -6,13 +6,22 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from support.cli_runs import Command, refuse
 
-from minitransformer.cli.recipes import _accuracy
+from minitransformer.cli.recipes import (
+    RECIPES,
+    TRANSLATION,
+    _accuracy,
+    example_of,
+    longest_line,
+    recipe_of,
+    sized,
+)
 from minitransformer.data import BPETokenizer, preparation
 from minitransformer.data.digits import digits
 from minitransformer.data.masked import MaskedText
@@ -21,7 +30,7 @@ from minitransformer.data.text import TextDataset
 from minitransformer.decoding import Filler, Generator, Sampling, SpanFiller, beam_search
 from minitransformer.evaluation import accuracy, text_nats
 from minitransformer.inside import logit_lens
-from minitransformer.models import BERTConfig, GPTConfig, T5Config, ViTConfig, build_model
+from minitransformer.models import BERTConfig, GPTConfig, RecurrentConfig, T5Config, ViTConfig, build_model
 from minitransformer.plots import plot_logit_lens
 from minitransformer.pretrained import save
 from minitransformer.training import TrainingSettings, read_log
@@ -45,7 +54,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("kind", ["gpt", "bert", "t5", "vit"])
+@pytest.mark.parametrize("kind", [kind for kind in RECIPES if kind != TRANSLATION])
 def test_a_kind_trains_and_resumes_with_the_same_bits(tmp_path: Path, command: Command, text: Path, kind: str) -> None:
     data = [] if kind == "vit" else ["--text", text, *TEXT]
     start = ["train", "--kind", kind, *data, *TINY, "--seed", "3"]
@@ -63,6 +72,20 @@ def test_a_kind_trains_and_resumes_with_the_same_bits(tmp_path: Path, command: C
     records = read_log(whole / "log.jsonl")
     assert all(FIGURES[kind] in record for record in records[1::2] if kind in FIGURES)
     assert (whole / "loss.png").exists()
+
+
+def test_what_is_learned_follows_from_the_recipe_and_not_from_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(RECIPES, "oracle", replace(RECIPES["gpt"], learns=("masked",)))
+    assert sized("oracle", "lines", 9) == {"vocab_size": 10, "mask_id": 9}
+    assert longest_line("oracle", "lines", GPTConfig(9, max_length=5)) == 5
+    assert "[MASK]" in example_of("oracle", "lines")
+
+
+def test_only_a_translator_goes_by_the_recipe_of_another_kind() -> None:
+    assert recipe_of(RecurrentConfig(9)) == TRANSLATION
+    config: Any = SimpleNamespace(kind="oracle")
+    with pytest.raises(ValueError, match="no recipe for a model of kind 'oracle', only translation, gpt, bert"):
+        recipe_of(config)
 
 
 def test_a_language_model_s_bits_per_byte_are_its_loss_spread_over_the_bytes(

@@ -21,7 +21,17 @@ from minitransformer.layers import (
     SparseConfig,
     StackConfig,
 )
-from minitransformer.models import BERTConfig, ConvolutionalConfig, GPTConfig, MarianConfig, T5Config, ViTConfig
+from minitransformer.models import (
+    KINDS,
+    BERTConfig,
+    ConvolutionalConfig,
+    GPTConfig,
+    MarianConfig,
+    ModelConfig,
+    T5Config,
+    ViTConfig,
+    kinds,
+)
 from minitransformer.training import TrainingSettings
 
 BLOCK = BlockConfig(AttentionConfig(num_heads=2, d_k=2, d_v=1), FeedForwardConfig(5), NormConfig(), d_model=4)
@@ -78,6 +88,11 @@ def test_json_keeps_it(config):
         setattr(config, fields(config)[0].name, 1)
 
 
+def test_every_kind_of_model_is_among_them() -> None:
+    assert {config.kind for config in CONFIGS if isinstance(config, ModelConfig)} == KINDS.keys()
+    assert len(KINDS) == len(kinds.CONFIGS)  # no two of one name
+
+
 def test_a_part_refuses_an_unknown_field_too():
     values = StackConfig(BLOCK, 2).to_dict()
     values["block"]["attention"]["heads"] = 3
@@ -110,6 +125,7 @@ def test_a_part_refuses_an_unknown_field_too():
         (GPT, {"rotary": RotaryConfig(6)}, "rotary positions turn 6 channels of heads of 4"),
         (GPT, {"attention": "linear"}, "linear attention has no window, scale, softcap, bias or dropout"),
         (GPT, {"window": None, "sparse": SparseConfig(global_tokens=1)}, "needs a window, a block or a stride"),
+        (SparseConfig(), {"global_tokens": 2**40}, f"global_tokens is {2**40}, expected 0 to 65536"),
         (SparseConfig(block=2), {"summary": 3}, "summary is 3, expected at most block, which is 2"),
         (BERTConfig(11), {"pad_id": 11}, "pad_id is 11, expected an id below the vocabulary"),
         (BERTConfig(11), {"mask_id": 11}, "mask_id is 11, expected an id below the vocabulary"),

@@ -11,19 +11,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.model_cases import of_kind
 
-from minitransformer import ConvolutionalConfig, RecurrentConfig, Transformer, TransformerConfig
+from minitransformer import ConvolutionalConfig, RecurrentConfig, Transformer, TransformerConfig, models
 from minitransformer.costs import activations, inference_bytes, least_training_bytes, training_bytes
 from minitransformer.layers import DropoutStream
-from minitransformer.models import (
-    BERTConfig,
-    GPTConfig,
-    MarianConfig,
-    ModelConfig,
-    T5Config,
-    ViTConfig,
-    build_model,
-)
+from minitransformer.models import GPTConfig, ModelConfig, T5Config, build_model
 from minitransformer.training.optimizer import Adam
 
 SIZES: dict[str, Any] = {"vocab_size": 50, "d_model": 32, "num_heads": 2, "d_ff": 64, "num_layers": 2, "max_length": 64}
@@ -57,21 +50,12 @@ def test_a_baseline_declares_what_it_has(kind: Kind, data: st.DataObject) -> Non
 
 
 HUGE: dict[str, Any] = {"vocab_size": 2**50, "d_model": 2**40, "num_layers": 2**60, "max_length": 2**45}
-BLOCKS: dict[str, Any] = {"num_heads": 1, "d_ff": 2**42}
+HUGE |= {"num_heads": 1, "d_ff": 2**42, "d_k": 2**40, "image_size": 2**30}
 
 
 @pytest.mark.parametrize(
     "config",
-    [
-        TransformerConfig(**HUGE, **BLOCKS),
-        GPTConfig(**HUGE, **BLOCKS, positions="rotary"),
-        BERTConfig(**HUGE, **BLOCKS),
-        T5Config(**HUGE, **BLOCKS, d_k=2**40),
-        MarianConfig(**HUGE, **BLOCKS),
-        ViTConfig(image_size=2**30, d_model=2**40, num_layers=2**60, **BLOCKS),
-        RecurrentConfig(**HUGE),
-        ConvolutionalConfig(**HUGE),
-    ],
+    [*(of_kind(kind, HUGE) for kind in models.KINDS.values()), of_kind(GPTConfig, HUGE | {"positions": "rotary"})],
     ids=lambda config: config.kind,
 )
 def test_the_parameters_of_a_model_that_no_memory_holds_are_counted(config: ModelConfig) -> None:
@@ -96,18 +80,11 @@ def test_what_any_training_takes_is_less_than_what_one_takes() -> None:
     assert least_training_bytes(config, threads=3) > least + 4 * parameters
 
 
-FAMILY: list[ModelConfig] = [
-    TransformerConfig(**SIZES),
-    GPTConfig(**SIZES),
-    GPTConfig.llama(**SIZES),
-    BERTConfig(**SIZES),
-    T5Config(**SIZES, d_k=16),
-    MarianConfig(**SIZES),
-    ViTConfig(image_size=8, patch_size=2, **{name: SIZES[name] for name in ("d_model", "num_heads", "d_ff")}),
-]
+BESIDES = {"d_k": 16, "image_size": 8, "patch_size": 2}
+FAMILY = [of_kind(kind, SIZES | BESIDES) for kind in models.KINDS.values() if kind not in KINDS]
 
 
-@pytest.mark.parametrize("config", FAMILY, ids=lambda config: config.kind)
+@pytest.mark.parametrize("config", [*FAMILY, GPTConfig.llama(**SIZES)], ids=lambda config: config.kind)
 def test_two_replicas_and_an_optimiser_take_what_any_training_takes(config: ModelConfig) -> None:
     tracemalloc.start()
     before, _ = tracemalloc.get_traced_memory()

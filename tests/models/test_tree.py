@@ -3,8 +3,9 @@
 Every field that is a choice or a flag is drawn by itself, so that a new option is in here from its first day.
 """
 
+import copy
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -15,20 +16,23 @@ from support.model_cases import moved
 
 from minitransformer.costs import parameter_groups
 from minitransformer.gradcheck import error
+from minitransformer.inside import logit_lens
 from minitransformer.layers import DropoutStream, RotaryConfig, SparseConfig
 from minitransformer.models import (
+    GPT,
     IGNORED,
+    KINDS,
     BERTConfig,
+    ConvolutionalConfig,
     GPTConfig,
-    MarianConfig,
     ModelConfig,
-    T5Config,
+    RecurrentConfig,
     TransformerConfig,
     ViTConfig,
 )
 
 V, T = 11, 6
-FAMILY = (TransformerConfig, GPTConfig, BERTConfig, T5Config, MarianConfig, ViTConfig)
+FAMILY = [kind for kind in KINDS.values() if kind not in (RecurrentConfig, ConvolutionalConfig)]
 PATTERNS = [
     *((None, None), (0, None), (2, None), (1, SparseConfig(global_tokens=2)), (1, SparseConfig(stride=2))),
     *((None, SparseConfig(block=2, summary=1)), (1, SparseConfig(block=3, stride=4, global_tokens=1))),
@@ -111,9 +115,29 @@ def test_any_model(kind: type[ModelConfig], data: st.DataObject) -> None:
     slope = (losses[0] - losses[1]) / (2 * step)
     assert error(model.parameters.grad @ direction, slope) <= 1e-7
 
-    if kind in (BERTConfig, ViTConfig):
+    if not hasattr(model, "start_decoding"):
         return
     *source, ids = inputs[:-1]
     state = model.start_decoding(*(source or [ids[:, :0]]))
     steps = [model.decode_step(ids[:, t : t + 1], state)[:, 0] for t in range(T)]
     assert error(np.stack(steps, axis=1), model.forward(*inputs[:-1])[0]) <= 1e-11
+
+
+class OneBlock(GPT):
+    """A GPT whose layers are one block, as ALBERT's are (Lan et al. 2020)."""
+
+    def _build(self) -> None:
+        super()._build()
+        self.decoder.layers = self.decoder.layers[:1] * self.config.num_layers
+
+
+def test_a_stack_may_be_one_block_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(GPTConfig, "model", OneBlock)
+    config = GPTConfig(V, d_model=8, num_heads=2, d_ff=5, num_layers=3, max_length=T)
+    models = [moved(replace(config, num_layers=depth)) for depth in (1, 2, 3)]
+    for each in models:
+        each.parameters.load_state_dict(models[0].parameters.state_dict())
+    assert [each.config.num_parameters for each in models] == [models[0].parameters.count] * 3
+    ids = np.random.default_rng(0).integers(0, V, (2, T))
+    lens = logit_lens(copy.deepcopy(models[-1]), ids)
+    np.testing.assert_array_equal(lens[1:], [each.forward(ids)[0] for each in models])

@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minitransformer.costs import flops_per_token
+from minitransformer.costs import Counted, flops_per_token
 from minitransformer.models import (
+    KINDS,
     BERTConfig,
     ConvolutionalConfig,
     ConvolutionalTranslator,
@@ -54,20 +55,24 @@ def test_a_transformer_costs_what_is_derived(options: dict[str, Any]) -> None:
 SMALL: dict[str, Any] = {"d_model": C, "num_heads": 4, "d_ff": 24, "num_layers": 2}
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
-        GPTConfig(V, **SMALL),
-        GPTConfig.llama(V, **SMALL, num_kv_heads=2, d_k=6),
-        GPTConfig(V, **SMALL, attention="linear", attention_dropout=0.0, num_kv_heads=1),
-        *(BERTConfig(V, **SMALL), BERTConfig(V, **SMALL, head="classes", num_classes=3)),
-        BERTConfig(V, **SMALL, head="none"),
-        T5Config(V, **SMALL, d_k=3, gated=True, num_decoder_layers=1),
-        MarianConfig(V, **SMALL, num_decoder_heads=2, d_decoder_ff=7),
-        ViTConfig(3, image_size=8, patch_size=4, channels=2, **SMALL),
-    ],
-    ids=str,
-)
+FAMILY = [
+    GPTConfig(V, **SMALL),
+    GPTConfig.llama(V, **SMALL, num_kv_heads=2, d_k=6),
+    GPTConfig(V, **SMALL, attention="linear", attention_dropout=0.0, num_kv_heads=1),
+    *(BERTConfig(V, **SMALL), BERTConfig(V, **SMALL, head="classes", num_classes=3)),
+    BERTConfig(V, **SMALL, head="none"),
+    T5Config(V, **SMALL, d_k=3, gated=True, num_decoder_layers=1),
+    MarianConfig(V, **SMALL, num_decoder_heads=2, d_decoder_ff=7),
+    ViTConfig(3, image_size=8, patch_size=4, channels=2, **SMALL),
+]
+
+
+def test_every_kind_whose_operations_are_derived_is_counted_too() -> None:
+    derived = {kind for kind, config in KINDS.items() if issubclass(config, Counted)}
+    assert derived == {config.kind for config in FAMILY} | {TransformerConfig.kind}
+
+
+@pytest.mark.parametrize("config", FAMILY, ids=str)
 def test_a_model_of_the_family_costs_what_is_derived(config: Any) -> None:
     rng = np.random.default_rng(0)
     ids, tokens = rng.integers(3, V, (B, TS)), B * TS

@@ -160,6 +160,12 @@ a tensor taken from a shard where the index does not see it | _sharded: held.key
 one of several end marks ends a text, the others don't | is_end: getattr(config, "other_eos_ids", ()) → ()
 [decoding/tokenizer.py: pretrained/test_marks]
 a mark put before a text that begins with it | encode_prompt: ids[: len(first)] == first → False
+[inside.py: models/test_tree]
+a layer that stands in several places seen once for each of them
+    logit_lens: dict.fromkeys((stack.embedding, *stack.layers)) → (stack.embedding, *stack.layers)
+[cli/recipes.py: cli/test_cli_family]
+a mask for BERT alone and not for all that learn masked tokens
+    sized: learned(name, reads) == "masked" → name == "bert"
 [cli/train.py: cli/test_cli_family]
 a text that was deleted made again as pairs
     _lost_choice: TextChoice if reads == "lines" else CorpusChoice → CorpusChoice

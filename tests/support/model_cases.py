@@ -1,6 +1,8 @@
 """Small models of every kind, every option in one of them at least, and ragged batches for their proofs."""
 
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pytest
@@ -38,6 +40,11 @@ TRANSFORMERS: dict[str, TransformerConfig] = {
 MODELS: dict[str, TransformerConfig | RecurrentConfig | ConvolutionalConfig] = {**TRANSFORMERS, **BASELINES}
 every_model = pytest.mark.parametrize("config", MODELS.values(), ids=list(MODELS))
 every_baseline = pytest.mark.parametrize("config", BASELINES.values(), ids=list(BASELINES))
+
+
+def of_kind(kind: type[ModelConfig], sizes: Mapping[str, Any]) -> ModelConfig:
+    """A configuration with those of the sizes that its kind has."""
+    return kind(**{each.name: sizes[each.name] for each in fields(cast(Any, kind)) if each.name in sizes})
 
 
 def moved(config: ModelConfig, dtype: str = "float64", seed: int = 0, by: float = 0.3) -> Any:
