@@ -194,8 +194,8 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     "conv1d": {**{kind: {"padding": kind} for kind in ("causal", "same", "valid")}, "no bias": {"bias": None}},
     "additive_attention": {"": {}, "padding": PADDED},
 }
-"""For each op with options: the label of each row, and its differences: the size of an axis, an array or an option. An
-op without options needs no entry, because its declaration says which arrays it takes."""
+"""For each op with several rows: the label of each, and its differences: the size of an axis, an array or an option.
+Another needs an entry only for an option that it can't do without: its declaration says which arrays it takes."""
 
 
 def random_arguments(

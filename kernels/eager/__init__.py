@@ -32,7 +32,9 @@ from .elementwise import (
     tanh_forward,
 )
 from .embedding import embedding_backward, embedding_forward
-from .layernorm import (
+from .linear import linear_backward, linear_forward
+from .linear_attention import linear_attention_backward, linear_attention_forward, linear_attention_step
+from .norms import (
     add_layernorm_backward,
     add_layernorm_forward,
     add_layernorm_from,
@@ -43,8 +45,6 @@ from .layernorm import (
     rmsnorm_backward,
     rmsnorm_forward,
 )
-from .linear import linear_backward, linear_forward
-from .linear_attention import linear_attention_backward, linear_attention_forward, linear_attention_step
 from .patches import patches_backward, patches_forward
 from .rope import rope_backward, rope_forward
 from .softmax import log_softmax, softmax_backward, softmax_forward

@@ -5,7 +5,7 @@ computes the projections of all heads, and the heads are an axis of the array. S
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from ..config import Config, choice, flag, positive, rate, require, whole
 from ..ops import Array, Ops
@@ -14,6 +14,9 @@ from .linear import XAVIER, InitConfig, Linear
 from .parameter import Layer
 from .relative_positions import BiasConfig, RelativeBias, Rotary, RotaryConfig
 from .sparse import SparseConfig
+
+AttentionKind = Literal["softmax", "linear"]
+"""The attentions that a configuration may name."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class AttentionConfig(Config):
     softcap: float | None = positive(None)
     rotary: RotaryConfig | None = None
     relative: BiasConfig | None = None
-    kind: Literal["softmax", "linear"] = choice("softmax", "linear", default="softmax")
+    kind: AttentionKind = choice(*get_args(AttentionKind), default="softmax")
     sparse: SparseConfig | None = None
 
     def __post_init__(self) -> None:

@@ -1,13 +1,16 @@
 """Normalisation with its parameters, alone and in a residual connection."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from ..config import SMALLEST, Config, choice, flag, positive
 from ..ops import Array, Ops
 from ..ops.initialize import constant
 from .context import Context
 from .parameter import Layer, Parameter
+
+NormKind = Literal["layernorm", "rmsnorm"]
+"""The normalisations that a configuration may name."""
 
 
 @dataclass(frozen=True)
@@ -19,7 +22,7 @@ class NormConfig(Config):
 
     first: bool = flag(False)
     eps: float = positive(1e-5, least=SMALLEST, most=1)  # it should be small: the variance is about 1
-    kind: Literal["layernorm", "rmsnorm"] = choice("layernorm", "rmsnorm", default="layernorm")
+    kind: NormKind = choice(*get_args(NormKind), default="layernorm")
     bias: bool = flag(True)
 
     @property

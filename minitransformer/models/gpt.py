@@ -1,7 +1,7 @@
 """Decoder-only language models: GPT-2, Llama and what lies between them."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 from ..config import SMALLEST, choice, flag, ids, positive, rate, whole
 from ..layers import (
@@ -22,7 +22,9 @@ from ..layers import (
     StackConfig,
     TokenEmbedding,
 )
+from ..layers.attention import AttentionKind
 from ..layers.feed_forward import Activation, activation_field
+from ..layers.norm import NormKind
 from ..ops import Array, without_spurious_warnings
 from .config import TextConfig, head_width, require_below
 from .decoding import Decoding
@@ -63,7 +65,7 @@ class GPTConfig(TextConfig):
     )
     rotary: RotaryConfig | None = None
     embedding_scale: float = positive(1.0, "what multiplies embeddings; sinusoids go with 1 / init_std")
-    norm: Literal["layernorm", "rmsnorm"] = choice("layernorm", "rmsnorm", default="layernorm", help="normalisation")
+    norm: NormKind = choice(*get_args(NormKind), default="layernorm", help="normalisation")
     norm_first: bool = flag(True, "normalise before each sub-layer, not after it")
     norm_eps: float = positive(1e-5, "what normalisation adds to the variance", SMALLEST, 1)
     norm_bias: bool = flag(True, "layer normalisation has a bias")
@@ -71,7 +73,7 @@ class GPTConfig(TextConfig):
     gated: bool = flag(False, "the activation gates a second map: SwiGLU, GEGLU")
     bias: bool = flag(True, "the feed-forward network has biases")
     attention_bias: bool = flag(True, "attention has biases")
-    attention: Literal["softmax", "linear"] = choice("softmax", "linear", default="softmax", help="kind of attention")
+    attention: AttentionKind = choice(*get_args(AttentionKind), default="softmax", help="kind of attention")
     window: int | None = whole(None, "attention reaches this many tokens back (default: all)", least=0)
     sparse: SparseConfig | None = None
     softcap: float | None = positive(None, "scores stay between plus and minus this")

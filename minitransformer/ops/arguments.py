@@ -7,8 +7,9 @@ The line names the arrays, each with its axes. All have one type, float32 or flo
 itself checks that they are 0 … V − 1) and `mask:bool`. `bias?` may be `None`; `cos:fixed` has no gradient; `targets~V`
 holds ids or, with one axis more, V, probabilities, which have no gradient either. A letter has one size wherever it
 stands, so nothing is broadcast silently, except `bias:broadcast`, which may have 1 in an axis or lack the first ones;
-`...` stands for any axes, the same wherever it stands; an axis `C≥1` is not empty; the size of `Hk|H` divides H's. A
-keyword names an option and what checks it, `check(name, value)`; an option whose type admits `None` may be `None`.
+`...` stands for any axes, the same wherever it stands; an array without axes is one number, of shape `()`; an axis
+`C≥1` is not empty; the size of `Hk|H` divides H's. A keyword names an option and what checks it, `check(name, value)`;
+an option whose type admits `None` may be `None`.
 
 An error's message is one sentence: the argument, what was given and what was expected. A wrong kind is a `TypeError`, a
 wrong shape or value a `ValueError`. `unchecked` gives the function without these checks. What would silently give

@@ -1,7 +1,7 @@
 """The engine in JavaScript against NumPy over what configurations can say, on small models with random weights."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pytest
@@ -20,6 +20,7 @@ from support.explorer_engine import (
 from minitransformer import Transformer, TransformerConfig
 from minitransformer.decoding import Generator, beam_search
 from minitransformer.decoding.search import Start
+from minitransformer.explorer.payload import check_model
 from minitransformer.inside import attention_maps, logit_lens
 from minitransformer.layers import RotaryConfig, SparseConfig
 from minitransformer.models import BERT, GPT, BERTConfig, GPTConfig, MarianConfig, T5Config
@@ -60,6 +61,7 @@ CONFIGS: dict[str, Callable[[], Any]] = {
         VOCAB, **SIZES, **MARKS, positions="rotary", rotary=RotaryConfig(factor=8.0, original_max_length=16)
     ),
     "GPT, ALiBi and softcap": lambda: GPTConfig(VOCAB, **SIZES, **MARKS, positions="alibi", softcap=0.7),
+    "GPT, relative bias": lambda: GPTConfig(VOCAB, **SIZES, **MARKS, positions="relative"),
     "GPT, softcap alone": lambda: GPTConfig(VOCAB, **SIZES, **MARKS, positions="none", softcap=0.4),
     "GPT, post-norm": lambda: GPTConfig(
         VOCAB, **SIZES, **MARKS, norm_first=False, norm_bias=False, activation="relu", window=3
@@ -86,6 +88,21 @@ def made(config: Any, dtype: str) -> Any:
         noise = rng.normal(size=parameter.value.shape)
         parameter.value[...] = 1 + 0.3 * noise if "gamma" in name else 0.35 * noise
     return model
+
+
+def choices_not_shown() -> Iterator[tuple[str, str]]:
+    shown = [each for each in (make() for make in CONFIGS.values()) if isinstance(each, GPTConfig)]
+    for name, hint in get_type_hints(GPTConfig).items():
+        if get_origin(hint) is Literal:
+            yield from ((name, each) for each in get_args(hint) if each not in {getattr(one, name) for one in shown})
+
+
+@pytest.mark.parametrize(("name", "choice"), list(choices_not_shown()))
+def test_a_choice_of_a_gpt_that_is_not_in_configs_is_refused(name: str, choice: Any) -> None:
+    """The page would show wrong numbers for one that its engine does not compute."""
+    config = GPTConfig(VOCAB, **SIZES, **MARKS, attention_dropout=0.0, **{name: choice})
+    with pytest.raises(ValueError, match="the explorer shows"):
+        check_model(GPT(config), bytes_tokenizer(VOCAB))
 
 
 @needs_node

@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import oracles
+from support.declared_ops import options_of
 from support.kernels.op_cases import CASES, B, C, T, V, arrays_of, ids
 from support.kernels.tables import TOLERANCES, every_table, table
 from support.kernels.traffic import Traffic
@@ -60,6 +61,12 @@ def test_an_op_means_the_same_on_every_backend(backend, dtype, case):
             assert gradient.shape == wanted.shape
             assert gradient.dtype == dtype
             assert error(gradient, wanted) <= TOLERANCES[dtype]
+
+
+def test_every_option_has_a_case():
+    for op, _ in numpy_ops.pairs():
+        given = {name for of, changes, options in CASES.values() if of == op for name in (*changes, *options)}
+        assert options_of(op) <= given, f"a line for {op} in CASES of op_cases.py gives its options"
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -88,7 +88,7 @@ def shapes(call: Call, given: dict[str, torch.Tensor]) -> Iterator[Refusal]:
     for argument in call.declaration.arrays:
         others = {each.name: None for each in call.declaration.arrays if each.broadcast and each is not argument}
         x, says = given[argument.name], rf"(?=.*\b{argument.name}\b).*expected"
-        if argument.axes != ("...",) and not argument.broadcast:
+        if argument.axes not in [(), ("...",)] and not argument.broadcast:
             alone = torch.ones(() if "..." in argument.axes else (2,) * (len(argument.axes) - 1), device=DEVICE)
             yield {argument.name: alone.to(x.dtype)}, ValueError, says
         for place, letter in enumerate(argument.axes):

@@ -8,6 +8,7 @@ import pytest
 from support.model_cases import BASELINES, MODELS, STREAM, config, every_model, moved, ragged
 from support.spies import Spies
 
+import kernels
 from minitransformer.gradcheck import error
 from minitransformer.models import (
     GPT,
@@ -155,4 +156,15 @@ def test_a_swapped_op_is_the_one_that_is_called(op):
     model, default = (build_model(MODEL_OF[op], table, "float64") for table in (spies.ops, numpy_ops))
     assert error(run_loss(model), run_loss(default)) <= 1e-12
     assert error(model.parameters.grad, default.parameters.grad) <= 1e-12
-    assert {f"{op}_forward", f"{op}_backward"} <= spies.calls.keys()
+    missing = f"the model does not call {op}: USERS needs the name of one that does"
+    assert {f"{op}_forward", f"{op}_backward"} <= spies.calls.keys(), missing
+
+
+@pytest.mark.parametrize("kind", sorted({USERS.get(op, "post-norm") for op in IN_TRAINING}))
+def test_every_op_takes_narrow_activations(kind):
+    """A layer keeps gamma and beta in float32, and the ops of a table of tensors take them beside bfloat16."""
+    narrow, reference = (
+        build_model((MODELS | FAMILY)[kind], ops) for ops in (kernels.torch_ops("cpu", "bfloat16"), numpy_ops)
+    )
+    assert float(run_loss(narrow)) == pytest.approx(run_loss(reference), rel=2e-2)
+    assert error(narrow.ops.to_numpy(narrow.parameters.grad), reference.parameters.grad) <= 3e-2

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import oracles
-from support.declared_ops import declaration_of
+from support.declared_ops import declaration_of, options_of
 from support.prove import Proof, as_list, batches, beside, normal, prove, prove_float32_accuracy, read_only, seeds
 
 from minitransformer.gradcheck import error
@@ -233,6 +233,12 @@ FLOAT32: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     *(("linear_cross_entropy", {"C": 32}, {"label_smoothing": smoothing}) for smoothing in (0.0, 0.1)),
 ]
 """An op or a case of it, the sizes of axes beside those of `LARGE`, and options: 1,000 numbers or more a gradient."""
+
+
+def test_every_option_is_drawn():
+    for op, _ in numpy_ops.pairs():
+        drawn = {option for case, options in OPTIONS.items() if op_of(case) == op for option in options}
+        assert options_of(op) <= drawn, f"a line for {op} in OPTIONS draws its options"
 
 
 def test_every_op_has_its_accuracy_measured():

@@ -32,6 +32,7 @@ def test_no_backend_leaves_an_op_to_numpy(backend):
     """The defaults of `Ops` are NumPy's: a table that forgets one would have NumPy compute on its arrays."""
     import kernels
 
-    for name, pair in {"torch": kernels.torch_ops("cpu"), "textbook": textbook_ops}[backend].pairs():
+    for _, pair in {"torch": kernels.torch_ops("cpu"), "textbook": textbook_ops}[backend].pairs():
         for function in (pair.forward, pair.backward):
-            assert not function.__module__.startswith("minitransformer.ops"), name
+            missing = f"the {backend} table has no {function.__name__}"
+            assert not function.__module__.startswith("minitransformer.ops"), missing

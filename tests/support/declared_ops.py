@@ -1,6 +1,7 @@
 """Every op with arguments that fit it, drawn from its declaration: what tests of refusals spoil one by one."""
 
 from collections.abc import Callable
+from inspect import signature
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,3 +65,9 @@ def backwards() -> dict[str, Call]:
 def declaration_of(op: str) -> Declaration:
     """Return the declaration of the forward of a pair."""
     return vars(getattr(ops, f"{op}_forward"))["declaration"]
+
+
+def options_of(op: str) -> set[str]:
+    """Return the names of a pair's options, but `with_grad`, which changes no result."""
+    arrays = {argument.name for argument in declaration_of(op).arrays}
+    return set(signature(getattr(ops, f"{op}_forward")).parameters) - arrays - {"with_grad"}

@@ -294,6 +294,8 @@ PyTorch's gradient in half precision rounded before it meets the received one
 PyTorch's z-loss without a gradient | _dlogits: log_sum is not None → False
 [eager/embedding.py: kernels/test_conformance]
 PyTorch's gradients of equal ids added up in half precision | embedding_backward: widened(dy) * scale → dy * scale
+[eager/norms.py: kernels/test_conformance]
+PyTorch's Add & Norm with an eps of its own | add_rmsnorm_forward: x + dropped, gamma, eps → x + dropped, gamma
 [graph.py: kernels/test_graph]
 a replay that repeats the first step's dropout | _Graph.__call__: keys.copy_ → keys.clone().copy_
 a replay that repeats the first step's number | _Graph.__call__: dropout.step → 1
