@@ -170,9 +170,9 @@ class ClassHead(Pooler):
 class BERT(Model[BERTConfig]):
     """A stack of blocks over token ids `(B, T)` in which every position sees all others, and a head."""
 
-    def _build(self) -> None:
-        config, ops = self.config, self.ops.unchecked()
-        self.tokens = TokenEmbedding(self.ops, config.vocab_size, config.d_model, 1.0, config.init_std)
+    def _build(self, ops: Ops) -> None:
+        config = self.config
+        self.tokens = TokenEmbedding(ops, config.vocab_size, config.d_model, 1.0, config.init_std)
         self.encoder = Stack(ops, config.encoder, self.tokens, self.dtype)
         if config.head == "masked":
             self.head = MaskedHead(ops, config, self.tokens)
@@ -208,13 +208,13 @@ class BERT(Model[BERTConfig]):
         """
         hidden, encoder_cache, context = self._encode(ids, token_types, mask, dropout)
         out, head_cache = self.head.forward(hidden, context)
-        return out, (encoder_cache, head_cache)
+        return out, (encoder_cache, head_cache, out.shape)
 
     @without_spurious_warnings
     def backward(self, dout: Array, cache: tuple) -> None:
         """Take the gradient of what `forward` returned; add into the gradient of every parameter."""
-        encoder_cache, head_cache = cache
-        self.encoder.backward(self.head.backward(self._received(dout), head_cache), encoder_cache)
+        encoder_cache, head_cache, shape = cache
+        self.encoder.backward(self.head.backward(self._received(dout, shape), head_cache), encoder_cache)
 
     @without_spurious_warnings
     def loss(

@@ -286,7 +286,9 @@ def _check_out(out: Any, expected: Mapping[str, Array | None]) -> None:
 
 
 def check_ids(name: str, ids: Array, limit: int, ignore: int | None = None) -> None:
-    """Raise `ValueError` unless all ids are from 0 to `limit` − 1 or equal to `ignore`."""
+    """Raise `ValueError` unless all ids are from 0 to `limit` − 1 or equal to `ignore`; `TypeError` for floats."""
+    if ids.dtype.kind not in "iu":
+        raise TypeError(f"{name} must be an integer array, got {ids.dtype}")
     outside = (ids < 0) | (ids >= limit)
     if ignore is not None:
         outside &= ids != ignore
