@@ -26,7 +26,7 @@ from ..layers import (
 from ..layers.feed_forward import Activation, activation_field
 from ..ops import Array, Ops, without_spurious_warnings
 from ..ops.initialize import constant
-from .config import TextConfig, head_width
+from .config import TextConfig, head_width, require_below
 from .model import Model
 
 
@@ -60,9 +60,7 @@ class BERTConfig(TextConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("pad_id", "mask_id"):
-            token = getattr(self, name)
-            require(token is None or token < self.vocab_size, f"{name} is {token}, expected an id below the vocabulary")
+        require_below(self, "pad_id", "mask_id")
         _ = self.encoder  # each part checks itself
 
     @property
