@@ -134,12 +134,7 @@ class OutputLayer(Layer):
             return loss, (cache, logits_cache)
         rows, wanted = hidden.reshape(-1, hidden.shape[2]), targets.reshape(-1)
         loss, cache = self.ops.linear_cross_entropy.forward(
-            rows,
-            self.table.value,
-            wanted,
-            label_smoothing=label_smoothing,
-            ignore_index=ignored,
-            with_grad=with_grad,
+            rows, self.table.value, wanted, label_smoothing=label_smoothing, ignore_index=ignored, with_grad=with_grad
         )
         return loss, (cache, hidden.shape)
 
