@@ -38,7 +38,7 @@ def zeros(shape: int | Sequence[int], dtype: Any = "float32") -> Array:
     for size in sizes:
         check_integer("each size of shape", size)
     shape = tuple(map(int, sizes))
-    if any(size < 0 for size in shape):
+    if min(shape, default=0) < 0:
         raise ValueError(f"shape is {shape}, expected no size below 0")
     count = math.prod(shape)
     if max(count, *shape, 0) * dtype.itemsize > sys.maxsize - ALIGNMENT:
