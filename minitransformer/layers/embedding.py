@@ -129,14 +129,9 @@ class OutputLayer(Layer):
         if tuple(targets.shape) != tuple(hidden.shape[:2]):
             raise ValueError(f"the targets have shape {tuple(targets.shape)}, expected {tuple(hidden.shape[:2])}")
         if self.bias is None:
-            loss, cache = self.ops.linear_cross_entropy.forward(
-                hidden.reshape(-1, hidden.shape[2]),  # (N, C)
-                self.table.value,
-                targets.reshape(-1),
-                label_smoothing=label_smoothing,
-                ignore_index=ignored,
-                with_grad=with_grad,
-            )
+            rows, wanted = hidden.reshape(-1, hidden.shape[2]), targets.reshape(-1)  # (N, C), (N,)
+            options = {"label_smoothing": label_smoothing, "ignore_index": ignored, "with_grad": with_grad}
+            loss, cache = self.ops.linear_cross_entropy.forward(rows, self.table.value, wanted, **options)
             return loss, (cache, hidden.shape)
         logits, logits_cache = self.logits(hidden)
         loss, cache = self.ops.cross_entropy.forward(logits, targets, label_smoothing, ignored)

@@ -97,10 +97,10 @@ class FlatParameters:
         self, named: Mapping[str, Parameter], ops: Ops, dtype: Any, original: "FlatParameters | None" = None
     ) -> None:
         """Place the parameters in new arrays or, for a replica, in those of `original`, with a `grad` of its own."""
-        names: dict[int, str] = {}  # by the parameter's id: a shared one is placed once, under its first name
+        names: dict[Parameter, str] = {}  # a shared parameter is placed once, under its first name
         for name, parameter in named.items():
-            names.setdefault(id(parameter), name)
-        self.named = {name: named[name] for name in names.values()}
+            names.setdefault(parameter, name)
+        self.named = {name: parameter for parameter, name in names.items()}
         self.ops = ops
         self.dtype = dtype
         self.count = sum(math.prod(parameter.shape) for parameter in self.named.values())

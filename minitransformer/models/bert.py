@@ -26,7 +26,7 @@ from ..layers import (
 from ..layers.feed_forward import Activation, activation_field
 from ..ops import Array, Ops, without_spurious_warnings
 from ..ops.initialize import constant
-from .config import TextConfig, head_width
+from .config import TextConfig, head_width, require_below
 from .model import Model
 
 
@@ -60,9 +60,7 @@ class BERTConfig(TextConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("pad_id", "mask_id"):
-            token = getattr(self, name)
-            require(token is None or token < self.vocab_size, f"{name} is {token}, expected an id below the vocabulary")
+        require_below(self, "pad_id", "mask_id")
         _ = self.encoder  # each part checks itself
 
     @property
@@ -170,9 +168,9 @@ class ClassHead(Pooler):
 class BERT(Model[BERTConfig]):
     """A stack of blocks over token ids `(B, T)` in which every position sees all others, and a head."""
 
-    def _build(self) -> None:
-        config, ops = self.config, self.ops.unchecked()
-        self.tokens = TokenEmbedding(self.ops, config.vocab_size, config.d_model, 1.0, config.init_std)
+    def _build(self, ops: Ops) -> None:
+        config = self.config
+        self.tokens = TokenEmbedding(ops, config.vocab_size, config.d_model, 1.0, config.init_std)
         self.encoder = Stack(ops, config.encoder, self.tokens, self.dtype)
         if config.head == "masked":
             self.head = MaskedHead(ops, config, self.tokens)
@@ -208,13 +206,13 @@ class BERT(Model[BERTConfig]):
         """
         hidden, encoder_cache, context = self._encode(ids, token_types, mask, dropout)
         out, head_cache = self.head.forward(hidden, context)
-        return out, (encoder_cache, head_cache)
+        return out, (encoder_cache, head_cache, out.shape)
 
     @without_spurious_warnings
     def backward(self, dout: Array, cache: tuple) -> None:
         """Take the gradient of what `forward` returned; add into the gradient of every parameter."""
-        encoder_cache, head_cache = cache
-        self.encoder.backward(self.head.backward(self._received(dout), head_cache), encoder_cache)
+        encoder_cache, head_cache, shape = cache
+        self.encoder.backward(self.head.backward(self._received(dout, shape), head_cache), encoder_cache)
 
     @without_spurious_warnings
     def loss(

@@ -134,9 +134,7 @@ class TranslationConfig(TextConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         specials = (self.pad_id, self.bos_id, self.eos_id)
-        distinct = len(set(specials)) >= 3 - self.pad_may_begin and all(
-            0 <= token < self.vocab_size for token in specials
-        )
+        distinct = len(set(specials)) >= 3 - self.pad_may_begin and max(specials) < self.vocab_size
         count = "two" if self.pad_may_begin else "three"
         require(distinct, f"pad_id, bos_id, eos_id are {specials}, expected {count} ids below {self.vocab_size}")
         require_below(self, "other_eos_ids")
@@ -157,15 +155,15 @@ class StacksConfig(TranslationConfig):
     @property
     def encoder(self) -> StackConfig:
         """The configuration of the encoder: every position of the source sees all others."""
-        return self._stack(decodes=False)
+        return self._stack(self.num_layers, decodes=False)
 
     @property
     def decoder(self) -> StackConfig:
         """The configuration of the decoder: a position of the target sees those at or before it, and the memory."""
-        return self._stack(decodes=True)
+        return self._stack(self.decoder_layers, decodes=True)
 
     @abstractmethod
-    def _stack(self, decodes: bool) -> StackConfig: ...
+    def _stack(self, num_layers: int, decodes: bool) -> StackConfig: ...
 
 
 PRESETS = ("demo", "tiny", "base", "big")
@@ -214,7 +212,7 @@ class TransformerConfig(StacksConfig):
     bos_id: int = whole(1, least=0)
     eos_id: int = whole(2, least=0)
 
-    def _stack(self, decodes: bool) -> StackConfig:
+    def _stack(self, num_layers: int, decodes: bool) -> StackConfig:
         attention = AttentionConfig(
             self.num_heads, self.key_width, self.value_width, self.window, self.attention_dropout
         )
@@ -228,7 +226,6 @@ class TransformerConfig(StacksConfig):
             dropout=self.dropout,
             init=InitConfig(self.init_gain),
         )
-        num_layers = self.decoder_layers if decodes else self.num_layers
         return StackConfig(block, num_layers, self.positions, self.max_length)
 
     @property

@@ -40,15 +40,14 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
     encoder: EncoderT
     decoder: DecoderT
 
-    def _build(self) -> None:
+    def _build(self, ops: Ops) -> None:
         config = self.config
         shape = config.vocab_size, config.d_model
-        self.tokens = TokenEmbedding(self.ops, *shape, config.embedding_scale, config.embedding_std)
-        # Ids and targets come in through `tokens`, whose ops check them; inside the stacks nothing can be wrong.
-        self.encoder, self.decoder = self._stacks(self.ops.unchecked())
-        table = self.tokens.table if config.tied else TokenEmbedding(self.ops, *shape).table
+        self.tokens = TokenEmbedding(ops, *shape, config.embedding_scale, config.embedding_std)
+        self.encoder, self.decoder = self._stacks(ops)
+        table = self.tokens.table if config.tied else TokenEmbedding(ops, *shape).table
         self.logits_bias = Parameter((config.vocab_size,), constant(0.0)) if config.output_bias else None
-        self.output = OutputLayer(self.ops, table, self.logits_bias)
+        self.output = OutputLayer(ops, table, self.logits_bias)
 
     @abstractmethod
     def _stacks(self, ops: Ops) -> tuple[EncoderT, DecoderT]:
@@ -84,13 +83,13 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
         context = Context(mask=own_mask, memory=memory, memory_mask=mask, dropout=dropout)
         hidden, decoder_cache = self.decoder.forward(target, context)
         logits, logits_cache = self.output.logits(hidden)
-        return logits, (encoder_cache, decoder_cache, logits_cache)
+        return logits, (encoder_cache, decoder_cache, logits_cache, logits.shape)
 
     @without_spurious_warnings
     def backward(self, dlogits: Array, cache: tuple) -> None:
         """dlogits `(B, Tt, V)`: add into the gradient of every parameter."""
-        encoder_cache, decoder_cache, logits_cache = cache
-        dhidden = self.output.logits_backward(self._received(dlogits), logits_cache)
+        encoder_cache, decoder_cache, logits_cache, shape = cache
+        dhidden = self.output.logits_backward(self._received(dlogits, shape), logits_cache)
         dmemory = self.decoder.backward(dhidden, decoder_cache)
         self.encoder.backward(dmemory, encoder_cache)
 

@@ -25,7 +25,7 @@ from ..layers import (
 from ..layers.attention import AttentionKind
 from ..layers.feed_forward import Activation, activation_field
 from ..layers.norm import NormKind
-from ..ops import Array, without_spurious_warnings
+from ..ops import Array, Ops, without_spurious_warnings
 from .config import TextConfig, head_width, require_below
 from .decoding import Decoding
 from .model import Model
@@ -158,11 +158,10 @@ class GPTConfig(TextConfig):
 class GPT(Model[GPTConfig]):
     """A stack of causal blocks over token ids `(B, T)`, which gives the logits of each next token."""
 
-    def _build(self) -> None:
-        config, ops = self.config, self.ops
+    def _build(self, ops: Ops) -> None:
+        config = self.config
         self.tokens = TokenEmbedding(ops, config.vocab_size, config.d_model, config.embedding_scale, config.init_std)
-        # Ids and targets come in through tables of tokens, whose ops check them; inside the stack nothing can be wrong.
-        self.decoder = Stack(ops.unchecked(), config.decoder, self.tokens, self.dtype)
+        self.decoder = Stack(ops, config.decoder, self.tokens, self.dtype)
         own = None if config.tied else TokenEmbedding(ops, config.vocab_size, config.d_model, std=config.init_std)
         self.output = OutputLayer(ops, (own or self.tokens).table)
 
@@ -178,13 +177,13 @@ class GPT(Model[GPTConfig]):
         ids = self._ids("ids", ids)
         hidden, decoder_cache = self.decoder.forward(ids, Context(self._mask("mask", mask, ids), dropout=dropout))
         logits, logits_cache = self.output.logits(hidden)
-        return logits, (decoder_cache, logits_cache)
+        return logits, (decoder_cache, logits_cache, logits.shape)
 
     @without_spurious_warnings
     def backward(self, dlogits: Array, cache: tuple) -> None:
         """dlogits `(B, T, V)`: add into the gradient of every parameter."""
-        decoder_cache, logits_cache = cache
-        self.decoder.backward(self.output.logits_backward(self._received(dlogits), logits_cache), decoder_cache)
+        decoder_cache, logits_cache, shape = cache
+        self.decoder.backward(self.output.logits_backward(self._received(dlogits, shape), logits_cache), decoder_cache)
 
     @without_spurious_warnings
     def loss(

@@ -42,7 +42,7 @@ class MarianConfig(StacksConfig):
     output_bias = True
     pad_may_begin = True
 
-    def _stack(self, decodes: bool) -> StackConfig:
+    def _stack(self, num_layers: int, decodes: bool) -> StackConfig:
         heads, d_ff = (self.decoder_heads, self.decoder_ff) if decodes else (self.num_heads, self.d_ff)
         width = head_width(self.d_model, heads)
         block = BlockConfig(
@@ -54,7 +54,6 @@ class MarianConfig(StacksConfig):
             cross=decodes,
             dropout=self.dropout,
         )
-        num_layers = self.decoder_layers if decodes else self.num_layers
         return StackConfig(block, num_layers, "sinusoidal_halves", self.max_length)
 
     @property

@@ -1,6 +1,7 @@
 """The base of all models: a configuration, the layers built from it, and their parameters in one flat array."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, Generic, Self, TypeVar
 
 from ..layers import FlatParameters, Layer
@@ -29,7 +30,7 @@ class Model(Layer, ABC, Generic[ConfigT]):
         super().__init__(ops)
         self.config, self.dtype = config, _dtype_name(dtype)
         self.most_tokens = most_tokens(config) if isinstance(config, TextConfig) else 0
-        self._build()
+        self._build(ops.unchecked())  # arguments are checked where they come in; inside nothing can be wrong
         self.name_layers()
         return self
 
@@ -59,8 +60,8 @@ class Model(Layer, ABC, Generic[ConfigT]):
         return type(self).declared(self.config, ops or self.ops, self.dtype)._place(self.parameters)
 
     @abstractmethod
-    def _build(self) -> None:
-        """Make the layers, as attributes, from `self.config`."""
+    def _build(self, ops: Ops) -> None:
+        """Make the layers, as attributes, from `self.config`; `ops` are what they compute with."""
 
     @abstractmethod
     def loss(self, *inputs: Any, **options: Any) -> tuple[Array, tuple]:
@@ -111,9 +112,12 @@ class Model(Layer, ABC, Generic[ConfigT]):
             raise ValueError(f"{name} has {ids.shape[1]} tokens, more than the model's max_length of {longest}")
         return ids
 
-    def _received(self, gradient: Any) -> Array:
-        """Return the gradient of an output, in the dtype of activations."""
-        return self.ops.activations(self.ops.cast(self.ops.asarray(gradient), self.dtype))
+    def _received(self, dy: Any, shape: Sequence[int]) -> Array:
+        """Return the gradient of an output of this shape, in the dtype of activations."""
+        dy = self.ops.asarray(dy)
+        if tuple(dy.shape) != tuple(shape):
+            raise ValueError(f"dy has shape {tuple(dy.shape)}, expected its output's {tuple(shape)}")
+        return self.ops.activations(self.ops.cast(dy, self.dtype))
 
     def _shaped(self, name: str, array: Any, like: Array) -> Array:
         """Return an array of the backend. Raises `ValueError` unless it has the shape of `like`."""

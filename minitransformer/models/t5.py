@@ -59,7 +59,7 @@ class T5Config(StacksConfig):
         """1, as the original's, unless the table gives the logits too and these are not multiplied by d_model^−½."""
         return 1.0 if self.scale_output or not self.tied else None
 
-    def _stack(self, decodes: bool) -> StackConfig:
+    def _stack(self, num_layers: int, decodes: bool) -> StackConfig:
         attention = AttentionConfig(
             self.num_heads,
             self.d_k,
@@ -78,5 +78,4 @@ class T5Config(StacksConfig):
             dropout=self.dropout,
         )
         scale = self.d_model**-0.5 if decodes and self.scale_output else 1.0
-        num_layers = self.decoder_layers if decodes else self.num_layers
         return StackConfig(block, num_layers, "none", self.max_length, output_scale=scale)

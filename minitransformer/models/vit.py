@@ -18,7 +18,7 @@ from ..layers import (
     StackConfig,
 )
 from ..layers.feed_forward import Activation, activation_field
-from ..ops import Array, without_spurious_warnings
+from ..ops import Array, Ops, without_spurious_warnings
 from .config import ModelConfig, head_width
 from .model import Model
 
@@ -75,10 +75,9 @@ class ViTConfig(ModelConfig):
 class ViT(Model[ViTConfig]):
     """A stack of blocks over the patches of images `(B, channels, height, width)`, which gives logits of classes."""
 
-    def _build(self) -> None:
-        config, ops = self.config, self.ops.unchecked()
-        # Images come in through `patches`, whose op checks them; inside the stack nothing can be wrong.
-        self.patches = PatchEmbedding(self.ops, config.channels, config.patch_size, config.d_model, config.init_std)
+    def _build(self, ops: Ops) -> None:
+        config = self.config
+        self.patches = PatchEmbedding(ops, config.channels, config.patch_size, config.d_model, config.init_std)
         self.encoder = Stack(ops, config.encoder, self.patches, self.dtype)
         self.classes = Linear(ops, config.d_model, config.num_classes, std=config.init_std)
 
@@ -95,14 +94,14 @@ class ViT(Model[ViTConfig]):
         images = self.ops.activations(self.ops.cast(images, self.dtype))
         hidden, encoder_cache = self.encoder.forward(images, Context(dropout=dropout))
         logits, classes_cache = self.classes.forward(hidden[:, 0])
-        return logits, (encoder_cache, hidden, classes_cache)
+        return logits, (encoder_cache, hidden, classes_cache, logits.shape)
 
     @without_spurious_warnings
     def backward(self, dlogits: Array, cache: tuple) -> None:
         """dlogits `(B, classes)`: add into the gradient of every parameter."""
-        encoder_cache, hidden, classes_cache = cache
+        encoder_cache, hidden, classes_cache, shape = cache
         dhidden = self.ops.zeros(tuple(hidden.shape), hidden.dtype)
-        dhidden[:, 0] = self.classes.backward(self._received(dlogits), classes_cache)
+        dhidden[:, 0] = self.classes.backward(self._received(dlogits, shape), classes_cache)
         self.encoder.backward(dhidden, encoder_cache)
 
     @without_spurious_warnings

@@ -148,13 +148,9 @@ class Ops:
         and label smoothing are still checked. The functions of other backends, and those that a probe watches, stay as
         they are.
         """
-        entries: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
-        for name, entry in entries.items():
-            if isinstance(entry, Pair):
-                entries[name] = Pair(unchecked(entry.forward), unchecked(entry.backward))
-            else:
-                entries[name] = unchecked(entry)
-        return Ops(**entries)
+        plain: dict[str, Any] = {name: unchecked(entry) for name, entry in vars(self).items()}
+        plain |= {name: Pair(unchecked(pair.forward), unchecked(pair.backward)) for name, pair in self.pairs()}
+        return Ops(**plain)
 
     def activation_named(self, name: str) -> Pair[Callable[[Array], tuple[Array, Any]], Callable[[Array, Any], Array]]:
         """Return the pair of an activation by the name that configurations give it, such as "gelu_tanh"."""

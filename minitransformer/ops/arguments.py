@@ -170,7 +170,7 @@ def arguments(line: str, products: bool = False, **options: Check) -> Callable[[
             for name, check in options.items()
         }
         declaration = Declaration.read(line, checks)
-        return checked_by(declaration.check, products, declaration=declaration)(function)
+        return checked_by(declaration.check, function, products, declaration=declaration)
 
     return decorate
 
@@ -213,23 +213,18 @@ def gradient_of(
             if out is not None and given.get("out") is not None:
                 _check_out(given["out"], out(*parts))
 
-        return checked_by(check, products)(function)
+        return checked_by(check, function, products)
 
     return decorate
 
 
 def checked_by(
-    check: Callable[[Mapping[str, Any]], None], products: bool = False, **attributes: Any
-) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Call `check` with the arguments by name before the function runs; `.unchecked` is the function without it."""
-
-    def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        run = without_spurious_warnings(function) if products else function
-        checked = after_check(check, run)
-        vars(checked).update(unchecked=function, __wrapped__=function, **attributes)
-        return checked
-
-    return decorate
+    check: Callable[[Mapping[str, Any]], None], function: Callable[P, R], products: bool = False, **attributes: Any
+) -> Callable[P, R]:
+    """Return the function, called after `check` of its arguments by name; `.unchecked` is the function itself."""
+    checked = after_check(check, without_spurious_warnings(function) if products else function)
+    vars(checked).update(unchecked=function, __wrapped__=function, **attributes)
+    return checked
 
 
 def after_check(check: Callable[[Mapping[str, Any]], object], function: Callable[P, R]) -> Callable[P, R]:
@@ -287,7 +282,9 @@ def _check_out(out: Any, expected: Mapping[str, Array | None]) -> None:
 
 
 def check_ids(name: str, ids: Array, limit: int, ignore: int | None = None) -> None:
-    """Raise `ValueError` unless all ids are from 0 to `limit` − 1 or equal to `ignore`."""
+    """Raise `ValueError` unless all ids are from 0 to `limit` − 1 or equal to `ignore`; `TypeError` for floats."""
+    if ids.dtype.kind not in "iu":
+        raise TypeError(f"{name} must be an integer array, got {ids.dtype}")
     outside = (ids < 0) | (ids >= limit)
     if ignore is not None:
         outside &= ids != ignore

@@ -6,6 +6,7 @@ Only other ops use `row_means` and `column_sums`.
 import math
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ def zeros(shape: int | Sequence[int], dtype: Any = "float32") -> Array:
     for size in sizes:
         check_integer("each size of shape", size)
     shape = tuple(map(int, sizes))
-    if any(size < 0 for size in shape):
+    if min(shape, default=0) < 0:
         raise ValueError(f"shape is {shape}, expected no size below 0")
     count = math.prod(shape)
     if max(count, *shape, 0) * dtype.itemsize > sys.maxsize - ALIGNMENT:
@@ -77,7 +78,7 @@ def _check_concatenation(given: Mapping[str, Any]) -> None:
     _check_axis(axis, arrays[0].ndim)
 
 
-@checked_by(_check_concatenation)
+@partial(checked_by, _check_concatenation)
 def concatenate(arrays: Sequence[Array], axis: int = -1) -> Array:
     """Join arrays along an existing axis."""
     try:

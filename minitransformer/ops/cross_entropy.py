@@ -1,5 +1,7 @@
 """Cross-entropy with label smoothing, alone and fused with the output projection."""
 
+from functools import partial
+
 import numpy as np
 
 from .arguments import (
@@ -7,7 +9,7 @@ from .arguments import (
     arguments,
     check_flag,
     check_ids,
-    check_ignore_index,
+    check_integer,
     check_number,
     check_probabilities,
     check_scalar,
@@ -15,11 +17,13 @@ from .arguments import (
 )
 from .softmax import row_maximum
 
+check_target = partial(check_integer, at_least=-(2**31), at_most=2**31 - 1)
+
 BLOCK_LOGITS = 1 << 21
 """Logits computed at a time by the fused op: enough for an efficient product, few enough for any memory."""
 
 
-@arguments("logits ... V≥1, targets~V ...")
+@arguments("logits ... V≥1, targets~V ...", ignore_index=check_target)
 def cross_entropy_forward(
     logits: Array, targets: Array, label_smoothing: float = 0.0, ignore_index: int | None = None
 ) -> tuple[Array, tuple]:
@@ -49,7 +53,7 @@ def cross_entropy_backward(dloss: Array | float, cache: tuple) -> Array:
     return dlogits
 
 
-@arguments("x N C, table V≥1 C, targets<V N", with_grad=check_flag, products=True)
+@arguments("x N C, table V≥1 C, targets<V N", ignore_index=check_target, with_grad=check_flag, products=True)
 def linear_cross_entropy_forward(
     x: Array,
     table: Array,
@@ -125,7 +129,7 @@ def _towards_probabilities(
 ) -> tuple[Array, tuple]:
     """Return the loss of `cross_entropy_forward` and its cache where targets are probabilities, which all count."""
     check_number("label_smoothing", label_smoothing, at_least=0.0, at_most=1.0)
-    check_all_count(check_ignore_index(ignore_index))
+    check_all_count(ignore_index)
     check_probabilities("targets", targets)
     dtype, vocab_size = logits.dtype, logits.shape[-1]
     q = targets.reshape(-1, vocab_size) * dtype.type(1 - label_smoothing)  # (N, V)
@@ -153,7 +157,6 @@ def check_all_count(ignore_index: int | None) -> None:
 def _counted(targets: Array, vocab_size: int, label_smoothing: float, ignore_index: int | None) -> Array:
     """A flat boolean array, `True` where a target counts. Raises for an id or an option that would give nonsense."""
     check_number("label_smoothing", label_smoothing, at_least=0.0, at_most=1.0)
-    ignored = check_ignore_index(ignore_index)
-    check_ids("targets", targets, vocab_size, ignored)
+    check_ids("targets", targets, vocab_size, ignore_index)
     flat = targets.reshape(-1)
-    return np.ones(flat.shape, bool) if ignored is None else flat != ignored
+    return np.ones(flat.shape, bool) if ignore_index is None else flat != ignore_index

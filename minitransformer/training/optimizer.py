@@ -31,7 +31,7 @@ class Adam:
             raise ValueError(f"betas must be in [0, 1), got {betas}")
         if not eps > 0:
             raise ValueError(f"eps must be positive, got {eps}")
-        self.parameters, self.ops, self.betas, self.eps = parameters, ops, betas, eps
+        self.parameters, self.ops, self.betas, self.eps = parameters, ops.unchecked(), betas, eps
         self.num_steps, self.part = 0, part
         size = len(parameters.data[part])
         self.m = ops.zeros(size, parameters.dtype)  # (P,), or less: the part's

@@ -5,7 +5,7 @@ import pytest
 from support.model_cases import STREAM, every_model, model_of, moved, ragged
 from support.prove import read_only
 
-from minitransformer.models import BERTConfig, Transformer, build_model
+from minitransformer.models import BERTConfig, GPTConfig, Transformer, ViTConfig, build_model
 
 IDS = np.ones((2, 3), np.int64)
 
@@ -94,6 +94,22 @@ def test_gradients_of_another_type_are_cast_at_the_boundary():
     np.testing.assert_array_equal(*gradients)
     with pytest.raises(ValueError, match=r"dy has shape \(2, 4, 1\), expected its output's \(2, 4, 11\)"):
         model.backward(dlogits[..., :1], cache)
+
+
+@pytest.mark.parametrize(
+    ("config", "given"),
+    [
+        (GPTConfig(11, 4, 2, 4, 1), IDS),
+        (BERTConfig(11, 4, 2, 4, 1), IDS),
+        (ViTConfig(3, image_size=4, patch_size=2, d_model=4, num_heads=2, d_ff=4, num_layers=1), np.ones((2, 3, 4, 4))),
+    ],
+    ids=["gpt", "bert", "vit"],
+)
+def test_a_gradient_with_swapped_axes_is_refused(config, given):
+    model = build_model(config)
+    out, cache = model.forward(given)
+    with pytest.raises(ValueError, match=r"dy has shape .*, expected its output's"):
+        model.backward(np.ones(out.swapaxes(0, 1).shape), cache)
 
 
 @pytest.mark.parametrize("shape", [(5, 3), (15,), (3, 4)])
