@@ -126,8 +126,8 @@ def test_any_model(kind: type[ModelConfig], data: st.DataObject) -> None:
 class OneBlock(GPT):
     """A GPT whose layers are one block, as ALBERT's are (Lan et al. 2020)."""
 
-    def _build(self) -> None:
-        super()._build()
+    def _build(self, ops: Ops) -> None:
+        super()._build(ops)
         self.decoder.layers = self.decoder.layers[:1] * self.config.num_layers
 
 
