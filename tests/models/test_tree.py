@@ -30,6 +30,7 @@ from minitransformer.models import (
     TransformerConfig,
     ViTConfig,
 )
+from minitransformer.ops import Ops
 
 V, T = 11, 6
 FAMILY = [kind for kind in KINDS.values() if kind not in (RecurrentConfig, ConvolutionalConfig)]
