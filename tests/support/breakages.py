@@ -125,7 +125,7 @@ a source's mask inferred though targets begin with the padding token
     EncoderDecoder._source_mask: given is None and self.config.pad_id != self.config.bos_id → given is None
 [layers/embedding.py: models/test_tree]
 a bias of the logits without its gradient
-    OutputLayer.logits_backward: None if self.bias is None else self.bias.grad → None
+    OutputLayer.logits_backward: self.bias.grad → self.bias.grad.copy()
 [models/gpt.py: models/test_initial_values]
 GPT-2's residual layers that start as large as all others | GPTConfig.decoder: (2 * self.num_layers) ** -0.5 → 1.0
 [models/bert.py: pretrained/test_architectures]
