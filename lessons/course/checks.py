@@ -120,7 +120,7 @@ def in_case(case: str) -> Iterator[None]:
 
 
 def require_vectorized(few: Callable[[], Any], many: Callable[[], Any], hint: str) -> None:
-    """Raise `Wrong(hint)` if `many`, the call `few` with hundreds of rows more, runs 100 lines of Python more."""
+    """Raise `Wrong(hint)` if `many`, the call `few` with hundreds of rows more, runs at least 100 lines more."""
     require(count_lines(many) - count_lines(few) < 100, hint)
 
 

@@ -32,7 +32,7 @@ import numpy as np
 
 from course import recorded, start
 from course.compiled import compiled, dissected
-from course.gpu import DEVICE, MISSING, machine, require_kernels, tl, torch, triton  # before all else imports triton
+from course.gpu import DEVICE, MISSING, machine, require_kernels, tl, torch, triton  # before others import triton
 from course.lesson_17.machine_code import abridged, draw_execution, lines_of
 from course.lesson_17.pictures import COLOURS, kernel_dots, ladder, move, roof
 from course.lesson_17.roofline import GPUS, WORKS, Gpu, gpu_named

@@ -19,9 +19,10 @@ def layernorm_forward(x: Array, gamma: Array, beta: Array | None, eps: float = 1
     rstd = 1 / np.sqrt(variance + float(eps))  # (..., 1)
     normed = np.multiply(centred, rstd, out=centred)  # (..., C): mean 0, variance 1
     y = gamma * normed
-    if beta is not None:
-        y += beta
-    return y, (normed, rstd, gamma, beta)
+    if beta is None:
+        return y, (normed, rstd, gamma, None)
+    y += beta
+    return y, (normed, rstd, gamma)  # lesson 07 gives these three to the backward
 
 
 @gradient_of(lambda normed, *_: normed, products=True)
@@ -32,8 +33,8 @@ def layernorm_backward(dy: Array, cache: tuple) -> tuple[Array, Array, Array | N
     change when x moves along (1, …, 1), since the mean is subtracted, or (but for eps) along n, since the standard
     deviation is divided out. So dx has no component in these two directions: the two means subtract it.
     """
-    normed, rstd, gamma, beta = cache
-    dbeta = None if beta is None else column_sums(dy)  # y += beta
+    normed, rstd, gamma, *no_beta = cache
+    dbeta = None if no_beta else column_sums(dy)  # y += beta
     dgamma = column_sums(dy * normed)  # y = gamma * normed
     dx = dy * gamma  # dn
     along_normed = np.vecdot(dx, normed)[..., None] / len(gamma)

@@ -46,6 +46,7 @@ def train_anew(command: Command, data: Path, folder: Path, *options: str, says: 
         (["translate", "m", "--beam=--"], "--beam: expected a value, got '--'"),
         (["translate", "m", "--threads", "1025"], "--threads: expected at most 1,024, got 1025"),
         (["translate", "m", "--n-best", "3", "--beam", "2"], "--n-best 3 is more than --beam 2"),
+        (["translate", "m", "--n-best", "5"], "--n-best 5 is more than --beam 4"),
         (["train", "--d-ff", "9" * 20], "--d-ff: expected at most 9,223,372,036,854,775,807, got"),
         (["train", "--d-k", "9" * 400], "--d-k: expected at most 9,223,372,036,854,775,807, got"),
         (["train", "--d-model=--"], "--d-model: expected a value, got '--'"),

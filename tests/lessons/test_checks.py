@@ -59,3 +59,5 @@ def test_one_wrong_place_of_many_is_counted():
 def test_what_is_missing_among_several_is_named():
     with pytest.raises(Wrong, match="dbias is None"):
         unpack((np.ones(1), None), "dx", "dbias")
+    with pytest.raises(Wrong, match=r"3 arrays \(dx, dweight, dbias\), not 2"):
+        unpack((np.ones(1), np.ones(1)), "dx", "dweight", "dbias")

@@ -96,11 +96,23 @@ def the_first_alone(result, arguments):
 
 
 def in_place(result, arguments):
-    for x in arguments:
-        if isinstance(x, np.ndarray | Tensor) and "float" in str(x.dtype) and len(x):
-            x += 1
-            return result
-    raise NotImplementedError
+    if not any(map(written, arguments)):
+        raise NotImplementedError
+    return result
+
+
+def written(value):
+    """Write into an array, or into what a list, tuple or dict holds, or else empty that; return True if it could."""
+    if isinstance(value, np.ndarray | Tensor):
+        value[...] = value == 0
+        return value.nbytes > 0
+    if not isinstance(value, list | tuple | dict) or not value:
+        return False
+    if not any(map(written, value.values() if isinstance(value, dict) else value)):
+        if isinstance(value, tuple):
+            return False
+        value.clear()
+    return True
 
 
 SINGLE = (

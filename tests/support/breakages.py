@@ -89,7 +89,7 @@ RMS normalisation that subtracts the mean | rmsnorm_forward: x * rstd → (x - x
 RMS normalisation with eps beside the root
     rmsnorm_forward: np.sqrt(mean_square + float(eps)) → (np.sqrt(mean_square) + float(eps))
 variance with Bessel's correction (ddof=1) | layernorm_forward: x.shape[-1] → (x.shape[-1] - 1)
-a gradient for a beta that is not there | layernorm_backward: None if beta is None else column_sums → column_sums
+a gradient for a beta that is not there | layernorm_backward: None if no_beta else column_sums → column_sums
 layernorm's mean not differentiated | layernorm_backward: \ndx -= row_means(dx) →
 [ops/rope.py: pretrained/test_relative_buckets]
 T5's bucket of the query's own position that of a later key | bucket_of: distance > 0 → distance >= 0
@@ -125,7 +125,7 @@ a source's mask inferred though targets begin with the padding token
     EncoderDecoder._source_mask: given is None and self.config.pad_id != self.config.bos_id → given is None
 [layers/embedding.py: models/test_tree]
 a bias of the logits without its gradient
-    OutputLayer.logits_backward: None if self.bias is None else self.bias.grad → None
+    OutputLayer.logits_backward: self.bias.grad → self.bias.grad.copy()
 [models/gpt.py: models/test_initial_values]
 GPT-2's residual layers that start as large as all others | GPTConfig.decoder: (2 * self.num_layers) ** -0.5 → 1.0
 [models/bert.py: pretrained/test_architectures]

@@ -120,7 +120,7 @@ def _span(code: str, breakage: Breakage) -> tuple[int, int]:
 
 
 def _write(file: Path, code: str) -> None:
-    """Write the code and remove what was compiled: Python knows it by whole seconds and the file's size."""
+    """Write the code and remove what was compiled: its time in whole seconds and the file's size may be the same."""
     file.write_text(code, encoding="utf-8")
     for compiled in file.parent.glob(f"__pycache__/{file.stem}.*"):
         compiled.unlink()

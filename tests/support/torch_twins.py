@@ -321,7 +321,8 @@ def convolutional(
 ) -> Tensor:
     keys, hidden = x, y
     for name, layer in model.named_layers():
-        assert not isinstance(layer, layers.GatedConvolution) or layer.causal == name.startswith("decoder")
+        if isinstance(layer, layers.GatedConvolution):
+            assert (layer.causal, layer.rate) == (name.startswith("decoder"), model.config.dropout)
     for index, layer in enumerate(model.encoder.layers):
         context = Context(mask, dropout=stream)
         keys = torch_layer(layer, inside(w, f"encoder.layers.{index}"), keys, context=context)

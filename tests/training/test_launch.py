@@ -1,4 +1,4 @@
-"""The launcher's word to a process, and what it gets wrong."""
+"""The variables that a launcher sets for a process, and mistakes in them."""
 
 import pytest
 from support.toy_training import toy_model

@@ -152,7 +152,7 @@ def draw_vocabulary(
 
 
 def draw_map(points: np.ndarray, words: Sequence[str], kinds: Sequence[str], shares: np.ndarray) -> None:
-    """Draw words at `points` `(N, 2)`, coloured by kind, with names; `shares` of the variance are on the axes."""
+    """Draw words at `points` `(N, 2)`, coloured by kind, named where there is room; `shares` of variance."""
     figure, axes = plt.subplots(figsize=(7.2, 4.8))
     names = list(dict.fromkeys(kinds))
     colours = dict(zip(names, [*COLOURS, GREY], strict=False))

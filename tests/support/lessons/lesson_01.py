@@ -27,6 +27,7 @@ scores are cut | x - x.max(axis=-1, keepdims=True) → np.clip(x, -50, 50) | wit
 one maximum for all rows | x.max(axis=-1, keepdims=True) → x.max() | subtract each row's own maximum
 over the columns | axis=-1 → axis=0 | the columns sum to 1
 over everything | (axis=-1, keepdims=True) → () | all rows together sum to 1
+no keepdims | returns exponentials / exponentials.sum(axis=-1) | it raises ValueError
 with a cache | return exponentials / → return x, exponentials / | it must return one array, not tuple
 axis 1 | axis=-1 → axis=1 | axis=1 only of a matrix
 a matrix only | returns answer if x.ndim > 1 else solution(x[:, None])[:, 0] | softmax of one row alone
@@ -76,4 +77,5 @@ cut | returns answer.clip(-1, 1) | 1000 times the dy must give
 the second half added | is lambda dy, y: y * (dy + (dy * y).sum(-1, keepdims=True)) | here it is added
 y_j lost | is lambda dy, y: y * dy - (dy * y).sum(-1, keepdims=True) | the second half has lost it
 y_j for y_i | is lambda dy, y: y * dy - y * y * dy.sum(-1, keepdims=True) | and y_i stays in it
+no keepdims | is lambda dy, y: y * (dy - (dy * y).sum(-1)) | it raises ValueError: operands could not be
 """

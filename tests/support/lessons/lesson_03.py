@@ -50,6 +50,7 @@ RIGHT = {
 
 MISTAKES = r"""
 [additive_scores]
+no new axes | query[:, :, None] + key[:, None] → query + key | could not be broadcast
 no new axes, as many keys as there are queries
     query[:, :, None] + key[:, None] → query + key[:, : query.shape[1]] | every query of a sentence meets every key
 the keys' axis first | query[:, :, None] + key[:, None] → query[:, None] + key[:, :, None] | a row for each key

@@ -63,6 +63,7 @@ multiplied by √D | / math.sqrt(query.shape[-1]) → * math.sqrt(query.shape[-1
 the number of keys | math.sqrt(query.shape[-1]) → math.sqrt(key.shape[-2]) | the root of the number of keys
 the number of queries | math.sqrt(query.shape[-1]) → math.sqrt(len(query)) | the root of the number of queries
 the values' width | math.sqrt(query.shape[-1]) → math.sqrt(value.shape[-1]) | the root of the values' width
+the key as it is | query @ key.swapaxes(-1, -2) → query @ key | mismatch
 softmax over the queries
     weights, _ = softmax_forward(scores) → weights = softmax_forward(scores.swapaxes(-1, -2))[0].swapaxes(-1, -2)
     in each column
@@ -97,6 +98,8 @@ dkey is scaled twice
 weights normalised over the queries | weights. → (weights / weights.sum(-2, keepdims=True)). | is it weightsᵀ @ dout?
 sign | dkey = dscores → dkey = -dscores | dkey has the wrong sign everywhere
 dkey and dquery swapped | returns dkey, dquery, dvalue | dquery has shape (2, 3, 4, 8)
+.T on a batch
+    swapaxes(-1, -2)  # (..., Tq, Tk) → T | `dweights = dout @ value.T`, where dout is (2, 3, 5, 3), value is
 √d_v | query.shape[-1]) → value.shape[-1]) | which is √(d_k/d_v)
 √T_k | query.shape[-1]) → key.shape[-2]) | which is √(d_k/T_k)
 one head for all

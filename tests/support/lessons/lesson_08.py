@@ -321,6 +321,7 @@ a list
     from → import numpy as np\n\nfrom | dmemory = 0.0 → dmemory = [] | dmemory + dmemory_here → [*dmemory, dmemory_here]
     return dx, dmemory → return dx, np.array(dmemory) | one sum over the layers
 mean | returns dx, dmemory / 3 | a mean, not a sum
+the memory as long as the target | dmemory = 0.0 → dmemory = 0 * dx | could not be broadcast
 dx not handed on | dx, dmemory_here = layer.backward → below, dmemory_here = layer.backward | dx is not handed on
 the residual twice
     dx, dmemory_here = layer.backward(dx, cache) →

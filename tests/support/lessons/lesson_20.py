@@ -27,7 +27,7 @@ def _swiglu_with_hyperbolic_cosine(dy, cache):
 def _rope_as_complex(x, cos, sin):
     half = x.shape[-1] // 2
     turned = (x[..., :half] + 1j * x[..., half:]) * (cos + 1j * sin)
-    return np.concatenate([turned.real, turned.imag], axis=-1), (cos, sin)
+    return [np.concatenate([turned.real, turned.imag], axis=-1), (cos, sin)]
 
 
 @triton.jit
