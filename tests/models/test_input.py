@@ -5,7 +5,7 @@ import pytest
 from support.model_cases import STREAM, every_model, model_of, moved, ragged
 from support.prove import read_only
 
-from minitransformer.models import BERTConfig, GPTConfig, Transformer, ViTConfig, build_model
+from minitransformer.models import BERTConfig, GPTConfig, MarianConfig, Transformer, ViTConfig, build_model
 
 IDS = np.ones((2, 3), np.int64)
 
@@ -31,6 +31,13 @@ def test_ids_that_a_model_can_not_take(source, target, kind, message):
 def test_targets_out_of_range():
     with pytest.raises(ValueError, match="targets holds 11, expected ids from 0 to 10"):
         model_of().loss(IDS, IDS, IDS + 10)
+
+
+@pytest.mark.parametrize("config", [model_of().config, MarianConfig(11, 4, 2, 4, num_layers=1)], ids=["plain", "bias"])
+def test_targets_that_are_no_integers(config):
+    """Also beside a bias of the logits, where the loss is that of an op which takes probabilities too."""
+    with pytest.raises(TypeError, match="targets must be an integer array, got float64"):
+        build_model(config).loss(IDS, IDS, IDS * 1.0)
 
 
 def test_a_loss_without_gradient_has_no_backward():
