@@ -48,6 +48,12 @@ def test_a_loss_without_gradient_has_no_backward():
         model.loss_backward(1.0, cache)
 
 
+@pytest.mark.parametrize(("config", "count"), [(model_of().config, 3), (GPTConfig(11, 4, 2, 4, 1), 2)])
+def test_a_mask_in_the_place_of_with_grad_is_refused(config, count):
+    with pytest.raises(TypeError, match="with_grad must be True or False, got ndarray"):
+        build_model(config).loss(*[IDS] * count, 0.1, None, IDS > 0)
+
+
 @pytest.mark.parametrize("dtype", ["int32", np.int64, "list"])
 def test_any_integers_are_ids(dtype):
     model = model_of()
