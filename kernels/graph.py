@@ -141,7 +141,7 @@ class _Graph:
 
 
 def _bucket(batch: Batch, max_length: int) -> tuple[int, int, int]:
-    """Return the shape to pad a batch to: sentences, source and target tokens, each rounded up."""
+    """Return the shape to pad a batch to: sentences, source and target tokens, rounded up, to max_length at most."""
     sentences, source = batch.source.shape
     target = batch.target_in.shape[1]
     if (longest := max(source, target)) > max_length:

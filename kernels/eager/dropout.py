@@ -65,7 +65,7 @@ def dropout_mask(
 
 
 def _row_hashes(shape: tuple[int, ...], dropout: Dropout, device: torch.device, last: Tensor | None = None) -> Tensor:
-    """Return a hash for each row: the key's low half, each coordinate and its high half, mixed one after the other."""
+    """Return a hash for each row: the key's low half, each coordinate, the key's high half, mixed in turn."""
     sentence, position = dropout.sentence, dropout.position
     if np.ndim(sentence) or np.ndim(position):
         sentence, position = (torch.as_tensor(n, dtype=torch.int64, device=device) for n in (sentence, position))

@@ -67,8 +67,8 @@ class Case:
     name: str
     arrays: dict[str, np.ndarray]
     options: dict[str, Any] = field(default_factory=dict)
-    float32: bool = False  # and in no other dtype
-    tf32: bool = False  # so too, with products of 10 bits of mantissa: an option of the kernels' own
+    float32: bool = False  # only in float32
+    tf32: bool = False  # only in float32, with products of 10 bits of mantissa: an option of the kernels' own
 
 
 def cases(op: str, full: bool) -> Iterator[Case]:

@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def read_examples(path: str) -> list[str]:
-    """Return the sentences of a file but blank lines. Raises ValueError for none, for too many and a long one."""
+    """Return a file's lines that are not blank. Raises ValueError for none, for too many and for a long one."""
     lines = (line.strip() for line in read_lines(path))
     examples = list(islice(filter(None, lines), MOST_EXAMPLES + 1))
     if not examples:

@@ -106,7 +106,7 @@ def suggested(model: GPT) -> str:
 
 
 def prompts(args: argparse.Namespace) -> Iterator[str]:
-    """Return the prompts of the file or of the arguments. Raises ValueError for one that is not UTF-8."""
+    """Yield the prompts of the file or of the arguments. Raises ValueError for one that is not UTF-8."""
     if args.file is not None:
         yield from read_lines(args.file)
         return

@@ -360,7 +360,7 @@ def preset_config(args: argparse.Namespace, vocab_size: int) -> TransformerConfi
 
 
 def resumed_plan(args: argparse.Namespace, backend: Backend, processes: Processes, locks: ExitStack) -> Plan:
-    """Return the plan to go on with the training in a folder, which the first process locks; its results stay."""
+    """Return the plan of the training in a folder, which the first process locks; no option may change its results."""
     if args.resume is True and args.out is None:
         raise ValueError("--resume needs the folder of the training: --resume FOLDER")
     folder = Path(args.out if args.resume is True else args.resume)

@@ -30,9 +30,10 @@ class ImageDataset:
         return zlib.crc32(self.classes.astype("<i8").tobytes(), zlib.crc32(self.images.astype("<f8").tobytes()))
 
     def batches(self, tokens_per_batch: int, seed: int | None, config: Any) -> RowBatches:
-        """Return batches (images, classes) of `tokens_per_batch` positions: one for each patch, and one for each class.
+        """Return batches (images, classes) of at most `tokens_per_batch` positions, but of one image at least.
 
-        Raises ValueError for images of another shape than the configuration's, and for a class that it lacks.
+        An image has a position for each patch and one for its class. Raises ValueError for images of another shape than
+        the configuration's, and for a class that it lacks.
         """
         expected = (config.channels, config.image_size, config.image_size)
         if self.images.shape[1:] != expected:

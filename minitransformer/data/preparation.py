@@ -268,7 +268,7 @@ def is_made_from(folder: Path, choice: CorpusChoice) -> bool:
 
 
 def _description(folder: Path) -> dict[str, Any] | None:
-    """Return the content of `corpus.json`, made of a dataset's `meta.json` if it is missing; None without both."""
+    """Return the content of `corpus.json`, made of a dataset's `meta.json` if it is missing; None without either."""
     path = folder / DESCRIPTION
     if not path.exists():
         return next((_described_by(meta) for meta in _metas(folder) if meta["notes"]), None)

@@ -1,4 +1,4 @@
-"""Models opened for decoding, with the tokenizer of their texts: from a checkpoint, or from what opened one."""
+"""Models opened for decoding, each with the tokenizer of its texts."""
 
 from pathlib import Path
 from typing import Any, NamedTuple, Self

@@ -3,6 +3,7 @@
 import math
 
 from ..ops import Array, Ops
+from ..ops.arguments import check_flag
 from ..ops.initialize import normal
 from .context import PLAIN, Context
 from .norm import Norm
@@ -125,6 +126,7 @@ class OutputLayer(Layer):
 
         Targets equal to `ignored` do not count. Without a bias the logits are not kept.
         """
+        check_flag("with_grad", with_grad)
         targets = self.ops.asarray(targets)
         if tuple(targets.shape) != tuple(hidden.shape[:2]):
             raise ValueError(f"the targets have shape {tuple(targets.shape)}, expected {tuple(hidden.shape[:2])}")

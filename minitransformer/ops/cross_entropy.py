@@ -35,7 +35,7 @@ def cross_entropy_forward(
     except that no target at all gives 0, not NaN.
     Source: Szegedy et al. 2016, §7; Vaswani 2017, §5.4 (ε = 0.1).
     """
-    if targets.dtype.kind == "f":
+    if targets.ndim == logits.ndim:
         return _towards_probabilities(logits, targets, label_smoothing, ignore_index)
     counted = _counted(targets, logits.shape[-1], label_smoothing, ignore_index)
     rows = logits.reshape(-1, logits.shape[-1])[counted]  # (N, V), a copy

@@ -37,7 +37,7 @@ class Workers:
 
     @staticmethod
     def supported() -> bool:
-        """Return True if processes can be forked safely now: on Linux, if a progress bar's is the only other thread.
+        """Return True if processes can be forked safely now: on Linux, without other threads than a progress bar's.
 
         macOS's own libraries do not allow forks, and a fork beside a thread that computes a matrix product never ends.
         """

@@ -166,8 +166,9 @@ def attention_forward(
 ) -> tuple[Array, tuple]:
     """`softmax(query keyᵀ / √D + bias) value`: query `(B, H, Tq, D)`, key `(B, Hk, Tk, D)`, value `(B, Hk, Tk, Dv)`.
 
-    The paper's options are `causal` (§3.2.3), `key_mask` (padding), `window` (Table 1) and `dropout`, and Hk is H. What
-    came later: Hk < H (Shazeer 2019), `bias`, `scale` (both T5), `pattern` (Child et al. 2019) and `softcap` (Gemma 2).
+    The paper's options are `causal` (§3.2.3), `key_mask` (padding) and `window` (Table 1), and Hk is H. The others are
+    Hk < H (Shazeer 2019), `bias` and `scale` (T5), `pattern` (Child et al. 2019), `softcap` (Gemma 2), and `dropout` of
+    the weights (tensor2tensor, the authors' code).
     """
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     groups = query.shape[1] // max(1, key.shape[1])  # how many query heads use the same keys and values

@@ -1,5 +1,6 @@
 """Adam and the paper's learning rate (Vaswani 2017, §5.3), over all parameters at once."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -16,7 +17,7 @@ class Adam:
 
     m and v are flat arrays like the parameters, so that a step is one operation. `part` is the slice of the flat
     parameters that is updated, by default all of them. Raises ValueError if a beta is outside [0, 1) or eps is not
-    positive.
+    positive and finite.
     """
 
     def __init__(
@@ -29,8 +30,8 @@ class Adam:
     ) -> None:
         if not all(0 <= beta < 1 for beta in betas):
             raise ValueError(f"betas must be in [0, 1), got {betas}")
-        if not eps > 0:
-            raise ValueError(f"eps must be positive, got {eps}")
+        if not 0 < eps < math.inf:
+            raise ValueError(f"eps must be positive and finite, got {eps}")
         self.parameters, self.ops, self.betas, self.eps = parameters, ops.unchecked(), betas, eps
         self.num_steps, self.part = 0, part
         size = len(parameters.data[part])

@@ -5,7 +5,7 @@ import pytest
 from support.model_cases import STREAM, every_model, model_of, moved, ragged
 from support.prove import read_only
 
-from minitransformer.models import BERTConfig, GPTConfig, Transformer, ViTConfig, build_model
+from minitransformer.models import BERTConfig, GPTConfig, MarianConfig, Transformer, ViTConfig, build_model
 
 IDS = np.ones((2, 3), np.int64)
 
@@ -33,12 +33,25 @@ def test_targets_out_of_range():
         model_of().loss(IDS, IDS, IDS + 10)
 
 
+@pytest.mark.parametrize("config", [model_of().config, MarianConfig(11, 4, 2, 4, num_layers=1)], ids=["plain", "bias"])
+def test_targets_that_are_no_integers(config):
+    """Also beside a bias of the logits, where the loss is that of an op which takes probabilities too."""
+    with pytest.raises(TypeError, match="targets must be an integer array, got float64"):
+        build_model(config).loss(IDS, IDS, IDS * 1.0)
+
+
 def test_a_loss_without_gradient_has_no_backward():
     model = model_of()
     loss, cache = model.loss(IDS, IDS, IDS, with_grad=False)
     assert loss == model.loss(IDS, IDS, IDS)[0]
     with pytest.raises(ValueError, match="with_grad=False"):
         model.loss_backward(1.0, cache)
+
+
+@pytest.mark.parametrize(("config", "count"), [(model_of().config, 3), (GPTConfig(11, 4, 2, 4, 1), 2)])
+def test_a_mask_in_the_place_of_with_grad_is_refused(config, count):
+    with pytest.raises(TypeError, match="with_grad must be True or False, got ndarray"):
+        build_model(config).loss(*[IDS] * count, 0.1, None, IDS > 0)
 
 
 @pytest.mark.parametrize("dtype", ["int32", np.int64, "list"])

@@ -1,5 +1,7 @@
 """Adam against torch.optim.Adam, clipping against torch's, and the learning rate against the paper's formula."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -88,8 +90,9 @@ def test_impossible_hyper_parameters():
     parameters = flat_parameters()
     with pytest.raises(ValueError, match=r"betas must be in \[0, 1\), got \(0.9, 1.0\)"):
         Adam(parameters, numpy_ops, betas=(0.9, 1.0))
-    with pytest.raises(ValueError, match="eps must be positive, got 0"):
-        Adam(parameters, numpy_ops, eps=0)
+    for eps in (0.0, math.inf, math.nan):
+        with pytest.raises(ValueError, match=f"eps must be positive and finite, got {eps}"):
+            Adam(parameters, numpy_ops, eps=eps)
 
 
 @pytest.mark.parametrize("norm", [0.0, 0.5, 1.0, 7.5])

@@ -117,7 +117,7 @@ def _session(store: Any, rank: int, size: int, timeout: float) -> str:
 
 
 def named(ranks: Iterable[int]) -> str:
-    """Return such as `process 3` or `processes 1, 3`."""
+    """Return a text such as `process 3` or `processes 1, 3`."""
     names = sorted(ranks)
     return f"process{'es' if len(names) > 1 else ''} {', '.join(map(str, names))}"
 
