@@ -419,13 +419,14 @@ decoder_backward = check(decoder_backward)
 # forward keeps everything. The backward begins with a random gradient of the logits:
 
 # %%
-logits, (encoder_cache, decoder_cache, logits_cache) = model.forward(padded, target)
+logits, cache = model.forward(padded, target)
 dlogits = rng.standard_normal(logits.shape)
 model.parameters.zero_grad()
-model.backward(dlogits, (encoder_cache, decoder_cache, logits_cache))
+model.backward(dlogits, cache)
 expected = model.parameters.grad.copy()
 
 model.parameters.zero_grad()
+encoder_cache, decoder_cache, logits_cache, _ = cache
 embedding_cache, layer_caches, _ = decoder_cache
 dhidden = model.output.logits_backward(dlogits, logits_cache)  # use 3 of the table: the output layer
 dtarget, dmemory = decoder_backward(dhidden, model.decoder.layers, layer_caches)
