@@ -23,8 +23,9 @@ import charts
 import lease
 import measured
 import tables
-from lease import Section, joined
+from lease import joined
 from support.kernels import lease_faults as faults
+from support.kernels.lease_faults import rehearsal
 from test_supervisor import gone
 from timing import Machine
 
@@ -38,24 +39,6 @@ GPU = Path(lease.__file__).parent
 KILLED = "its process was ended by SIGKILL (out of memory?)"
 
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-
-
-@pytest.fixture(autouse=True)
-def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the patience that a busy machine needs, and two processes side by side."""
-    for sections in lease.PARTS.values():
-        for name, section in sections.items():
-            lanes = min(section.lanes, 2)
-            monkeypatch.setitem(sections, name, section._replace(patience=60, lanes=lanes))
-
-
-def rehearsal(part: str, folder: Path, *only: str) -> tuple[int, ledger.Ledger]:
-    """Return the status, and what was written."""
-    status = lease.main([part, "--smoke", "--only", *only, "--out", str(folder)])
-    return status, ledger.read(folder / "smoke-lease.json")
-
-
 def words(written: ledger.Ledger, section: str) -> dict[str, dict[str, str]]:
     """Return for each task of a section and each contestant "right", "ms" or why there is neither."""
     return {
@@ -66,9 +49,8 @@ def words(written: ledger.Ledger, section: str) -> dict[str, dict[str, str]]:
     }
 
 
-def test_schedules_that_fail_are_named_and_the_rest_goes_on(tmp_path, monkeypatch, capsys):
-    faults.in_schedules(monkeypatch)
-    status, written = rehearsal("first", tmp_path, "schedules", "ab")
+def test_schedules_that_fail_are_named_and_the_rest_goes_on(tmp_path):
+    status, written, out, _ = rehearsal(tmp_path, faults.in_schedules, "first", "schedules", "ab")
     assert status == 1
     (found,) = words(written, "schedules").values()
     why = {}
@@ -97,7 +79,7 @@ def test_schedules_that_fail_are_named_and_the_rest_goes_on(tmp_path, monkeypatc
     assert times["right"]["expected"] == "as fast"
     for who in ("off", "far off", "is killed", "breaks the GPU", "nowhere"):
         assert times[who]["failed"].startswith("its check: ")
-    assert re.search("; right: .* × ours .expected: as fast", capsys.readouterr().out)
+    assert re.search("; right: .* × ours .expected: as fast", out)
 
 
 def test_a_variant_that_computes_other_numbers_is_not_timed(monkeypatch):
@@ -111,11 +93,8 @@ def test_a_variant_that_computes_other_numbers_is_not_timed(monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_schedule_that_hangs_is_given_up(tmp_path, monkeypatch):
-    for name in ("schedules", "ab"):
-        monkeypatch.setitem(lease.PARTS["first"], name, lease.PARTS["first"][name]._replace(patience=6))
-    faults.in_a_schedule_that_hangs(monkeypatch)
-    status, written = rehearsal("first", tmp_path, "schedules", "ab")
+def test_a_schedule_that_hangs_is_given_up(tmp_path):
+    status, written, *_ = rehearsal(tmp_path, faults.in_a_schedule_that_hangs, "first", "schedules", "ab")
     assert status == 1
     hung = f"not a word for {6 * lease.LEISURE} s"
     (found,) = words(written, "schedules").values()
@@ -129,9 +108,7 @@ def test_a_schedule_that_hangs_is_given_up(tmp_path, monkeypatch):
 
 
 def test_ops_that_fail_are_named_and_a_second_run_measures_only_them(tmp_path):
-    with pytest.MonkeyPatch.context() as patch:
-        faults.in_ops(patch)
-        status, written = rehearsal("second", tmp_path, "checks", "rows")
+    status, written, *_ = rehearsal(tmp_path, faults.in_ops, "second", "checks", "rows")
     assert status == 1
     ops = written["ops"]
     assert "failed" not in ops["adam"]
@@ -157,9 +134,7 @@ def test_ops_that_fail_are_named_and_a_second_run_measures_only_them(tmp_path):
         assert all("ms" in each[who] for who in each if who == "torch.compile" or (who == "PyTorch" and op != "adam"))
     assert len(written["failures"]) == 4 * 2 + 3 + 2
 
-    with pytest.MonkeyPatch.context() as patch:
-        faults.few_ops(patch)
-        status, again = rehearsal("second", tmp_path, "checks", "rows")
+    status, again, *_ = rehearsal(tmp_path, faults.few_ops, "second", "checks", "rows")
     assert status == 0
     assert not any("failed" in state for state in again["ops"].values())
     assert {said for each in words(again, "rows").values() for said in each.values()} == {"ms"}
@@ -194,14 +169,11 @@ def test_a_whole_part(tmp_path, part):
     assert charts.draw(kept)
 
 
-def test_what_there_is_no_time_for_is_left_out(tmp_path, monkeypatch, capsys):
-    monkeypatch.setitem(lease.PARTS["second"], "rows", Section(0, 1))
-    monkeypatch.setitem(lease.LIMITS, "second", lease.TO_END)
-    faults.few_ops(monkeypatch)
-    status, written = rehearsal("second", tmp_path, "rows")
+def test_what_there_is_no_time_for_is_left_out(tmp_path):
+    status, written, out, _ = rehearsal(tmp_path, faults.no_time, "second", "rows")
     assert status == 0
     assert {why for each in words(written, "rows").values() for why in each.values()} == {LATE["failed"]}
-    assert re.search(r"rows: \d+ s, of 0", capsys.readouterr().out)
+    assert re.search(r"rows: \d+ s, of 0", out)
 
 
 def test_a_part_ends_in_time_whatever_its_processes_do(tmp_path):
@@ -240,28 +212,16 @@ def test_what_is_no_ledger_is_left_alone(tmp_path, capsys, content):
     assert path.read_text() == content
 
 
-def test_a_disk_that_fills_up_loses_nothing(tmp_path, monkeypatch, capsys):
+def test_a_disk_that_fills_up_loses_nothing(tmp_path):
     """The results that could not be written are printed."""
-    write, begun = ledger.write, []
-
-    def fill(path: Path, written: ledger.Ledger) -> None:
-        if begun:
-            raise OSError(errno.ENOSPC, f"cannot write {path}: No space left on device")
-        begun.append(path)
-        write(path, written)
-
-    monkeypatch.setattr(ledger, "write", fill)
-    faults.few_ops(monkeypatch, "relu")
-    lease.main(["second", "--smoke", "--only", "checks", "--out", str(tmp_path)])
-    said = capsys.readouterr()
-    assert f"cannot write {tmp_path / 'smoke-lease.json'}: No space left on device" in said.err
-    assert '"relu": {"hash"' in said.out
+    _, _, out, err = rehearsal(tmp_path, faults.the_disk_fills_up, "second", "checks")
+    assert f"cannot write {tmp_path / 'smoke-lease.json'}: No space left on device" in err
+    assert '"relu": {"hash"' in out
 
 
 @pytest.mark.slow
-def test_a_section_that_cannot_begin_leaves_the_others(tmp_path, monkeypatch):
-    faults.at_the_start(monkeypatch)
-    status, written = rehearsal("second", tmp_path, "rows", "checks")
+def test_a_section_that_cannot_begin_leaves_the_others(tmp_path):
+    status, written, *_ = rehearsal(tmp_path, faults.at_the_start, "second", "rows", "checks")
     assert status == 1
     assert written["failures"] == ["rows: RuntimeError: no room for this"]
     assert "relu" in written["ops"]
@@ -270,21 +230,9 @@ def test_a_section_that_cannot_begin_leaves_the_others(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_run_that_is_ended_leaves_what_it_found_and_no_processes(tmp_path, monkeypatch, number):
+def test_a_run_that_is_ended_leaves_what_it_found_and_no_processes(tmp_path, number):
     """Then it is run again, and finds the rest."""
-    pids = tmp_path / "pids"
-    pids.mkdir()
-    program = (
-        "import signal, sys, pathlib, pytest\n"
-        "for number in (signal.SIGTERM, signal.SIGHUP): signal.signal(number, signal.SIG_DFL)\n"  # nohup ignores it
-        "from support.kernels import lease_faults\n"
-        "from lease import main\n"
-        "lease_faults.a_peer_hangs(pytest.MonkeyPatch(), pathlib.Path(sys.argv[2]))\n"
-        "sys.exit(main(['second', '--smoke', '--only', 'rows', '--out', sys.argv[1]]))"
-    )
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", program, str(tmp_path), str(pids)]
-    running = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    running = faults.begun(tmp_path, faults.a_peer_hangs, "second", "rows")
     path = tmp_path / "smoke-lease.json"
 
     def times() -> dict[str, dict[str, str]]:
@@ -296,12 +244,11 @@ def test_a_run_that_is_ended_leaves_what_it_found_and_no_processes(tmp_path, mon
     running.send_signal(number)
     running.communicate()
     assert running.returncode == (-number if number == signal.SIGKILL else 128 + number)
-    assert gone([int(file.name) for file in pids.iterdir()])
+    assert gone([int(file.name) for file in (tmp_path / "pids").iterdir()])
     assert times()["relu, forward"]["PyTorch"] == "ms"
     assert times()["adam, step"]["PyTorch"] == LATE["failed"]
 
-    faults.few_ops(monkeypatch)
-    status, written = rehearsal("second", tmp_path, "rows")
+    status, written, *_ = rehearsal(tmp_path, faults.few_ops, "second", "rows")
     assert status == 0
     assert {why for contestants in words(written, "rows").values() for why in contestants.values()} == {"ms"}
 

@@ -2,7 +2,8 @@
 
 A job may raise, hang, run out of memory, or break its GPU for as long as its process lives: then this process ends, and
 what it had sent is not lost. No process outlives its parent, whatever ends that one, nor leaves behind what it started
-itself. A GPU that a process has asked for anything works in no copy of it: the parent must not.
+itself. The parent must not compute: in copies of a process a GPU that it asked for anything does not work, and the
+threads that it computed with (OpenMP's) are missing, for which a copy waits for ever.
 """
 
 import contextlib
