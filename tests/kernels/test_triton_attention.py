@@ -347,6 +347,11 @@ def test_blocks_of_padding_at_the_end_are_not_visited(monkeypatch, tile):
     assert_same_bits(kernels.attention_backward(tensors[0], far_cache), gradients)
 
 
+def test_the_last_real_key_may_be_the_first_of_its_block():
+    keys = np.arange(3 * tiles.INTERPRETER.columns)
+    prove_attention(qkv(tq=3, tk=keys.size), key_mask=keys[None] <= tiles.INTERPRETER.columns)
+
+
 @pytest.mark.parametrize("options", [{"causal": True}, {"dropout": Dropout(0.3, key=9)}], ids=str)
 def test_nothing_is_read_beyond_the_arrays(monkeypatch, options):
     """NaN stands before and behind each of them, and so behind the last sequence, which does not fill its block."""
