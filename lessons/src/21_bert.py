@@ -91,15 +91,16 @@ def some(ids, count=64):
     return ids[rng.integers(len(ids), size=count)]
 
 
-def next_batch():
+def next_batch(model):
     ids = some(train_ids)
-    return {"ids": ids, "targets": next_tokens(ids), "mask": ids != PAD}
+    # Padding is at the right end, where a causal model never looks; the other one needs a mask.
+    return {"ids": ids, "targets": next_tokens(ids)} | ({} if model is causal else {"mask": ids != PAD})
 
 
 causal = GPT(GPTConfig(V, **SIZE, **PLAIN))
 both_ways = BERT(BERTConfig(V, **SIZE, **PLAIN, mask_id=MASK))
 models = {"sees what came before": causal, "sees everything": both_ways}
-curves = {name: train(model, next_batch, 300) for name, model in models.items()}
+curves = {name: train(model, lambda model=model: next_batch(model), 300) for name, model in models.items()}
 
 # %% [markdown]
 # The test: how well does each predict the next token of a test sentence? First with the whole sentence in view, as in
@@ -206,8 +207,8 @@ for row in test_ids[:3]:
 # %% [markdown]
 # ## A loss at some places
 #
-# The encoder gives a vector for every place, `hidden` of shape $(B, T, C)$. The loss asks only at the $N$ pairs $(b,
-# t)$ that are targets, the set $M$. As in lesson [08](08_model.ipynb), logits are products with the table of
+# The encoder gives a vector for every place, `hidden` of shape $(B, T, C)$. The loss asks only at the $N$ pairs
+# $(b, t)$ that are targets, the set $M$. As in lesson [08](08_model.ipynb), logits are products with the table of
 # embeddings:
 #
 # $$ L = -\frac{1}{N} \sum_{(b,t) \in M} \log \mathrm{softmax}\big(h_{bt}\, E^\top\big)_{y_{bt}} $$
@@ -426,8 +427,8 @@ def class_head(hidden, w_pool, b_pool, w_class, b_class):
 # %% [markdown]
 # ### Exercise 3 ★★☆: back through [CLS] (optional)
 #
-# Where does the gradient enter the encoder? At one place of each text. The slope of the tanh, $\tanh'(z) = 1 -
-# \tanh^2(z)$, needs only its output.
+# Where does the gradient enter the encoder? At one place of each text. The slope of the tanh,
+# $\tanh'(z) = 1 - \tanh^2(z)$, needs only its output.
 
 
 # %% tags=["exercise"]
