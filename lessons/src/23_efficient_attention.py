@@ -91,7 +91,7 @@ for n in (32, 1_000, 10_000, 100_000, 1_000_000):
 # | part | a query sees | from |
 # |---|---|---|
 # | `window=r` | keys at a distance of $r$ or less | the paper's §4 |
-# | `global_tokens=(0,)` | these tokens; and these tokens see every key | Longformer (Beltagy 2020) |
+# | `global_tokens=(0,)` | these tokens, which see every key | Longformer (Beltagy 2020) |
 # | `block=b` | the keys of its own block of $b$ positions | Sparse Transformer, *fixed* (Child 2019) |
 # | `summary=s` | the last $s$ keys of every block | the same |
 # | `stride=s` | keys at a distance that is a multiple of $s$ | Sparse Transformer, *strided* |
