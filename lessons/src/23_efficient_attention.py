@@ -533,8 +533,8 @@ operations = [n * (2 * c * D + 2 * c * (D + 1) + 4 * D * (D + 1)) for c in sizes
 _, axes = plt.subplots(figsize=(6.4, 2.9))
 draw_chunks(axes, sizes, list(taken.values()), operations)
 axes.set_title(f"Linear attention, {n:,} tokens, D = {D}: from a recurrent network to all pairs")
-show("Against the size of a chunk: the operations hardly grow up to D positions, and then in proportion; the time is "
-     "high for the smallest and largest chunks, and lowest between.")  # fmt: skip
+show("Against the size of a chunk: the operations at most double up to D positions, then grow in proportion; the time "
+     "is high for the smallest and largest chunks, and lowest between.")  # fmt: skip
 
 # %% [markdown]
 # With chunks of 1 it is a recurrent network, with one chunk it is attention, and it is one function all the way. With
@@ -571,7 +571,7 @@ print(f"linear costs as much as full at n = {findings['equal']['operations']} by
 print(f"it takes less time {crossing_text(findings['crossings']['linear'], lengths)}")
 
 # %% [markdown]
-# (In brackets: what single rounds of the measurement give.) Linear attention's line is flat: its token needs the same
+# (In brackets: the range over single rounds.) Linear attention's line is flat: its token needs the same
 # operations and bytes at any length. In time the lines cross later than in operations, because for short texts a
 # token's time is mostly calls of NumPy and the other layers.
 #
@@ -841,7 +841,7 @@ for n in (1_000, 10_000, 100_000):
 # Today both ways are in large models:
 #
 # * **Sparse attention chooses its pairs by content.** In Native Sparse Attention (Yuan and others, DeepSeek, 2025) a
-#   query sees a window, summaries of all blocks, and the tokens of the few blocks whose summaries fit best. In
+#   query sees a window, summaries of all earlier blocks, and the tokens of the few blocks whose summaries fit best. In
 #   DeepSeek-V3.2 (2025) a small *indexer* scores all earlier tokens, and attention reads only the best of them. (The
 #   cheap scores are still $n^2$.)
 # * **The recurrent state learned to forget**: by an update that overwrites (the delta rule, Schlag and others 2021), by

@@ -71,7 +71,7 @@ def draw_positions(by_offset: np.ndarray, curves: Mapping[str, tuple[np.ndarray,
     reach = len(by_offset) // 2
     _, (left, right) = plt.subplots(1, 2, figsize=(7.4, 3.2), width_ratios=(1, 1.3))
     shown = left.imshow(by_offset, cmap=SIGNED, vmin=-0.3, vmax=0.3, extent=(-reach - 0.5, reach + 0.5) * 2)
-    left.plot(0, 0, "x", color=INK, ms=5)
+    left.plot(0, 0, "x", color="white", ms=5)
     left.set(xlabel="pixels to the right", ylabel="pixels up", title="Words of one pixel")
     left.set_xticks(range(-reach, reach + 1))
     left.set_yticks(range(-reach, reach + 1))
