@@ -1,4 +1,4 @@
-"""The training loop of the lessons in which training is no longer what you learn: lesson 09's, with Adam."""
+"""Lesson 09's training loop, with Adam, for lessons that are about something else."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -547,9 +547,10 @@ for name, each in neighbours.items():
     print(f"{name:<22} ink of neighbours, correlation {each:.2f}")
 
 # %% [markdown]
-# With words of one pixel, neighbours *are* alike (their cosines are positive). Pixels that are next to each other are
-# often dark together, so they do the same work, and their positions got similar gradients. The region of large cosines
-# even leans to the right, as handwriting does. The model was not told that there is a plane: it found it in the images.
+# With words of one pixel, neighbours *are* alike (positive, green; negative is purple). Pixels that are next to each
+# other are often dark together, so they do the same work, and their positions got similar gradients. The region of
+# large cosines even leans to the right, as handwriting does. The model was not told that there is a plane: it found it
+# in the images.
 #
 # With words of 2 × 2 pixels there is nothing of the kind. Neighbours are dark together less often than neighbouring
 # pixels are, so their positions have less reason to become alike. The model of the paper's figure has only 7 × 7
