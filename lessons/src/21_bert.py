@@ -154,7 +154,7 @@ print(ahead[..., test_ids[:, 1:] != PAD].mean(axis=-1).round(2))
 #
 # Why not always `[MASK]`? Because later, when the model is used, all tokens are words. A model that was only ever asked
 # at `[MASK]` may do whatever it likes everywhere else. With the other two kinds of targets, any visible word may be
-# asked for. (An optional section below measures the difference.)
+# asked for. (An optional section measures it.)
 #
 # Why 15 %? More targets teach more from each sentence, but each takes away a word that the others need. A sentence of
 # seven words has one target.
@@ -241,8 +241,7 @@ hidden, table = rng.standard_normal((*asked.shape, 6)), rng.standard_normal((V, 
 print(f"loops {masked_loss_loops(hidden, table, asked):.6f}, rows {masked_loss(hidden, table, asked):.6f}")
 
 # %% [markdown]
-# Only the chosen rows meet the table. That saves most of the output layer's work, and with a large vocabulary the
-# output layer is a large part of all work.
+# Only the chosen rows meet the table. That saves most of the output layer's work.
 #
 # ### Exercise 2 ★☆☆: the gradient of a loss at some places
 #
@@ -672,9 +671,9 @@ print(f"divided by all places {tested[STEPS] * np.mean(test_asked != IGNORED):.2
 # smaller by the same factor. Adam would cancel a constant factor, but this one varies: a batch with much padding has
 # fewer targets for its places, so it counts less.
 #
-# **The test set is masked anew for each test.** Then part of the apparent progress is luck with the gaps. Mask it once.
-# The training set needs the opposite: masked once, each sentence has the same gaps in every epoch. BERT's authors made
-# ten copies with different masks; RoBERTa draws new ones each time, as we do.
+# **The test set is masked anew for each test.** Then part of the progress is luck. Mask it once. The training set needs
+# the opposite: masked once, each sentence has the same gaps in every epoch. BERT's authors made ten copies with
+# different masks; RoBERTa draws new ones each time, as we do.
 #
 # ## What changed since 2017 (optional)
 #
