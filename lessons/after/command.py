@@ -13,20 +13,20 @@ from .task import Texts
 HEAD = [
     "# After the paper, measured",
     paragraph("""
-        What ideas since *Attention Is All You Need* are worth, as far as models that train in minutes on two cores can
-        show it: mostly on the sentences of a grammar, distillation on Multi30k. Single parts are exchanged at equal
-        cost; each other section says what it holds equal. One thing is called better than another only where the
-        interval of their difference leaves out zero. Where it does not, the report says that these trainings can't
-        tell. That does not show that the two are equal. Losses are in nats: natural logarithms, so that perplexity is
-        e^loss. Other terms are in the [glossary](../glossary.md).
+        How much are the ideas since *Attention Is All You Need* worth, as far as models that train in minutes on two
+        cores can show it? Most are tested on the sentences of a grammar, distillation on Multi30k. Single parts are
+        exchanged at equal cost; each other section says what it holds equal. One thing is called better than another
+        only where the interval of their difference leaves out zero. Where it does not, the report says that these
+        training runs can't tell, which does not show that the two are equal. Losses are in nats: natural logarithms, so
+        that perplexity is e^loss. Other terms are in the [glossary](../glossary.md).
     """),
     paragraph("""
-        What was expected was written down before an experiment ran for its results (`predictions.json`, whose history
+        The predictions were written down before an experiment ran for its results (`predictions.json`, whose history
         shows when; decoding and the look inside had been tried for a moment, to see that the code works; one prediction
         says itself that it was written later). Each section says which predictions were wrong. The rules of these
         verdicts became stricter after the first results had been seen: brackets cover seeds too, and a prediction is
-        right or wrong only if the whole bracket lies in its range, or outside. By the first rules 20 of the 49
-        predictions that the project published were right, 14 were wrong, and for 15 it could not be told.
+        right only if the whole bracket lies in its range, and wrong only if all of it lies outside. By the first rules
+        20 of the 49 predictions that the project published were right, 14 were wrong, and for 15 it could not be told.
     """),
     paragraph("""
         This file, its pictures and the JSON beside it are written by the commands that each section names; `make after`

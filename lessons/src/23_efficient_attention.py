@@ -2,7 +2,7 @@
 # # 23 · Efficient attention: windows, global tokens, and a recurrent network in disguise
 #
 # **You will be able to** say what attention costs on a text of any length; leave out pairs of tokens, and know what can
-# no longer be found; and turn attention into a recurrent network, forward and backward.
+# no longer be found; and turn attention into a recurrent network, in optional parts also backward and as a kernel.
 #
 # | | |
 # |---|---|
@@ -13,9 +13,9 @@
 #
 # [linear]: ../minitransformer/ops/linear_attention.py
 #
-# The paper's sentences have some 30 tokens. What would happen if a text had 100,000? That is a novel of 300 pages, a
-# program of some size, or a day of meetings. Every token would look at every other one. Make a guess before you go on:
-# what breaks first, the time or the memory? And what would you leave out?
+# The paper's sentences have some 30 tokens. What would happen if a text had 100,000, as a novel of 300 pages, a large
+# program or a day of meetings has? Every token would look at every other one. Make a guess before you go on: what
+# breaks first, the time or the memory? And what would you leave out?
 
 # %%
 import re
@@ -30,15 +30,15 @@ from course import recorded, start
 from course.compiled import compiled
 from course.gpu import tl, torch, triton  # before anything else imports triton
 from course.lesson_17.roofline import GPUS
+from course.lesson_23.needle import SPECIAL, found
 from course.lesson_23.pictures import draw_chunks, draw_decoding, draw_distances, draw_layers, draw_recall
 from course.measuring import race
+from course.style import show
 from course.tensors import numpy, tensor
 from minitransformer import ops
 from minitransformer.gradcheck import GradientError, check_gradients, error
 from minitransformer.layers import SparseConfig
-from minitransformer.models import GPT, GPTConfig
 from minitransformer.ops import Pattern, attention_backward, attention_forward, attention_weights
-from minitransformer.training.optimizer import Adam
 from study.measuring import crossing_text
 from study.report import sections
 
@@ -50,43 +50,51 @@ rng = np.random.default_rng(0)
 # ## Count first
 #
 # Take six layers of the paper's base model, $C = 512$ and 8 heads. Lesson 13 counted: in each layer attention takes
-# $4n^2C$ operations, and all the rest takes $24nC^2$. There are three more numbers to watch. The *attention weights* of
-# one layer, in float32: training keeps them for the backward. The *time*: one pass forward on an H100, if it did
-# nothing but these products at the full rate of its data sheet. And the *cache* of keys and values: a token that is
-# written after $n$ others reads all of it.
+# $4n^2C$ operations, and the rest $24nC^2$. Three more numbers matter. The *attention weights* of one layer, in
+# float32: training keeps them for the backward. The *time* of one pass forward on an H100, if it did only these
+# products, at the full rate of its data sheet. And the *cache* of keys and values: a token that is written after $n$
+# others reads all of it.
 
 # %%
 C, H, LAYERS = 512, 8, 6
 h100 = next(gpu for gpu in GPUS if gpu.name == "H100")
+
+
+def readable(count):
+    """Bytes in the unit that a reader can picture."""
+    power = int(np.log2(count) // 10)
+    return f"{count / 2 ** (10 * power):,.0f} {' KMGT'[power]}iB"
+
+
 print(f"{'n':>10} {'share of attention':>19} {'time, at least':>16} {'attention weights':>19} {'cache':>10}")
 for n in (32, 1_000, 10_000, 100_000, 1_000_000):
     attention, rest = LAYERS * 4 * n**2 * C, LAYERS * 24 * n * C**2
     milliseconds = 1e3 * (attention + rest) / h100.flops
-    weights, cache = 4 * H * n**2 / 2**20, LAYERS * 4 * 2 * n * C / 2**20
+    weights, cache = 4 * H * n**2, LAYERS * 4 * 2 * n * C
     share = attention / (attention + rest)
-    print(f"{n:>10,} {share:>19.1%} {milliseconds:>13,.3f} ms {weights:>15,.1f} MiB {cache:>6,.0f} MiB")
+    print(f"{n:>10,} {share:>19.1%} {milliseconds:>13,.3f} ms {readable(weights):>19} {readable(cache):>10}")
 
 # %% [markdown]
-# So the attention weights break first. Lesson 16 has the cure for them: flash attention never writes them down. But it
-# saves no operation. At 100,000 tokens nearly all operations are attention's, and ten times the text takes a hundred
-# times as long. The cache grows only as $n$, but whoever writes 1,000 tokens reads it 1,000 times.
+# The attention weights break first. Lesson 16 has the cure: flash attention never writes them down. But it does not
+# reduce the number of operations. At 100,000 tokens nearly all operations are attention's, and ten times the text takes
+# a hundred times as long. The cache grows only as $n$, but to write 1,000 tokens you read it 1,000 times.
 #
-# There are two ways out, and this lesson takes both. **See less**: leave out most of the pairs. Or **add up
-# differently**: change the formula so that nobody ever needs the pairs. Neither is free, so of each we measure two
-# things: what it saves, and what a model can no longer find.
+# There are two ways out. **See less**: leave out most of the pairs. Or **add up differently**: change the formula so
+# that the pairs are never needed. Neither is free, so for each we measure what it saves, and what a model can no longer
+# find.
 #
 # ## See less
 #
-# Who may see whom is a matrix of $n \times n$ truth values. In the package one value stands for it, a `Pattern`. It has
-# parts, which are joined; `causal` then hides the future from all of them.
+# An $n \times n$ matrix of truth values says which query may see which key. The package describes it by a `Pattern`.
+# Its parts are joined; `causal` then hides the future from all of them.
 #
 # | part | a query sees | from |
 # |---|---|---|
 # | `window=r` | keys at a distance of $r$ or less | the paper's §4 |
-# | `global_tokens=(0,)` | these tokens; and they see every key | Longformer (Beltagy 2020) |
+# | `global_tokens=(0,)` | these tokens, which see every key | Longformer (Beltagy 2020) |
 # | `block=b` | the keys of its own block of $b$ positions | Sparse Transformer, *fixed* (Child 2019) |
 # | `summary=s` | the last $s$ keys of every block | the same |
-# | `stride=s` | keys whose distance is a multiple of $s$ | Sparse Transformer, *strided* |
+# | `stride=s` | keys at a distance that is a multiple of $s$ | Sparse Transformer, *strided* |
 
 # %%
 T, R = 64, 8
@@ -104,13 +112,13 @@ for name, each in allowed.items():
     print(f"{name:<28} {each.sum():>5,} of {T * T:,} pairs")
 
 # %% [markdown]
-# A pair that is left out is not lost. Position 9 sees position 1, and position 17 sees position 9. So after two layers,
-# something of position 1 may have arrived at position 17. What counts is how many layers it takes.
+# A pair that is left out is not lost. Position 9 sees position 1, and position 17 sees position 9, so after two layers
+# something of position 1 may have arrived at position 17. The question is how many layers it takes.
 #
 # ### Exercise 1 ★☆☆: how many layers until it is heard?
 #
-# All layers have the same pattern. And around each attention stands a residual connection (lesson 07): a position
-# keeps what it has.
+# All layers have the same pattern. Around each attention is a residual connection (lesson 07), so a position keeps what
+# it has.
 
 
 # %% tags=["exercise"]
@@ -118,8 +126,8 @@ def layers_until_heard(allowed):
     """The least number of layers after which each position has heard of each other one.
 
     allowed (T, T) bool: in every layer, query i sees key j where allowed[i, j]. Besides, each position keeps what it
-    has heard of. → whole numbers (T, T): in row i, column j when position i has heard of position j; 0 of itself, −1
-    for never.
+    has heard of. → integers (T, T): in row i, column j the number of layers after which position i has heard of
+    position j; 0 for itself, −1 for never.
     """
     raise NotImplementedError
 
@@ -129,42 +137,42 @@ layers_until_heard = check(layers_until_heard)
 
 # %% [markdown] tags=["help"]
 # Keep a matrix `heard`: has $i$ heard of $j$? Before the first layer it is the identity. In a layer, $i$ listens to
-# some positions. Of whom has it heard afterwards?
+# some positions. Which positions has it heard of afterwards?
 #
 # ---
 #
-# After a layer, $i$ has heard of $j$ if it listens to *anybody* who had heard of $j$. That is a product of two
-# matrices, `listens @ heard > 0`, with `listens = allowed | identity`. Write the number of the layer where `heard`
-# became true just now. Stop when nothing is new.
+# After a layer, $i$ has heard of $j$ if it listens to *any* position that had heard of $j$. That is a product of two
+# matrices, `listens @ heard > 0`, with `listens = allowed | identity`. Write the layer's number wherever `heard` has
+# just become true. Stop when nothing is new.
 
 # %% [markdown]
 # ### The picture
 #
-# A row is a query, a column is a key. Black: the query's own place. Dark blue: the query sees the key itself. The paler
-# the blue, the more layers it takes until the query has heard of the key. Above each map are its price, the mean number
-# of keys that a query sees, and the layers until the last position has heard of all that come before it.
+# A row is a query, a column is a key. The darkest shade is the query's own place; the paler a place, the more layers it
+# takes until the query has heard of the key; white is never. Above each map are its price, the mean number of keys that
+# a query sees, and the layers until the last position has heard of all before it.
 
 # %% tags=["picture"]
 draw_layers({name: layers_until_heard(each) for name, each in allowed.items()}, allowed)
-plt.show()
+show("Six patterns. With full attention every earlier key is heard of after one layer. With a causal window it takes "
+     "more layers the farther back the key is, and a global token at the beginning does not help. All other patterns "
+     "need two layers.")  # fmt: skip
 
 # %% [markdown]
-# * **Window.** Each layer adds $r$ positions. After $L$ layers a position has heard of what lies up to $L \cdot r$
-#   back. This is its [**receptive field**](glossary.md#receptive-field), as in a convolution. It costs little, and it
-#   is slow.
-# * **Window and [global token](glossary.md#global-token).** Position 0 sees everybody, and everybody sees position 0.
-#   In the first layer it collects; in the second it tells. Two layers are enough, whatever $n$ is.
-# * **The same, causal.** The global token no longer passes anything on! It stands at the beginning, so it may see
-#   nobody but itself. Its column is dark: everybody looks at a notice board on which nobody can write. All else is as
-#   without it. In a causal model such a token has to stand at the *end* of what it sums up, as summaries do.
+# * **Window.** Each layer adds $r$ positions. After $L$ layers a position has heard of what is up to $L \cdot r$ back,
+#   its [**receptive field**](glossary.md#receptive-field), as in a convolution. That is cheap and slow.
+# * **Window and [global token](glossary.md#global-token).** Position 0 sees all positions, and all see position 0. In
+#   the first layer it collects, in the second it tells. Two layers are enough for any $n$.
+# * **The same, causal.** The global token no longer passes anything on! It is at the beginning, so it sees only itself:
+#   a notice board that all can read and none can write on. In a causal model such a token must stand at the *end* of
+#   what it sums up, as summaries do.
 # * **Block and summary.** The last position of each block takes in its block (first layer), and all later positions
 #   look at it (second layer). Two layers, and it is causal.
 # * **Window and stride.** One layer goes back by any multiple of $r$, and another one by the rest, which is within the
 #   window. Two layers, too.
 #
 # In the last two, let the block or the stride be $\sqrt n$. Then each query sees at most about $2\sqrt n$ keys, two
-# layers reach everything, and a layer costs $O(n \sqrt n)$. That is the idea of the Sparse Transformer. What about our
-# 100,000 tokens?
+# layers reach everything, and a layer costs $O(n \sqrt n)$: the idea of the Sparse Transformer. For our 100,000 tokens:
 
 # %%
 n = 100_000
@@ -177,9 +185,9 @@ print(f"block, b = {root}:   {2 * root:>7,} keys at most,   2 layers from end to
 # %% [markdown]
 # ### What it saves
 #
-# A mask saves nothing: all scores are computed, and then most of them are thrown away (lesson 13 measured it). The
-# package cuts the matrix into pieces instead, each a product of some queries with the keys that they reach together.
-# Here are 4,096 tokens, one head, forward:
+# A mask saves nothing: all scores are computed, and most of them are thrown away (lesson 13 measured it). The package
+# cuts the matrix into pieces instead, each a product of some queries with the keys that they reach together. Here are
+# 4,096 tokens, one head, forward:
 
 # %%
 n, r = 4096, 64
@@ -199,20 +207,19 @@ for name, pattern in LONG.items():
     print(f"{name:<24} {pairs:>12,} {1e3 * seconds[name]:>8.1f} ms {seconds[name] / seconds['full']:>20.0%}")
 
 # %% [markdown]
-# The time falls, but not as far as the number of pairs. Pieces are larger than what they keep. And the keys of a stride
-# do not lie next to each other, so they have to be collected first.
+# The time falls, but less than the number of pairs. Pieces are larger than what they keep. And a stride's keys are not
+# neighbours in memory, so they have to be collected first.
 #
-# ## The gradient of a global token
+# ## The gradient of a global token (optional)
 #
-# An ordinary key in a window is seen by a few queries. A global token is seen by all $n$. What does that mean for the
-# way back? The weights of query $i$ sum to 1 over all the keys that it sees, whatever the pattern. Let $w_{ig}$ be its
-# weight on the global token $g$. Its score is $s_{ig} = q_i \cdot k_g / \sqrt D$. The softmax's backward needs the
-# other keys in one place only, the mean $\sum_j \mathrm{d}w_{ij} w_{ij}$. Lesson 16 had a shortcut for it, its
-# $\delta_i$:
+# An ordinary key in a window is seen by a few queries, a global token by all $n$. What does that mean for the way back?
+# The weights of query $i$ sum to 1 over all the keys that it sees. Let $w_{ig}$ be its weight on the global token $g$,
+# and $s_{ig} = q_i \cdot k_g / \sqrt D$ its score. The softmax's backward needs the other keys in one place only, the
+# mean $\sum_j \mathrm{d}w_{ij} w_{ij}$. Lesson 16 had a shortcut for it, its $\delta_i$:
 #
 # $$ \sum_j \mathrm{d}w_{ij}\, w_{ij} = \sum_j (\mathrm{d}o_i \cdot v_j)\, w_{ij} = \mathrm{d}o_i \cdot o_i $$
 #
-# So one column of the weights and the output are enough. Nobody has to look at the other keys.
+# So one column of the weights and the output are enough; the other keys are not needed.
 #
 # ### Exercise 2 ★★☆: the backward of a global token
 
@@ -259,70 +266,39 @@ for name, gradient in (("dkey", dkey), ("dvalue", dvalue)):
 # %% [markdown]
 # Its gradient is a sum of $n$ terms. Others have six: from the five queries whose windows hold them, and from the
 # global token's own query, which sees every key. So a global token learns with a larger gradient than its neighbours.
-# (Longformer gives global tokens projections of their own, three more matrices.) And if a text is spread over several
-# processors, each has a part of this sum, and they must add the parts up.
+# (Longformer gives global tokens three projections of their own.) And if a text is spread over several processors, each
+# has a part of this sum, and they must add the parts up.
 #
-# ## Who can, and who cannot
+# ## Which models find it?
 #
-# A path in the picture says that a signal *could* travel. Does a trained model use it? Here is a task in which the
-# needed token may be far away. A text has 64 tokens. Nearly all are noise, but somewhere among them stands one of eight
-# special tokens, the needle. The last token is a question mark, and there the model must name the needle. The models
-# are small and trained for some seconds. Each is a decoder alone, without a memory to look at, which is what the
-# package calls a `GPT`; positions are left out, because the task needs none.
+# A path in the picture says that a signal *could* travel. Does a trained model use it? Here is a task whose answer may
+# be far away. A text has 64 tokens. Nearly all are noise, but somewhere among them is one of eight special tokens, the
+# needle. The last token is a question mark, and there the model must name the needle. [The
+# models](course/lesson_23/needle.py) are small and trained for some seconds. Each is a decoder alone, which the package
+# calls a `GPT`, without positions, because the task needs none.
 
 # %%
-SPECIAL, NOISE, LENGTH = 8, 8, 64
-
-
-def needles(rng, place):
-    """ids (B, 64), each with a needle at its place (B,), and which token it is (B,)."""
-    B = len(place)
-    ids = rng.integers(SPECIAL, SPECIAL + NOISE, (B, LENGTH))
-    ids[:, -1] = SPECIAL + NOISE  # the question mark
-    ids[np.arange(B), place] = needle = rng.integers(0, SPECIAL, B)
-    return ids, needle
-
-
-def trained(steps=150, **options):
-    """The share of right answers at each distance, 1 to 63, of a GPT with these options."""
-    sizes = {"d_model": 32, "num_heads": 2, "d_ff": 64, "max_length": LENGTH, "positions": "none", "init_std": 0.1}
-    off = {"dropout": 0.0, "attention_dropout": 0.0}
-    model = GPT(GPTConfig(SPECIAL + NOISE + 1, **sizes | off | options))
-    adam, data = Adam(model.parameters, model.ops), np.random.default_rng(0)
-    for _ in range(steps):
-        ids, needle = needles(data, data.integers(0, LENGTH - 1, 32))
-        targets = np.full(ids.shape, -100)  # −100 does not count
-        targets[:, -1] = needle
-        model.parameters.zero_grad()
-        _, cache = model.loss(ids, targets)
-        model.loss_backward(1.0, cache)
-        adam.step(3e-3)
-    ids, needle = needles(data, np.repeat(np.arange(LENGTH - 1), 40))  # 40 texts for each place
-    logits, _ = model.forward(ids)
-    right = logits[:, -1, :SPECIAL].argmax(axis=-1) == needle
-    return right.reshape(-1, 40).mean(axis=1)[::-1]  # place 62 is at distance 1
-
-
 REACH = 12
 hits = {
-    "window 12, 2 layers": trained(num_layers=2, window=REACH),
-    "window 12, 3 layers": trained(num_layers=3, window=REACH),
-    "window 12 and global token, 2 layers": trained(num_layers=2, window=REACH, sparse=SparseConfig(global_tokens=1)),
-    "block 8 and summary, 2 layers": trained(num_layers=2, sparse=SparseConfig(block=8, summary=1)),
-    "linear attention, 2 layers": trained(num_layers=2, attention="linear"),
+    "window 12, 2 layers": found(num_layers=2, window=REACH),
+    "window 12, 3 layers": found(num_layers=3, window=REACH),
+    "window 12 and global token, 2 layers": found(num_layers=2, window=REACH, sparse=SparseConfig(global_tokens=1)),
+    "block 8 and summary, 2 layers": found(num_layers=2, sparse=SparseConfig(block=8, summary=1)),
+    "linear attention, 2 layers": found(num_layers=2, attention="linear"),
 }
 
 # %%
 layers = {name: int(re.findall(r"(\d) layers", name)[0]) for name in hits}
 draw_distances(hits, {name: layers[name] * REACH for name in hits if "window" in name}, 1 / SPECIAL)
-plt.show()
+show("The share of needles found at each distance. With windows it is 1 up to layers times window, then chance; a "
+     "global token adds the farthest distance. Blocks with summaries, and linear attention, find all.")  # fmt: skip
 
 # %% [markdown]
-# The dotted lines are not fitted. They stand at $L \cdot r$. Up to there the windows find the needle, in relays: layer
-# 1 carries it up to 12 positions, layer 2 carries it on. Beyond that line there is no path, so the model guesses, and
-# no training could change that. The causal global token helps with one distance, the largest: there the needle *is* the
-# global token. Block and summary find it everywhere, with a quarter of the pairs (the picture before has counted them).
-# And so does [linear attention](glossary.md#linear-attention), which is next.
+# The dotted lines are not fitted: they are at $L \cdot r$. Up to there the windows find the needle, in relays: layer 1
+# carries it up to 12 positions, layer 2 carries it on. Beyond that line there is no path, so the model guesses, and no
+# training could change that. The causal global token helps at one distance, the largest: there the needle *is* the
+# global token. Block and summary find it everywhere, with a quarter of the pairs, and so does [linear
+# attention](glossary.md#linear-attention), which is next.
 #
 # ## Add up differently
 #
@@ -332,32 +308,26 @@ plt.show()
 #    \qquad \text{softmax: } \mathrm{sim}(q, k) = e^{q \cdot k / \sqrt D} $$
 #
 # The exponential ties $q_i$ and $k_j$ together, so it has to be computed for each pair. Now choose another
-# $\mathrm{sim}$: a product of [**features**](glossary.md#feature-map), $\mathrm{sim}(q, k) = \phi(q) \cdot \phi(k)$.
-# Vectors are rows, so $\phi(q) \cdot \phi(k) = \phi(q)\, \phi(k)^\top$, and $\phi(q_i)$ stands at the left of every
-# term. Take it out of the sum:
+# $\mathrm{sim}$, a product of [**features**](glossary.md#feature-map): $\mathrm{sim}(q, k) = \phi(q) \cdot \phi(k)$.
+# Vectors are rows, so $\phi(q) \cdot \phi(k) = \phi(q)\, \phi(k)^\top$, and $\phi(q_i)$ is at the left of every term.
+# Take it out of the sum:
 #
 # $$ \sum_j \phi(q_i)\, \phi(k_j)^\top v_j
 #    = \phi(q_i) \Big( \underbrace{\sum_j \phi(k_j)^\top v_j}_{S\ (D,\, D_v)} \Big)
 #    \qquad \sum_j \phi(q_i)\, \phi(k_j)^\top = \phi(q_i) \cdot \underbrace{\sum_j \phi(k_j)}_{z\ (D,)} $$
 #
-# $S$ and $z$ do not depend on $i$. They are computed once and serve every query. With matrices, this is nothing but
-# other brackets: $(\phi(Q)\,\phi(K)^\top)\,V = \phi(Q)\,(\phi(K)^\top V)$. On the left there is an $n \times n$ matrix
-# in the middle, on the right a $D \times D_v$ one.
+# $S$ and $z$ do not depend on $i$: they are computed once and serve every query. With matrices, only the brackets
+# change: $(\phi(Q)\,\phi(K)^\top)\,V = \phi(Q)\,(\phi(K)^\top V)$. On the left the product in the middle is
+# $n \times n$, on the right $D \times D_v$.
 #
 # The weights should be positive, and they are if $\phi$ is. Katharopoulos and others (2020) take
-# $\phi(x) = \mathrm{elu}(x) + 1$, number by number: $x + 1$ above 0, and $e^x$ below. Its slope is 1 above 0, and $e^x$
-# below.
+# $\phi(x) = \mathrm{elu}(x) + 1$, number by number: $x + 1$ above 0, and $e^x$ below.
 
 
 # %%
 def phi(x):
     """elu(x) + 1, always positive."""
     return np.maximum(x, 0) + np.exp(np.minimum(x, 0))
-
-
-def phi_slope(x):
-    """φ'(x): 1 above 0, e^x below."""
-    return np.exp(np.minimum(x, 0))
 
 
 n, D = 4096, 64
@@ -380,22 +350,21 @@ both = race({"pairs": pairs_first, "states": states_first}, rounds=3, turn=0)
 print(f"time: {1e3 * both['pairs']:.0f} ms and {1e3 * both['states']:.1f} ms")
 
 # %% [markdown]
-# Mind what happened here. This is **not** a faster softmax attention. It is another function with other weights, and a
-# model must be trained with it. The weights of a model that was trained with the softmax do not work, though they fit
-# and nothing raises an error.
+# This is **not** a faster softmax attention. It is another function with other weights, and a model must be trained
+# with it. The weights of a model that was trained with the softmax fit, raise no error, and do not work.
 #
 # ### Causal: a running sum
 #
-# In a language model query $t$ may see the keys up to $t$ only. Then each query needs an $S$ of its own. But the $S$ of
-# neighbours differ by one term:
+# In a language model query $t$ may see the keys up to $t$ only, so each query needs its own $S$. But neighbouring $S$
+# differ by one term:
 #
 # $$ S_t = S_{t-1} + \phi(k_t)^\top v_t \qquad z_t = z_{t-1} + \phi(k_t)
 #    \qquad o_t = \frac{\phi(q_t)\, S_t}{\phi(q_t) \cdot z_t + \epsilon} $$
 #
-# Look at it again. There is a [state](glossary.md#state). Each token changes the state, and then something is read from
-# it. That is a **recurrent network**, as in lesson [03](03_before_attention.ipynb)! (Katharopoulos and others call
-# their paper "Transformers are RNNs".) Its state has $D \cdot D_v + D$ numbers, so with $D_v = D$ it has $D(D + 1)$,
-# however long the text is. The small $\epsilon$ keeps the division safe where all features are tiny.
+# Look again. There is a [state](glossary.md#state); each token changes it, and then something is read from it. That is
+# a **recurrent network**, as in lesson [03](03_before_attention.ipynb)! (Katharopoulos and others call their paper
+# "Transformers are RNNs".) Its state has $D \cdot D_v + D$ numbers, $D(D + 1)$ if $D_v = D$, however long the text is.
+# The small $\epsilon$ keeps the division safe where all features are tiny.
 #
 # ### Exercise 3 ★☆☆: linear attention as a running sum
 
@@ -414,8 +383,8 @@ def linear_attention(query, key, value, eps=1e-6):
 linear_attention = check(linear_attention)
 
 # %% [markdown] tags=["help"]
-# What has to be remembered from one token to the next? Which shapes has it? What comes first at token $t$: to write
-# into the state, or to read from it?
+# What has to be remembered from one token to the next, and in which shapes? What comes first at token $t$, writing into
+# the state or reading from it?
 #
 # ---
 #
@@ -442,36 +411,42 @@ kept = sum(part.size for part in state)
 print(f"token by token:              {error(out, np.array(steps)):.0e}; state: {kept} = {D} · ({Dv} + 1) numbers")
 
 # %% [markdown]
-# ### Backwards through the running sum
+# ### Backwards through the running sum (optional)
 #
-# Take the forward apart: $a_t = \phi(q_t) S_t$, $b_t = \phi(q_t) \cdot z_t + \epsilon$ and $o_t = a_t / b_t$. The
-# quotient is quickly undone:
+# Take the forward apart: $a_t = \phi(q_t) S_t$, $b_t = \phi(q_t) \cdot z_t + \epsilon$ and $o_t = a_t / b_t$. First
+# undo the quotient:
 #
 # $$ \mathrm{d}a_t = \frac{\mathrm{d}o_t}{b_t} \qquad \mathrm{d}b_t = -\,\mathrm{d}a_t \cdot o_t $$
 #
 # Both reach the query through what it read: $\mathrm{d}\phi(q_t) = \mathrm{d}a_t\, S_t^\top + \mathrm{d}b_t\, z_t$. For
 # this the states are needed again, in the order of the forward.
 #
-# And the keys? $k_t$ and $v_t$ went into $S_t$. From there they went on into $S_{t+1}$, and into all later states. Each
-# query $i \ge t$ has read from a state that holds them. So what arrives at $S_t$ is a sum over all these queries:
+# And the keys? $k_t$ and $v_t$ went into $S_t$, and from there into $S_{t+1}$ and all later states. Each query
+# $i \ge t$ has read from a state that holds them. So the gradient of $S_t$ is a sum over all these queries:
 #
 # $$ \mathrm{d}S_t = \sum_{i \ge t} \phi(q_i)^\top\, \mathrm{d}a_i \qquad
 #    \text{that is} \qquad \mathrm{d}S_t = \mathrm{d}S_{t+1} + \phi(q_t)^\top\, \mathrm{d}a_t $$
 #
-# It is a running sum again, **from the end to the beginning**. This is backpropagation through time (lesson 03), with
-# one difference. There, each step back multiplied the gradient by a matrix and by a slope, and it vanished. Here, each
-# step back multiplies by 1. What is far away arrives as it was sent.
+# It is a running sum again, **from the end to the beginning**: backpropagation through time (lesson 03), with one
+# difference. There each step back multiplied the gradient by a matrix and by a slope, and it vanished. Here each step
+# back multiplies by 1, and a distant gradient arrives as it was sent.
 #
-# ### Exercise 4 ★★★: backwards through the running sum
+# ### Exercise 4 ★★★: backwards through the running sum (optional)
 #
-# $z$ has such a sum too. And at the end, mind that $\phi(q)$ is not yet $q$.
+# $z$ has such a sum too. And in the end, $\phi(q)$ is not yet $q$: the slope of $\phi$ is 1 above 0, and $e^x$ below.
+
+
+# %%
+def phi_slope(x):
+    """φ'(x): 1 above 0, e^x below."""
+    return np.exp(np.minimum(x, 0))
 
 
 # %% tags=["exercise"]
 def linear_attention_backward(dout, query, key, value, eps=1e-6):
     """Gradients of linear_attention(query, key, value, eps): dout (T, Dv) → the tuple dquery, dkey, dvalue.
 
-    What the forward computed on its way you may compute again; `phi` and `phi_slope` are above. The numbers
+    You may compute again what the forward computed on its way; `phi` and `phi_slope` are above. The numbers
     that are read, written and multiplied grow as T, and no array is as large as (T, T) or (T, D, Dv).
     """
     raise NotImplementedError
@@ -482,7 +457,7 @@ linear_attention_backward = check(linear_attention_backward)
 
 # %% [markdown] tags=["help"]
 # Two walks through the sequence. Which gradients can you finish on the way forward, where $S_t$ and $z_t$ are at hand?
-# What must be kept for the second walk? And what is $\mathrm{d}z_t$, by the same thought as $\mathrm{d}S_t$?
+# What must be kept for the second walk? And what is $\mathrm{d}z_t$, by the argument for $\mathrm{d}S_t$?
 #
 # ---
 #
@@ -503,11 +478,31 @@ for name, ours, other in zip(arrays, mine, ops.linear_attention_backward(dout[No
     print(f"d{name:<6} central differences {worst[name]:.0e}   the package {error(ours, other[0, 0]):.0e}")
 
 # %% [markdown]
-# ### In between: chunks
+# **A common mistake: the denominator is taken for a constant.** Keys and queries also change what they are divided by.
+# Values do not, so `dvalue` is right, and the rest is not. Query 0 shows it best. It sees one key, so its output is
+# $v_0$ whatever it asks, and its gradient is nearly zero:
+
+
+# %%
+def constant_denominator(dout, given):
+    query, key, value = given
+    weights = np.tril(phi(query) @ phi(key).T)
+    dnumerator = dout / (weights.sum(axis=1, keepdims=True) + 1e-6)
+    dweights = np.tril(dnumerator @ value.T)
+    return dweights @ phi(key) * phi_slope(query), dweights.T @ phi(query) * phi_slope(key), weights.T @ dnumerator
+
+
+try:
+    check_gradients(lambda *given: (linear_attention(*given), given), constant_denominator, arrays)
+except GradientError as problem:
+    print(problem)
+
+# %% [markdown]
+# ### In between: chunks (optional)
 #
-# The running sum takes few operations and $T$ steps, one after the other. All pairs at once take many operations and no
-# waiting. Lesson 13 told which of the two a machine likes. One can have something of both. Cut the text into
-# **chunks**. Within a chunk, use the weights, as attention does. All that came before the chunk is one state:
+# The running sum takes few operations and $T$ steps, one after the other. All pairs at once take many operations and
+# one step. Lesson 13 told which of the two a machine likes. You can have something of both: cut the text into
+# **chunks**. Within a chunk, use the weights, as attention does; all that came before the chunk is one state:
 
 
 # %%
@@ -538,29 +533,32 @@ operations = [n * (2 * c * D + 2 * c * (D + 1) + 4 * D * (D + 1)) for c in sizes
 _, axes = plt.subplots(figsize=(6.4, 2.9))
 draw_chunks(axes, sizes, list(taken.values()), operations)
 axes.set_title(f"Linear attention, {n:,} tokens, D = {D}: from a recurrent network to all pairs")
-plt.show()
+show("Against the size of a chunk: the operations at most double up to D positions, then grow in proportion; the time "
+     "is high for the smallest and largest chunks, and lowest between.")  # fmt: skip
 
 # %% [markdown]
-# On the left it is a recurrent network, on the right it is attention, and it is one function all the way. On the left
-# the calls cost time, on the right the operations do. Up to a chunk of $D$ positions the operations at most double, and
-# the steps become $D$ times fewer. The package takes chunks of 64, and its backward walks over the same chunks from the
-# last to the first: exercise 4, with products in the place of single steps.
+# With chunks of 1 it is a recurrent network, with one chunk it is attention, and it is one function all the way. With
+# small chunks the calls cost time, with large ones the operations do. Up to a chunk of $D$ positions the operations at
+# most double, and the steps become $D$ times fewer. The package takes chunks of 64, and its backward walks over the
+# same chunks from the last to the first: exercise 4, with products in the place of single steps.
 #
 # ## Decoding: what a token costs
 #
 # Here a recurrent network pays off. Full attention keeps a key and a value of every token, $2D$ numbers for each head,
-# and reads all of them for each new token. Linear attention keeps $D(D+1)$ numbers. That is less from $n = (D + 1)/2$
-# on. But it writes them as well as reads them, so both move about the same at $n = D + 1$. The study [After the
+# and reads all of them for each new token. Linear attention keeps $D(D+1)$ numbers. Beyond $n = (D + 1)/2$ tokens that
+# is less. But it writes them as well as reads them, so both move about the same at $n = D + 1$. The study [After the
 # paper](after/after.md) has timed it; *grouped* means that two heads of keys and values serve all eight heads of
 # queries (Ainslie and others 2023):
 
 # %%
 study = next(section for section in sections(STUDY, STUDY.out) if section.experiment.NAME == "decoding")
-found = study.findings
-sizes, kinds = found["sizes"], found["kinds"]
+findings = study.findings
+sizes, kinds = findings["sizes"], findings["kinds"]
 lengths = sizes["lengths"]
 draw_decoding(lengths, kinds)
-plt.show()
+show("Left, the time of a token against the length of the text: it rises most with full attention, less with grouped, "
+     "and is flat with linear attention, which is fastest for long texts. Right, what is kept: it is in proportion to "
+     "the length for the first two, and constant for linear attention.")  # fmt: skip
 
 print("recorded on:", study.origin.machine)
 print(f"d_model {sizes['d_model']}, {sizes['num_heads']} heads, {sizes['num_layers']} layers, NumPy, one thread")
@@ -568,22 +566,22 @@ for kind, each in kinds.items():
     last = each["best"][-1]
     print(f"{kind:<8} a token after {lengths[-1]:,} takes {1e3 * last:.2f} ms, {last / each['best'][0]:.1f} times one "
           f"after {lengths[0]}; kept: {each['kept'][-1] / 2**20:.3g} MiB")  # fmt: skip
-print(f"linear costs as much as full at n = {found['equal']['operations']} by operations, at n = "
-      f"{found['equal']['bytes']} by bytes, and less beyond;")  # fmt: skip
-print(f"it takes less time {crossing_text(found['crossings']['linear'], lengths)}")
+print(f"linear costs as much as full at n = {findings['equal']['operations']} by operations, at n = "
+      f"{findings['equal']['bytes']} by bytes, and less beyond;")  # fmt: skip
+print(f"it takes less time {crossing_text(findings['crossings']['linear'], lengths)}")
 
 # %% [markdown]
-# (In brackets: what single rounds of the measurement give.) Linear attention's line is flat: its token needs the same
+# (In brackets: the range over single rounds.) Linear attention's line is flat: its token needs the same
 # operations and bytes at any length. In time the lines cross later than in operations, because for short texts a
 # token's time is mostly calls of NumPy and the other layers.
 #
 # ## What linear attention loses
 #
 # A state of fixed size has to forget. What exactly? Here is a test that needs no training. A text holds $N$ pairs of a
-# key and a value. After them a query asks with one of the keys, and wants its value. The output is $o_i = \sum_j W_{ij}
-# v_j$ with weights $W$ $(N, N)$, and it is perfect if $W$ is the identity. Let the values be random numbers of mean 0
-# and variance 1, independent of each other and of the keys. Then the expected squared error of a recalled number is
-# exactly $\lVert W - I \rVert^2 / N$, the sum of all squares divided by $N$.
+# key and a value. Then a query asks with one of the keys for its value. The output is $o_i = \sum_j W_{ij} v_j$ with
+# weights $W$ $(N, N)$, and it is perfect if $W$ is the identity. Let the values be random numbers of mean 0 and
+# variance 1, independent of each other and of the keys. Then the expected squared error of a recalled number is exactly
+# $\lVert W - I \rVert^2 / N$, the sum of all squares divided by $N$.
 #
 # We build $W$ directly, with heads of $D = 32$:
 #
@@ -624,7 +622,8 @@ for N in counts:
 _, axes = plt.subplots(figsize=(7.2, 3.3))
 draw_recall(axes, counts, errors, D)
 axes.set_title("How well a pair is recalled: 0 is perfect, 1 is nothing")
-plt.show()
+show("The error of a recalled value against the number of pairs. The softmax's stays at zero. Linear attention's with "
+     "the best keys is zero up to D pairs, then on the bound; with the same keys it errs from the start.")  # fmt: skip
 print(f"{counts[-1]:,} pairs: softmax {errors['softmax'][-1]:.0e}, linear with the best keys "
       f"{errors['linear, the best keys'][-1]:.2f}")  # fmt: skip
 
@@ -633,22 +632,24 @@ print(f"{counts[-1]:,} pairs: softmax {errors['softmax'][-1]:.0e}, linear with t
 # 32, and only with the best keys. With random keys it confuses even four: features are positive, so every key is a
 # little like every other one.
 #
-# The bound is more than an observation. Here is its proof. $W$ is a matrix $\phi(Q)\,\phi(K)^\top$ whose rows are
-# divided by numbers. $\phi(K)^\top$ is $(D, N)$, so there are $N - D$ directions $u$, at right angles and of length 1,
-# with $\phi(K)^\top u = 0$, and so with $W u = 0$. In each of them $(W - I)u = -u$ has length 1. Now multiply any
-# matrix by vectors of length 1 that are at right angles to each other: the squared lengths of the results sum to at
-# most the sum of all its squares. So $\lVert W - I \rVert^2 \ge N - D$. No choice of $\phi$ with $D$ features, and no
-# training, helps. The exponential escapes, because it is a product of *infinitely* many features ($e^{xy} = \sum_m x^m
-# y^m / m!$). Its price is that the sum over the keys cannot be taken first.
-#
 # So this is the trade. What attention keeps grows with the text, and nothing is lost. What a recurrent network keeps is
-# fixed, and something has to go. (Several heads and layers have more room, but again a fixed amount of it.) Which one
-# is better depends on what the text asks for: its drift, or its details.
+# fixed, and something has to go. (Several heads and layers have more room, but again a fixed amount of it.) Which is
+# better depends on what the text asks for: its drift, or its details.
+#
+# ### Why no other φ helps (optional)
+#
+# The dashed bound has a proof. $W$ is a matrix $\phi(Q)\,\phi(K)^\top$ whose rows are divided by numbers.
+# $\phi(K)^\top$ is $(D, N)$, so there are $N - D$ directions $u$, at right angles and of length 1, with
+# $\phi(K)^\top u = 0$, and so with $W u = 0$. In each of them $(W - I)u = -u$ has length 1. Now multiply any matrix by
+# vectors of length 1 that are at right angles to each other: the squared lengths of the results sum to at most the sum
+# of all its squares. So $\lVert W - I \rVert^2 \ge N - D$. No choice of $\phi$ with $D$ features, and no training,
+# helps. The exponential escapes, because it is a product of *infinitely* many features
+# ($e^{xy} = \sum_m x^m y^m / m!$). Its price is that the sum over the keys cannot be taken first.
 #
 # ## A kernel as machine code, with its races (optional)
 #
 # On a GPU linear attention runs in chunks, in [three kernels](../kernels/linear_attention.py): one program for each
-# chunk makes the chunk's own state $\sum \phi(k)^\top v$; another kernel adds the states up along the text; the third
+# chunk makes the chunk's own state $\sum \phi(k)^\top v$; another kernel adds up the states along the text; the third
 # one reads them. Why three? Lesson 17 showed a race between neighbours in a row. Here are two more, and both look
 # innocent. Try to do the first two jobs in one kernel, for chunks of 16 and $D = 16$:
 
@@ -719,8 +720,8 @@ for name, function in variants.items():
     print(f"{name:<28} off by {off:.0e}")
 
 # %% [markdown]
-# All right. Now the machine code that Triton compiles for an AMD GPU, executed on the CPU by
-# [`kernels.machine`](../kernels/machine/__init__.py), which watches who touches what:
+# All three are right. Now the machine code that Triton compiles for an AMD GPU, executed on the CPU by
+# [`kernels.machine`](../kernels/machine/__init__.py), which watches which wave touches what:
 
 # %%
 for name, function in variants.items():
@@ -733,24 +734,24 @@ for name, function in variants.items():
         print(f"    off by {error(np.array(ran['returned']), truth):.0e}")
 
 # %% [markdown]
-# **The first race is within one program.** Nobody reads at a shifted place here. The program stores a block and loads
-# the same block. But a block has no threads; the compiler deals it out to them, and it deals a $(D, D)$ product in one
-# way and a $(\text{chunks}, D^2)$ block in another. So one wave loads what another one has stored. The fault is in the
-# last chunk. The earlier ones are saved by luck: the products that come after them exchange numbers through shared
-# memory, and bring barriers of their own. `tl.debug_barrier()` mends it.
+# **The first race is within one program.** No thread reads at a shifted place here: the program stores a block and
+# loads the same block. But a block has no threads. The compiler deals it out to them, a $(D, D)$ product in one way and
+# a $(\text{chunks}, D^2)$ block in another, so one wave loads what another one has stored. The fault is in the last
+# chunk. The earlier ones are saved by luck: the products that come after them exchange numbers through shared memory,
+# and bring barriers of their own. `tl.debug_barrier()` mends it.
 #
-# **The second race is between programs.** There is no barrier for programs: each may run before, after or beside any
-# other one. In the interpreter, program 1 always comes after program 0. On a GPU, nobody promises that. The only
-# barrier between programs is the end of a kernel. That is why the package launches three.
+# **The second race is between programs.** Programs have no barrier: each may run before, after or beside any other. In
+# the interpreter program 1 always comes after program 0; a GPU does not promise that. The only barrier between programs
+# is the end of a kernel. That is why the package launches three.
 #
 # ### Exercise 5 ★★☆: the states' gradients, and no race
 #
-# Now backwards. What arrives at the state that chunk $n$ leaves behind? All later chunks have read it. So it is a sum
-# over their queries, from the end to the beginning:
+# Now backwards. All later chunks have read the state that chunk $n$ leaves behind. So its gradient is a sum over their
+# queries, from the end to the beginning:
 #
 # $$ \mathrm{d}S_n = \sum_{m > n}\; \sum_{t \,\in\, \text{chunk } m} \phi(q_t)^\top\, \mathrm{d}a_t $$
 #
-# Write it as one kernel, with a program for each head. No wave may need what another one has stored.
+# Write it as one kernel, with a program for each head. No wave may load what another one has stored.
 
 
 # %% tags=["exercise"]
@@ -764,7 +765,7 @@ def chunk_states_backward(query, dnumerator):
     """The gradient of the state after each chunk of 16 positions: the sum that the later chunks send to it.
 
     query and dnumerator (H, T, 16), float32, T a multiple of 16 → (H, T / 16, 16, 16); zeros for the last chunk. The
-    same whichever wave comes first: as machine code without a race.
+    result must not depend on the order of the waves.
     """
     heads, time, width = query.shape
     dstates = torch.empty((heads, time // 16, width, width), device=query.device)
@@ -776,14 +777,14 @@ def chunk_states_backward(query, dnumerator):
 chunk_states_backward = check(chunk_states_backward)
 
 # %% [markdown] tags=["help"]
-# A race needs memory. Where can a running sum of $16 \times 16$ numbers live, if it does not lie in memory? And in
-# which order does a program walk through the chunks?
+# A race needs memory. Where can a running sum of $16 \times 16$ numbers be kept, if not in memory? And in which order
+# does a program walk through the chunks?
 #
 # ---
 #
 # Begin with `dstate = tl.zeros((D, D), tl.float32)` and walk from the last chunk to the first, `CHUNKS - 1 - n`. First
 # store `dstate` for the chunk, then load its queries and gradients, and add
-# `tl.dot(tl.trans(features), dnumerator, input_precision="ieee")`. Nobody ever loads what was stored.
+# `tl.dot(tl.trans(features), dnumerator, input_precision="ieee")`. What was stored is never loaded.
 
 
 # %%
@@ -806,7 +807,8 @@ print(f"waves go {', '.join(orders)}: {different} result, off by {off:.0e}")
 # %% [markdown]
 # ## Common mistakes, and what they look like
 #
-# **A stride alone.** Without a window, a query sees only keys at its own remainder, however many layers there are:
+# **A stride alone.** Without a window, a query reaches only keys whose distance is a multiple of the stride, however
+# many layers there are:
 
 # %%
 alone = layers_until_heard(Pattern(causal=True, stride=8).allows(positions[:, None], positions[None]))
@@ -815,29 +817,9 @@ for name, each in (("stride alone", alone), ("with a window", with_window)):
     print(f"{name:<14} the last of 64 positions has heard of {np.sum(each[-1] >= 0)}")
 
 # %% [markdown]
-# **The denominator is taken for a constant.** In the backward, keys and queries also change what they are divided by.
-# Values do not, so `dvalue` is right, and the rest is not. Query 0 shows it best. It sees one key, so its output is
-# $v_0$ whatever it asks, and its gradient is nearly zero:
-
-
-# %%
-def constant_denominator(dout, given):
-    query, key, value = given
-    weights = np.tril(phi(query) @ phi(key).T)
-    dnumerator = dout / (weights.sum(axis=1, keepdims=True) + 1e-6)
-    dweights = np.tril(dnumerator @ value.T)
-    return dweights @ phi(key) * phi_slope(query), dweights.T @ phi(query) * phi_slope(key), weights.T @ dnumerator
-
-
-try:
-    check_gradients(lambda *given: (linear_attention(*given), given), constant_denominator, arrays)
-except GradientError as problem:
-    print(problem)
-
-# %% [markdown]
-# **A long sum in few digits.** $z$ only ever grows. In half precision it soon hardly grows, since a term of 1 is lost
+# **A long sum in few digits.** $z$ only ever grows. In half precision it soon hardly grows, because a term of 1 is lost
 # beside some thousands. In float32 it loses digits slowly. The package's kernels keep their sums in float32 whatever
-# the tokens come in, and a chunk's sum is added as one number:
+# the tokens come in, and add a chunk's sum as one number:
 
 # %%
 terms = phi(rng.standard_normal(100_000))
@@ -850,25 +832,39 @@ for n in (1_000, 10_000, 100_000):
 # %% [markdown]
 # ## What changed since 2017
 #
-# The Sparse Transformer (Child and others 2019) had blocks and strides. Longformer (Beltagy and others 2020) and
-# BigBird (Zaheer and others 2020) had windows and global tokens, and BigBird random pairs too. Linear attention became
-# a recurrent network in 2020, and with it an old idea came back: matrices that are written by outer products are the
-# *fast weights* of Schmidhuber (1992), as Schlag and others (2021) showed. Then flash attention (2022) made full
-# attention so cheap in memory that most patterns were given up again. Windows stayed: in Mistral 7B (2023), and in
-# Gemma 2 (2024) in every second layer. The state learned to forget: by an update that overwrites (the delta rule,
-# Schlag and others 2021), by decay (RetNet, Sun and others 2023), or by gates that depend on the token (Mamba, Gu and
-# Dao 2023, a near relative). Some models mix: in Jamba (Lieber and others 2024), seven layers of eight are recurrent,
-# and one sees everything, for recall.
+# The Sparse Transformer (Child and others 2019) had blocks and strides; Longformer (Beltagy and others 2020) and
+# BigBird (Zaheer and others 2020) had windows and global tokens. Linear attention became a recurrent network in 2020,
+# and with it an old idea came back: matrices that are written by outer products are the *fast weights* of Schmidhuber
+# (1992), as Schlag and others (2021) showed. Then flash attention (2022) made full attention so cheap in memory that
+# most patterns were given up. Windows stayed: in Mistral 7B (2023), and in every second layer of Gemma 2 (2024).
 #
-# Open projects, to try yourself:
+# Today both ways are in large models:
+#
+# * **Sparse attention chooses its pairs by content.** In Native Sparse Attention (Yuan and others, DeepSeek, 2025) a
+#   query sees a window, summaries of all earlier blocks, and the tokens of the few blocks whose summaries fit best. In
+#   DeepSeek-V3.2 (2025) a small *indexer* scores all earlier tokens, and attention reads only the best of them. (The
+#   cheap scores are still $n^2$.)
+# * **The recurrent state learned to forget**: by an update that overwrites (the delta rule, Schlag and others 2021), by
+#   decay (RetNet, Sun and others 2023), by gates that depend on the token (Mamba, Gu and Dao 2023), or by delta rule
+#   and gate together (Gated DeltaNet, Yang and others 2024).
+# * **Layers are mixed**, as the test of recall suggests. Full attention is one layer in eight of Jamba (Lieber and
+#   others 2024), and one in four of Qwen3-Next and Kimi Linear (both 2025), whose other layers are a Gated DeltaNet or
+#   close to it. This is not settled: MiniMax-M1 (2025) was such a hybrid, and M2, of the same year, has full attention
+#   again.
+#
+# Sources for the last years: DeepSeek-AI 2025, *DeepSeek-V3.2*; Yuan and others 2025, *Native sparse attention:
+# Hardware-aligned and natively trainable sparse attention*; Yang and others 2024, *Gated delta networks: Improving
+# Mamba2 with delta rule*; Kimi Team 2025, *Kimi Linear: An expressive, efficient attention architecture*.
+#
+# ### Open projects (optional)
 #
 # * **The delta rule.** Before a pair is written, take out what the state holds for its key:
 #   $S_t = S_{t-1} + \phi(k_t)^\top (v_t - \phi(k_t) S_{t-1})$, with $\phi(k)$ scaled to length 1 and without the
 #   denominator. Write its backward. Does the test of recall get better below $N = D$? Can it beyond?
 # * **A decay.** $S_t = \gamma S_{t-1} + \phi(k_t)^\top v_t$. What changes in exercise 4, and what is the gradient of
 #   $\gamma$? How far back does it find the needle?
-# * **A summary that is learned.** Train the needle's task with a window and a global token in the *middle* of the text.
-#   Predict at which distances it will be found, then look.
+# * **A learned summary.** Train the needle's task with a window and a global token in the *middle* of the text. Predict
+#   at which distances it will be found, then look.
 #
 # ## Where next
 #

@@ -138,7 +138,7 @@ def test_variants_that_diverge_are_told(tmp_path: Path, monkeypatch: pytest.Monk
     gone = trial(BY_NAME["rotary"], 1, Texts(), 1.0).name
     found = found_for({}, monkeypatch, diverged={gone: "the loss of step 2 is nan"})
     text = "\n\n".join(ablation.report(found))
-    assert "Not to be compared, since a training diverged: rotary." in text
+    assert "Not to be compared, because a training run diverged: rotary." in text
     ablation.draw(found, tmp_path)
     of_base = {trial(BY_NAME[BASE_NAME], seed, Texts(), 1.0).name: "nan" for seed in SEEDS}
     found = found_for({}, monkeypatch, diverged=of_base)

@@ -267,11 +267,11 @@ def test_trainings_that_diverged_are_told(monkeypatch: pytest.MonkeyPatch, tmp_p
     found = found_for({}, monkeypatch, diverged={"distillation word level": "the loss of step 1 is nan"})
     text = "\n".join(distillation.report(found))
     assert "the loss of step 1 is nan" in text
-    assert "a training diverged" in text
+    assert "a training run diverged" in text
     distillation.draw(found, tmp_path)
     everything = {f"distillation {name}": "nan" for name in COLOURS}
     none = found_for({}, monkeypatch, diverged=everything)
-    assert distillation.report(none) == ["Every training diverged."]
+    assert distillation.report(none) == ["Every training run diverged."]
 
 
 def test_the_trials_are_those_of_the_report() -> None:

@@ -162,7 +162,7 @@ def test_trainings_that_diverged_are_told(found: Findings, tmp_path: Path) -> No
     assert "Diverged: GPT." in "\n".join(inside.report(one))
     inside.draw(one, tmp_path)
     none = {**found, "models": dict.fromkeys(COLOURS, gone)}
-    assert inside.report(none) == ["Every training diverged."]
+    assert inside.report(none) == ["Every training run diverged."]
     inside.draw(none, tmp_path / "none")
 
 

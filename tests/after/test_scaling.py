@@ -216,7 +216,7 @@ def test_misses_that_are_systematic_are_told() -> None:
         if run["budget"] == 1 and run["size"] == SIZES[5].name:
             run["loss"] /= 1.06
     text = "\n".join(scaling.report(found))
-    assert "misses 4 of 19 trainings by more than 3.5 %" in text
+    assert "misses 4 of 19 training runs by more than 3.5 %" in text
     assert "those between by −5.00, −5.00 and −5.00 %" in text
     assert "the largest size by +6.00, " in text
     assert "So the misses are systematic." in text
@@ -243,7 +243,7 @@ def test_trainings_that_diverged_are_told(tmp_path: Path) -> None:
     assert "kept aside" in "\n".join(scaling.report(found))
     scaling.draw(found, tmp_path)
     none = found_for({each.name: "nan" for each in scaling.trials(Texts(), 1.0)})
-    assert scaling.report(none) == ["Too many trainings diverged to fit a law."]
+    assert scaling.report(none) == ["Too many training runs diverged to fit a law."]
     scaling.draw(none, tmp_path / "none")
 
 

@@ -297,7 +297,7 @@ def judge(findings: Findings) -> dict[str, Outcome]:
 
     def beyond(name: str) -> Outcome:
         found = stretched(findings, name)
-        return Outcome("a training diverged" if found is None else f"{_ratio(found)} times", found=found)
+        return Outcome("a training run diverged" if found is None else f"{_ratio(found)} times", found=found)
 
     linear = gaps["linear"]
     return {
@@ -320,7 +320,7 @@ def judge(findings: Findings) -> dict[str, Outcome]:
 
 
 def _text(gap: Interval | None) -> str:
-    return "a training diverged" if gap is None else gap.text(4, sign=True)
+    return "a training run diverged" if gap is None else gap.text(4, sign=True)
 
 
 def _ratio(found: Interval) -> str:
@@ -330,7 +330,7 @@ def _ratio(found: Interval) -> str:
 def _judge_best(found: Mapping[str, Any] | None) -> Outcome:
     """Return the outcome for "rotary positions are best", undecided if the interval of the difference holds zero."""
     if found is None:
-        return Outcome("a training diverged", None)
+        return Outcome("a training run diverged", None)
     gap = Interval(**found["difference"])
     right = gap.value < 0 if gap.excludes_zero else None
     return Outcome(f"{gap.text(4, sign=True)} against {found['best other']}", right)
@@ -347,19 +347,19 @@ def report(findings: Findings) -> list[str]:
             are trained for as many steps as they can take for {scientific(findings["operations"])} operations of matrix
             products (to 1 %, since steps are rounded), with the same learning rate, tuned for none of them. Linear
             attention's operations are counted token by token, as in decoding; training takes {CHUNK} tokens at once, so
-            that the forward needs {100 * chunked_share():.0f} % more than is counted. SwiGLU's network is narrower, so
-            that the model has as many parameters as the base. *Grouped* is multi-query attention here: one head of keys
-            and values for all heads of queries. *Sinusoids* have a root mean square of 0.71. They are added to vectors
-            of tokens whose numbers start with a standard deviation of {BASE.init_std:g}, as all of GPT-2's matrices;
-            with *scaled sinusoids* these vectors of tokens are multiplied by {1 / BASE.init_std:g}.
+            the forward needs {100 * chunked_share():.0f} % more than is counted. SwiGLU's network is narrower, so that
+            the model has as many parameters as the base. *Grouped* is multi-query attention here: one head of keys and
+            values for all heads of queries. *Sinusoids* have a root mean square of 0.71. They are added to vectors of
+            tokens whose numbers start with a standard deviation of {BASE.init_std:g}, as all of GPT-2's matrices; with
+            *scaled sinusoids* these vectors of tokens are multiplied by {1 / BASE.init_std:g}.
         """),
         paragraph(f"""
-            The loss is that of a token of the test set, in nats, with the mean of the last five checkpoints. *Minus
-            base's*: the difference of the means over {len(SEEDS)} seeds, with a 95 % interval that covers both what
-            seeds change (Welch 1947) and the choice of the test rows; **bold** where it leaves out zero. There are
+            The loss is the mean over the tokens of the test set, in nats, with the mean of the last five checkpoints.
+            *Minus base's*: the difference of the means over {len(SEEDS)} seeds, with a 95 % interval that covers both
+            the seeds (Welch 1947) and the choice of the test rows; **bold** where it leaves out zero. There are
             {len(VARIANTS) - 1} such intervals: with no differences at all, one in twenty would leave out zero. *Seeds*:
-            from the lowest to the highest of a variant's seeds. Equal operations are not equal seconds: these are of
-            one core, beside another training.
+            the highest loss of a variant's seeds minus the lowest. Equal operations are not equal seconds: these are of
+            one core, while another model trained on the other one.
         """),
         _table(findings),
         picture(f"{NAME}-differences", "Loss of each variant minus the base's, with intervals"),
@@ -370,7 +370,7 @@ def report(findings: Findings) -> list[str]:
             The same models read rows of {LONGER} tokens, four times as long as in training. *Beyond*: the perplexity of
             the tokens after the first {LENGTH} of such a row; *within*: that of the second half of rows of {LENGTH},
             which have about as much of their sentence before them. Sentences are shorter than that and do not depend on
-            each other: a longer context tells nothing more, and a ratio near 1 is the best to hope for. Its interval is
+            each other: a longer context adds nothing, and a ratio near 1 is the best to hope for. Its interval is
             that of {len(SEEDS)} seeds (Student 1908) and of the choice of the test rows; both readings hold the same
             text, but not the same tokens of it.
         """),
@@ -418,7 +418,7 @@ def _sentences(findings: Findings) -> list[str]:
         "No difference that these seeds and this test set can show": [
             name for name, gap in gaps.items() if not gap.excludes_zero
         ],
-        "Not to be compared, since a training diverged": [n for n in findings["differences"] if n not in gaps],
+        "Not to be compared, because a training run diverged": [n for n in findings["differences"] if n not in gaps],
     }
     said = [f"{title}: {', '.join(names)}." for title, names in kinds.items() if names]
     if findings["activations"] is not None:

@@ -153,7 +153,7 @@ def moved_bytes(config: GPTConfig, length: int) -> int:
 
 
 def filled(model: GPT, length: int) -> Decoding:
-    """The state of one text after `length` tokens, with keys and values that were drawn by chance."""
+    """The state of one text after `length` tokens, with random keys and values."""
     config, rng = model.config, np.random.default_rng(0)
     attention = config.decoder.block.attention
     heads, width = attention.kv_heads, attention.d_k
@@ -245,20 +245,19 @@ def report(findings: Findings) -> list[str]:
     return [
         paragraph(f"""
             A GPT with {sizes["num_layers"]} layers of width {sizes["d_model"]} and {sizes["num_heads"]} heads writes
-            one text; how a token is chosen does not matter. Timed is the next token after n others, the least of
-            {sizes["steps"]} in each of {sizes["rounds"]} rounds. Below, brackets hold what single rounds give. They are
-            not 95 % intervals, and another run of the command can leave them. Grouped: {sizes["kv_heads"]} heads of
-            keys and values serve the {sizes["num_heads"]} of queries. *Kept*: the keys and
-            values of the text so far, or linear attention's state. *Moved*: these and all weights, which every token
-            reads once (a state is written too). A further token of the text needs
-            {_a_token(findings, FULL):.3g} KiB with full attention, {_a_token(findings, GROUPED):.3g} KiB with grouped
-            attention, and nothing with linear attention.
+            one text; how a token is chosen does not matter. We time the next token after n others, and take the least
+            of {sizes["steps"]} in each of {sizes["rounds"]} rounds. Below, brackets show the range over single rounds.
+            They are not 95 % intervals, and another run of the command can leave them. Grouped: {sizes["kv_heads"]}
+            heads of keys and values serve the {sizes["num_heads"]} of queries. *Kept*: the keys and values of the text
+            so far, or linear attention's state. *Moved*: these and all weights, which every token reads once (a state
+            is written too). A further token of the text needs {_a_token(findings, FULL):.3g} KiB with full attention,
+            {_a_token(findings, GROUPED):.3g} KiB with grouped attention, and nothing with linear attention.
         """),
         table(head, rows),
-        picture(f"{NAME}-cost", "Time a token and memory kept against the length, for three kinds of attention"),
+        picture(f"{NAME}-cost", "Time for a token, and memory kept, against the length, for three kinds of attention"),
         paragraph("""
-            A line is the least time of all rounds, the shade above it reaches to the slowest round's; dotted: where
-            linear attention becomes faster than full attention.
+            A line is the least time of all rounds, and the shade above it reaches to the slowest round's. Dotted: the
+            length from which linear attention is faster than full attention.
         """),
         paragraph(f"""
             From which length on does linear attention cost less than full attention? They cost the same at n =
@@ -291,7 +290,7 @@ def _what_takes_time(findings: Findings) -> str:
         if kind != LINEAR
     }
     if min(each["best"] for each in added.values()) <= 0:
-        return f"Between n = {lengths[0]} and n = {lengths[-1]:,} noise hides what a token costs more."
+        return f"Between n = {lengths[0]} and n = {lengths[-1]:,} noise hides the extra cost of a token."
     rates = {
         kind: {name: added[kind][name] / added[kind]["best"] / 1e9 for name in ("operations", "moved")}
         for kind in added
@@ -311,8 +310,8 @@ def _what_takes_time(findings: Findings) -> str:
     """
     if ratios["time"]["value"] < ratios["moved"] ** 0.5 and rates[GROUPED]["moved"] < rates[FULL]["moved"]:
         text += """
-            Grouped heads save less time than bytes. So bandwidth is not what limits grouped attention here: with full
-            attention the same core moves more bytes a second. What limits either was not measured. Where bandwidth is
+            Grouped heads save less time than bytes. So bandwidth does not limit grouped attention here: with full
+            attention the same core moves more bytes a second. We did not measure what limits either. Where bandwidth is
             the limit, as on a GPU, fewer bytes are less time. And keys and values need less memory everywhere.
         """
     return paragraph(text)
@@ -329,10 +328,10 @@ def _found_apart(sizes: Mapping[str, Any]) -> list[str]:
             Two facts explain a part of grouped attention's times (measured apart, on the machine of the committed
             results). With a few queries and many keys, BLAS takes half the time if the keys are the first factor. The
             first results were without this: grouped attention took 3.4 ms at n = 8,192, 4.0 times as long as linear
-            attention, and so that prediction was wrong. Then the code was mended, and all of this section was measured
-            again. (The prediction of full against linear attention was wrong too, with 4.6 times. Nothing was mended
+            attention, and so that prediction was wrong. Then we improved the code, and measured all of this section
+            again. (The prediction of full against linear attention was wrong too, with 4.6 times. Nothing was changed
             there: the two runs differ.) And the product of weights and values takes 2.3 times as long at n =
-            {last + 1:,} as at n = {last:,}: its {multiplications} n multiplications pass 10⁶ there, from where on
+            {last + 1:,} as at n = {last:,}: its {multiplications} n multiplications pass 10⁶ there, and beyond that
             OpenBLAS takes another path. So grouped attention loses a part of its lead at n = 8,192.
         """)
     ]

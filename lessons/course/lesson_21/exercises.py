@@ -196,21 +196,21 @@ def _judge_fates(ids: np.ndarray, hidden: np.ndarray, targets: np.ndarray, mask_
         f"{_percent(masked.mean())} become the mask, {_percent(other.mean())} another word, and "
         f"{_percent((now == before).mean())} stay"
     )
-    require(not masked.all(), f"of the targets {said}: one in ten becomes a word by chance, and one in ten stays")
+    require(not masked.all(), f"of the targets {said}: one in ten becomes a random word, and one in ten stays")
     require(
         words != 2 or abs(masked.mean() - 0.8) > 0.03 or abs(other.mean() - 0.1) > 0.02,
-        "a target that gets a word by chance never gets the one that stood there: any word may come, that one too",
+        "a target that gets a random word never gets the one that stood there: any word may come, that one too",
     )
     require(
         abs(masked.mean() - 0.8) < 0.03 and abs(other.mean() - by_chance) < 0.03,
         f"of the targets {said}: 80 %, {_percent(by_chance)} and {_percent(0.2 - by_chance)} are wanted"
-        + ", because the word by chance is often the old one" * (words < 10),
+        + ", because the random word is often the old one" * (words < 10),
     )
     if words > 2:
-        _judge_words_by_chance(now.reshape(len(ids), -1), other.reshape(len(ids), -1), before, mask_id)
+        _judge_random_words(now.reshape(len(ids), -1), other.reshape(len(ids), -1), before, mask_id)
 
 
-def _judge_words_by_chance(now: np.ndarray, other: np.ndarray, before: np.ndarray, mask_id: int) -> None:
+def _judge_random_words(now: np.ndarray, other: np.ndarray, before: np.ndarray, mask_id: int) -> None:
     """Raise `Wrong` unless the words that replace targets are equally frequent; now and other (rows, targets)."""
     replaced = now[other]
     counts = np.bincount(replaced, minlength=mask_id)[FIRST:]
@@ -229,7 +229,7 @@ def _judge_words_by_chance(now: np.ndarray, other: np.ndarray, before: np.ndarra
     pairs = now[two][other[two]].reshape(-1, 2)
     require(
         not len(pairs) or (pairs[:, 0] != pairs[:, 1]).any(),
-        "two targets of a row that get a word by chance always get the same one: draw a word for each target",
+        "two targets of a row that get a random word always get the same one: draw a word for each target",
     )
 
 

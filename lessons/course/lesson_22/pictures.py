@@ -26,7 +26,7 @@ def draw_sentence(image: np.ndarray, size: int) -> None:
     for number in range(down * across):
         row, column = divmod(number, across)
         where = column * size + 0.15, -row * size - 0.15
-        label = whole.text(*where, str(number + 1), color=VERMILION, fontsize=7, ha="left", va="top")
+        label = whole.text(*where, str(number + 1), color=INK, fontsize=7, ha="left", va="top")
         label.set_path_effects([withStroke(linewidth=2, foreground="white")])  # readable on dark pixels too
     whole.set(xlim=(-0.3, width + 0.3), ylim=(-height - 0.3, 0.3), aspect="equal", title="an image ...")
 
@@ -41,7 +41,7 @@ def draw_sentence(image: np.ndarray, size: int) -> None:
         _pixels(line, patch, left, 0.0)
         line.add_patch(Rectangle((left, -size), size, size, fill=False, ec=VERMILION, lw=1))
     for place in range(1 + down * across):
-        line.text(place * step + size / 2, -size - 0.35, str(place), ha="center", va="top", fontsize=7, color=GREY)
+        line.text(place * step + size / 2, -size - 0.35, str(place), ha="center", va="top", fontsize=7, color=INK)
     end = (1 + down * across) * step
     line.set(xlim=(-0.3, end - 0.4), ylim=(-size - 1.6, 0.3), aspect="equal")
     line.set_title("... and the sentence: the class token, then a word for each patch; below, the positions")
@@ -71,26 +71,28 @@ def draw_positions(by_offset: np.ndarray, curves: Mapping[str, tuple[np.ndarray,
     reach = len(by_offset) // 2
     _, (left, right) = plt.subplots(1, 2, figsize=(7.4, 3.2), width_ratios=(1, 1.3))
     shown = left.imshow(by_offset, cmap=SIGNED, vmin=-0.3, vmax=0.3, extent=(-reach - 0.5, reach + 0.5) * 2)
-    left.plot(0, 0, "x", color=INK, ms=5)
+    left.plot(0, 0, "x", color="white", ms=5)
     left.set(xlabel="pixels to the right", ylabel="pixels up", title="Words of one pixel")
     left.set_xticks(range(-reach, reach + 1))
     left.set_yticks(range(-reach, reach + 1))
     left.figure.colorbar(shown, ax=left, label="mean cosine", fraction=0.046)
     right.axhline(0, color=GREY, lw=0.8)
-    for (name, (distances, cosines)), colour in zip(curves.items(), (BLUE, ORANGE), strict=True):
-        right.plot(distances, cosines, "o-", ms=3, color=colour, label=name)
+    for (name, (distances, cosines)), colour, style in zip(curves.items(), (BLUE, ORANGE), ("o-", "s--"), strict=True):
+        right.plot(distances, cosines, style, ms=3, color=colour, label=name)
     right.set(xlabel="distance of two positions (pixels)", ylabel="mean cosine", title="Near positions, and far ones")
     right.legend()
 
 
 def draw_little_data(sizes: Sequence[int], results: Mapping[str, Mapping[str, np.ndarray]]) -> None:
     """Draw accuracies (sizes, seeds) by title and model: a line through the means, a dot for each seed."""
+    looks = ((BLUE, "-", "o"), (VERMILION, "--", "s"), (GREY, "-.", "^"))
     _, row = plt.subplots(1, len(results), figsize=(7.4, 3.2), sharey=True)
     for axes, (title, models) in zip(row, results.items(), strict=True):
-        for (name, found), colour in zip(models.items(), (BLUE, VERMILION, GREY), strict=True):
-            axes.plot(range(len(sizes)), 100 * found.mean(axis=1), color=colour, label=name)
-            for place, seeds in enumerate(found):
-                axes.plot([place] * len(seeds), 100 * seeds, "o", ms=3.5, color=colour)
+        for (name, found), (colour, line, mark) in zip(models.items(), looks, strict=True):
+            axes.plot(range(len(sizes)), 100 * found.mean(axis=1), line, color=colour)
+            for seeds in found.T:
+                axes.plot(range(len(sizes)), 100 * seeds, mark, ms=3.5, color=colour)
+            axes.plot([], line + mark, ms=3.5, color=colour, label=name)
         axes.set_xticks(range(len(sizes)), [f"{size:,}" for size in sizes])
         axes.set(xlabel="images to learn from", ylim=(None, 101), title=title)
         axes.grid(axis="y")

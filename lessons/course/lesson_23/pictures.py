@@ -35,7 +35,7 @@ def draw_layers(layers: Mapping[str, np.ndarray], allowed: Mapping[str, np.ndarr
         axes.set_xlabel("key", labelpad=-4)
     for axes in grid[:, 0]:
         axes.set_ylabel("query", labelpad=-6)
-    bar = figure.colorbar(image, ax=grid, fraction=0.025, label="layers until it has heard of it")
+    bar = figure.colorbar(image, ax=grid, fraction=0.025, label="layers until the query has heard of the key")
     bar.set_ticks(range(-1, MOST + 1), labels=["never", "0", *map(str, range(1, MOST)), f"{MOST}+"])
     bar.ax.tick_params(length=0, labelsize=7)
 
@@ -51,7 +51,7 @@ def draw_distances(hits: Mapping[str, np.ndarray], reach: Mapping[str, int], cha
         axes.set_title(name, fontsize=8.5, loc="left", pad=3)
         axes.set(ylim=(-0.05, 1.08), yticks=[0, 0.5, 1])
         axes.tick_params(labelsize=7)
-    rows[0].text(1, chance + 0.03, "chance", color=GREY, fontsize=7, va="bottom")
+    rows[0].text(1, chance + 0.03, "chance", color=INK, fontsize=7, va="bottom")
     rows[-1].set_xlabel("distance of the needed token")
     figure.supylabel("share of right answers", fontsize=9)
 
@@ -69,9 +69,10 @@ def draw_chunks(axes: Axes, sizes: Sequence[int], seconds: Sequence[float], oper
 def draw_decoding(lengths: Sequence[int], kinds: Mapping[str, Mapping[str, Any]]) -> None:
     """Draw, by kind of attention, the least milliseconds for a token and the MiB of memory, at each length."""
     _, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.0))
-    for (kind, found), colour in zip(kinds.items(), (BLUE, ORANGE, VERMILION), strict=True):
-        left.plot(lengths, [1e3 * each for each in found["best"]], "o-", ms=3, color=colour, label=kind)
-        right.plot(lengths, [each / 2**20 for each in found["kept"]], "o-", ms=3, color=colour)
+    looks = ((BLUE, "o-"), (ORANGE, "s--"), (VERMILION, "^-."))
+    for (kind, found), (colour, style) in zip(kinds.items(), looks, strict=True):
+        left.plot(lengths, [1e3 * each for each in found["best"]], style, ms=3, color=colour, label=kind)
+        right.plot(lengths, [each / 2**20 for each in found["kept"]], style, ms=3, color=colour)
     for axes, title in ((left, "ms a token"), (right, "kept of the text, MiB")):
         axes.set(xscale="log", yscale="log", xlabel="length, tokens", title=title)
         axes.set_xticks(lengths[1::2], [f"{length:,}" for length in lengths[1::2]])
@@ -88,7 +89,7 @@ def draw_recall(axes: Axes, counts: Sequence[int], errors: Mapping[str, Sequence
     for (name, each), (colour, line) in zip(errors.items(), looks, strict=True):
         axes.plot(counts, each, line, ms=4, color=colour, lw=1.2, label=name)
     axes.axvline(width, color=GREY, lw=0.8, ls=":")
-    axes.text(width * 0.96, 0.55, f"N = D = {width}", color=GREY, fontsize=8, ha="right")
+    axes.text(width * 0.96, 0.55, f"N = D = {width}", color=INK, fontsize=8, ha="right")
     axes.set(xscale="log", xlabel="pairs in the text, N", ylabel="error of a recalled value", ylim=(-0.04, 1.06))
     axes.set_xticks(counts[::2], [f"{count:,}" for count in counts[::2]])
     axes.minorticks_off()

@@ -21,7 +21,7 @@ def layers_until_heard(allowed):
     layers = np.where(heard, 0, -1)
     listens = np.logical_or(allowed, heard).astype(float)  # a position keeps what it has: the residual connection
     for layer in range(1, T):  # a shortest way visits no position twice
-        more = listens @ heard > 0  # of whom somebody that it listens to has heard
+        more = listens @ heard > 0  # heard of by any position that it listens to
         if (more == heard).all():
             break
         layers[more & ~heard] = layer

@@ -108,11 +108,11 @@ the target is read after masking
     hidden[row, place] = rng.integers(3, mask_id) →
         hidden[row, place] = rng.integers(3, mask_id)\n            targets[row, place] = hidden[row, place]
     a target is the mask itself
-always the mask | dice < 0.8 → dice < 2 | one in ten becomes a word by chance
+always the mask | dice < 0.8 → dice < 2 | one in ten becomes a random word
 none stays | elif dice < 0.9 → else | 80 %, 10 % and 10 % are wanted
 ten of the remaining | elif dice < 0.9 → elif rng.random() < 0.1 | 2 % another word
-the mask may come by chance | rng.integers(3, mask_id) → rng.integers(3, mask_id + 1) | 80 %, 5 % and 15 % are wanted
-any id by chance | rng.integers(3, mask_id) → rng.integers(0, mask_id) | which is no word
+the mask may be drawn | rng.integers(3, mask_id) → rng.integers(3, mask_id + 1) | 80 %, 5 % and 15 % are wanted
+any id at random | rng.integers(3, mask_id) → rng.integers(0, mask_id) | which is no word
 always one word | rng.integers(3, mask_id) → 3 | each replaced target gets a word of its own
 the first words | rng.choice(words, count, replace=False) → words[:count] | the same places are chosen in every row
 a generator of its own | dice = rng.random() → dice = np.random.random() | all that is random must come from rng

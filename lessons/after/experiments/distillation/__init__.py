@@ -242,7 +242,7 @@ def speed(findings: Findings, search: str) -> dict[str, Any] | None:
 def judge(findings: Findings) -> dict[str, Outcome]:
     """Return the outcome of each prediction."""
     if "best" not in findings:
-        return dict.fromkeys(findings["predictions"], Outcome("a training diverged", None))
+        return dict.fromkeys(findings["predictions"], Outcome("a training run diverged", None))
     models, against = findings["models"], findings["against"]
 
     def gained(name: str) -> Outcome:
@@ -270,7 +270,7 @@ def judge(findings: Findings) -> dict[str, Outcome]:
         "the gap": Outcome(f"{closed_share(findings).text(0)} %", found=closed_share(findings))
         if "closed" in findings
         else Outcome("the teacher is not shown to be better than the student alone"),
-        "speed": Outcome("a training diverged")
+        "speed": Outcome("a training run diverged")
         if times is None
         else Outcome(f"{rounds_text(times)} times", found=over_rounds(times)),
     }
@@ -281,7 +281,7 @@ def report(findings: Findings) -> list[str]:
     models, layers = findings["models"], findings["layers"]
     trained = [each[GREEDY] for each in models.values() if each[GREEDY]["diverged"] is None]
     if not trained:
-        return ["Every training diverged."]
+        return ["Every training run diverged."]
     passes = sorted({f"{each['epochs']:.1f}" for each in trained}, key=float)
     return [
         paragraph(f"""
@@ -292,24 +292,26 @@ def report(findings: Findings) -> list[str]:
             {SHARE:g} times the teacher's probabilities at temperature 1 (in place of label smoothing). *Sequence
             level*: it learns from the teacher's translations of the training set, found with a beam of {BEAM}, instead
             of the right ones. *Both*: from these translations, with the teacher's probabilities of their tokens. All
-            trainings take {trained[0]["steps"]:,} steps, {" to ".join(dict.fromkeys((passes[0], passes[-1])))} times
-            over {trained[0]["pairs"]:,} pairs, and the mean of the last five checkpoints is evaluated.
+            training runs take {trained[0]["steps"]:,} steps, {" to ".join(dict.fromkeys((passes[0], passes[-1])))}
+            times over {trained[0]["pairs"]:,} pairs, and the mean of the last five checkpoints is evaluated.
         """),
-        paragraph(f"""
+        paragraph("""
             The brackets in the first table are 95 % intervals of 1,000 bootstrap samples of the test sentences. They
             say how far a score would move with other sentences. But each model was trained only once, and another seed
-            would move its score too. So the brackets of a difference between two trainings are wider: they cover other
-            sentences and other seeds. The same holds for every BLEU score that is held against a prediction. How much a
-            seed changes is known from three trainings of the preset `tiny`
-            ([4,000 steps](../../minitransformer/cli/README.md#real-text)): they have
+            would move its score too. So the brackets of a difference between two training runs are wider: they cover
+            other sentences and other seeds. The same holds for every BLEU score that is compared with a prediction.
+        """),
+        paragraph(f"""
+            How much a seed changes is known from three training runs of the preset `tiny` ([4,000
+            steps](../../minitransformer/cli/README.md#real-text)): they have
             {listed([f"{bleu:.1f}" for bleu in OF_SEEDS[SEARCHED]])} BLEU with a beam, a standard deviation of
-            {SEED_SD:.2f}. With greedy search it is {np.std(OF_SEEDS[GREEDY], ddof=1):.2f}; the larger one is taken for
-            both. For what the beam wins over greedy search it is {GAIN_SD:.2f}. Three seeds give only a rough number.
-            So it is multiplied by Student's t for {len(OF_SEEDS[SEARCHED])} values,
-            {student_t(len(OF_SEEDS[SEARCHED]) - 1):.1f}, and not by the usual 2.0, so these brackets are wide:
-            only a difference of about 3 BLEU or more can be shown. That the trainings here vary as much, and
-            independently of each other, is assumed. The three students with a
-            teacher all learn from the same one; what another teacher would change is in no bracket.
+            {SEED_SD:.2f}. With greedy search it is
+            {np.std(OF_SEEDS[GREEDY], ddof=1):.2f}; the larger one is taken for both. For the beam's lead over greedy
+            search it is {GAIN_SD:.2f}. Three seeds give only a rough number. So it is multiplied by Student's t for
+            {len(OF_SEEDS[SEARCHED])} values, {student_t(len(OF_SEEDS[SEARCHED]) - 1):.1f}, and not by the usual 2.0,
+            and these brackets are wide: only a difference of about 3 BLEU or more can be shown. We assume that the
+            training runs here vary as much, and independently of each other. The three students with a teacher all
+            learn from the same one; no bracket covers the effect of another teacher.
         """),
         _table(findings),
         paragraph(_costs(findings)),
@@ -339,13 +341,13 @@ def _costs(findings: Findings) -> str:
     said = f"""
         All models take as many steps, but not at equal cost. *Operations* are those of a model's own forwards and
         backwards. At word level the teacher also reads each batch: {scientific(teacher["flops"] / 3)} operations on
-        top, a third of its own training's, and about as many at both levels. They are not in that column, but their
-        time is in the *seconds*. Before the trainings at sequence level and at both levels, the teacher translates the
-        training set. Neither column includes this.
+        top, a third of those of its own training, and about as many at both levels. They are not in that column, but
+        their time is in the *seconds*. Before the students of sequence level and of both levels are trained, the
+        teacher translates the training set. Neither column includes this.
     """
     if times is not None:
         seconds = min(one for (one,) in times[SEARCHED]) / TIMED * teacher["pairs"]
-        said += f"At the speed that is measured below it would take about {seconds:,.0f} seconds on one core. "
+        said += f"At the speed measured below this would take about {seconds:,.0f} seconds on one core. "
     return said + f"The teacher's own training, {teacher['seconds']:,.0f} seconds, is in no student's row."
 
 
@@ -368,14 +370,14 @@ def _differences(findings: Findings) -> list[str]:
         for name, gap in findings["from the beam"].items()
     ]
     rows = [
-        [what, how, *(("–", "a training diverged") if gap is None else (gap.text(2, sign=True), _said(gap)))]
+        [what, how, *(("–", "a training run diverged") if gap is None else (gap.text(2, sign=True), _said(gap)))]
         for what, how, gap in (*apart, *within)
     ]
     return [
         paragraph(f"""
-            The first {len(apart)} differences are between two trainings; their brackets cover sentences and seeds. The
-            last {len(within)} are between two searches with one and the same model; their brackets cover sentences
-            only, so what they say is said of this one training. *No difference shown*: none that one training each and
+            The first {len(apart)} differences are between two training runs; their brackets cover sentences and seeds.
+            The last {len(within)} are between two searches with one and the same model; their brackets cover sentences
+            only, so they hold for this one training run. *No difference shown*: none that one training run each and
             this test set can show. It does not mean that the two are equal. The {len(rows)} comparisons are not
             corrected for their number: of twenty differences that are truly zero, about one would look real.
         """),
@@ -394,15 +396,16 @@ def _meaning(findings: Findings) -> list[str]:
     return [
         paragraph(_result(findings)),
         paragraph(f"""
-            This holds for a teacher whose training is not at its end. Here it comes to
+            This holds for a teacher whose training was stopped early. Here it comes to
             {models[TEACHER][SEARCHED]["bleu"]["value"]:.1f} BLEU with a beam, after
-            {models[TEACHER][SEARCHED]["steps"]:,} steps.
-            By [the recipe for real text](../../minitransformer/cli/README.md#real-text) the same preset comes to
-            {np.mean(OF_SEEDS[SEARCHED]):.1f} after 4,000 steps (the mean of three trainings) and to 39.5 after 8,000
-            (one training). There, batches have twice as many tokens, and the learning rate is another. And teacher and
-            students differ in more than their size: the teacher's dropout is {TransformerConfig.tiny().dropout:g},
-            theirs is {DROPOUT:g}. More dropout usually makes learning slower, so the teacher may be behind for this
-            reason too. What students would learn from a teacher that was trained for longer is not measured here.
+            {models[TEACHER][SEARCHED]["steps"]:,} steps. By [the recipe for real
+            text](../../minitransformer/cli/README.md#real-text) the same preset comes to
+            {np.mean(OF_SEEDS[SEARCHED]):.1f} after 4,000 steps (the mean of three training runs) and to 39.5 after
+            8,000 (one training run). There, batches have twice as many tokens, and another learning rate is used. And
+            teacher and students differ in more than their size: the teacher's dropout is
+            {TransformerConfig.tiny().dropout:g}, theirs is {DROPOUT:g}. More dropout usually makes learning slower, so
+            the teacher may be behind for this reason too. We did not measure how well students learn from a teacher
+            that was trained for longer.
         """),
         *_perplexities(findings),
         paragraph(f"""
@@ -446,9 +449,9 @@ def _result(findings: Findings) -> str:
     """
     if "closed" in findings:
         return f"""{said} It makes up for {closed_share(findings).text(0)} % of the teacher's lead over the student
-            alone. It was chosen by the same test set, which makes this number a little too high."""
-    return f"""{said} No lead of the teacher over the student alone is shown, so which part of it a student makes up
-        for can't be said."""
+            alone. It was chosen by the same test set, so this number is a little too high."""
+    return f"""{said} No lead of the teacher over the student alone is shown, so we can't say which part of it a student
+        makes up for."""
 
 
 def _perplexities(findings: Findings) -> list[str]:

@@ -218,7 +218,7 @@ def judge(findings: Findings) -> dict[str, Outcome]:
     """Return the outcome of each prediction."""
     models = trained(findings)
     if len(models) < len(COLOURS):
-        return dict.fromkeys(findings["predictions"], Outcome("a training diverged", None))
+        return dict.fromkeys(findings["predictions"], Outcome("a training run diverged", None))
     gpt, bert, translator = (models[kind] for kind in COLOURS)
     nearest = {
         kind: min(min(each["heads"][0]) for each in found["distances"].values()) for kind, found in models.items()
@@ -290,37 +290,37 @@ def report(findings: Findings) -> list[str]:
     models = trained(findings)
     diverged = [kind for kind in findings["models"] if kind not in models]
     if not models:
-        return ["Every training diverged."]
+        return ["Every training run diverged."]
     return [
         paragraph(f"""
             Three models of width {WIDTHS["d_model"]} with {WIDTHS["num_heads"]} heads a layer, trained on the grammar's
             sentences: a GPT that reads rows of {LENGTH} tokens, a BERT that fills gaps in single sentences, both with
-            {LAYERS} layers, and a translator with {LAYERS // 2} layers in its encoder and as many in its decoder.
-            GPT is pre-norm, as GPT-2; BERT and the translator are post-norm, as published. This is one reason why they
-            differ.
-            {_sizes(models)} What follows was measured on {findings["sentences"]} sentences of the test set; intervals
-            are those of 1,000 bootstrap samples of their rows. There is one training of each model, and another seed
-            gives other heads their jobs. So all brackets and verdicts of this section are about these three trainings.
-            Where the means of two sets of heads are compared, the interval of their difference is Welch's, as if the
-            heads were drawn by chance.
+            {LAYERS} layers, and a translator with {LAYERS // 2} layers in its encoder and as many in its decoder. GPT
+            is pre-norm, as GPT-2; BERT and the translator are post-norm, as published. This is one reason for their
+            differences. {_sizes(models)} All that follows was measured on {findings["sentences"]} sentences of the test
+            set; intervals are those of 1,000 bootstrap samples of their rows. Each model was trained once, and with
+            another seed other heads would have the same jobs. So all brackets and verdicts of this section are about
+            these three training runs. Where the means of two sets of heads are compared, the interval of their
+            difference is Welch's, as if the heads were a random sample.
             {f"Diverged: {', '.join(diverged)}." if diverged else ""}
         """),
         "### Where attention looks",
         paragraph("""
-            Distance is that between a query and the keys it attends to, in tokens, weighted by attention. The picture
-            has one dot for each head. The dotted line is even attention: the distance of a head with equal weights on
-            all keys that it may see. The table has the nearest and the farthest head, with layer and head in brackets,
-            and the mean of all heads divided by even attention's. Distances have no intervals.
+            Distance is the mean distance from a query to the keys that it attends to, in tokens, weighted by attention.
+            The picture has one dot for each head. The dotted line is even attention: the distance of a head with equal
+            weights on all keys that it may see. The table has the nearest and the farthest head, with layer and head in
+            brackets, and the mean of all heads divided by even attention's. Distances have no intervals.
         """),
         picture(f"{NAME}-distance", "Mean distance of attention, by head and layer, for each model"),
         _distance_table(models),
-        "### What can go",
+        "### Which heads and sub-layers can go",
         paragraph(f"""
             A head is switched off by setting to zero the rows of the output projection that read it; a sub-layer, by
-            setting to zero its last weights and bias, so that only the residual connection is left. The rise is that of
-            the mean loss of a target, in nats. Heads go one after the other, first the head that costs least alone
-            (Michel et al. 2019); this order is found on as many sentences of the validation set. The last column says
-            how many go until perplexity on the test set has risen by {SOME:g} %.
+            setting to zero its last weights and bias, so that only the residual connection is left. The table shows the
+            rise of the mean loss of a target, in nats. Then heads are switched off one after the other, beginning with
+            the head that costs least alone (Michel et al. 2019); this order is found on as many sentences of the
+            validation set. The last column says how many can go until perplexity on the test set has risen by {SOME:g}
+            %.
         """),
         _head_table(models),
         picture(f"{NAME}-heads", "Rise of perplexity as heads are switched off, for each model"),
@@ -328,11 +328,11 @@ def report(findings: Findings) -> list[str]:
         *_sublayer_tables(models),
         "### The logit lens",
         paragraph(f"""
-            The table shows the loss if the output layer already read what 0, 1, … layers give, and how often its best
-            guess is then that of the last layer. Before the first layer the output layer reads a vector that it never
-            saw in training. {_worse_than_even(models)} The translator's layers are its decoder's. Of BERT's tokens only
-            the targets count: eight in ten of them are masked, one is another token, and one is left as it is, so that
-            it can be read even before the first layer.
+            The table shows the loss if the output layer already read the output of 0, 1, … layers, and how often its
+            best guess is then that of the last layer. Before the first layer the output layer reads a vector that it
+            never saw in training. {_worse_than_even(models)} The translator's layers are its decoder's. Of BERT's
+            tokens only the targets count: eight in ten of them are masked, one is another token, and one is left as it
+            is, so that it can be read even before the first layer.
         """),
         _lens_table(models),
         picture(f"{NAME}-lens", "Loss and agreement with the last layer after each layer, for each model"),
@@ -411,7 +411,7 @@ def _sublayer_tables(models: Mapping[str, Any]) -> list[str]:
             f"{kind[0].upper()}{kind[1:]}: {place_of(first['layer'], found)}, {_interval(first).text(1, sign=True)} "
             f"nats; then {place_of(second['layer'], found)}, {_interval(second).text(1, sign=True)}"
         )
-    said = f"The two sub-layers that cost most. {'. '.join(most)}."
+    said = f"The two most costly sub-layers of each model. {'. '.join(most)}."
     return ["Without one whole sub-layer the loss rises by:", table(head, cells), said]
 
 

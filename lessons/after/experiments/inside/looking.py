@@ -109,7 +109,7 @@ def _single_rows(seen: Subject) -> Iterator[tuple[Any, ...]]:
                 yield (ids[None] if mask is None else ids[mask[row]][None],)
 
 
-# --- What can go ------------------------------------------------------------------------------------------------
+# --- Which heads and sub-layers can go ----------------------------------------------------------------------------
 
 
 @contextmanager

@@ -300,7 +300,7 @@ def guesses(findings: Findings) -> tuple[dict[str, Any], float] | None:
 def judge(findings: Findings) -> dict[str, Outcome]:
     """Return the outcome of each prediction."""
     if not findings["laws"]:
-        return dict.fromkeys(findings["predictions"], Outcome("too many trainings diverged"))
+        return dict.fromkeys(findings["predictions"], Outcome("too many training runs diverged"))
     law, claims = findings["laws"][ALL], findings["predictions"]
 
     def constant(name: str, claim: str) -> Outcome:
@@ -365,7 +365,7 @@ def _root(misses: Sequence[float]) -> float:
 def report(findings: Findings) -> list[str]:
     """Report the trainings, the laws, the size that was kept aside, and the predictions."""
     if not findings["laws"]:
-        return ["Too many trainings diverged to fit a law."]
+        return ["Too many training runs diverged to fit a law."]
     operations, runs = findings["operations"], findings["runs"]
     seconds = sum(run["seconds"] for run in (*runs, findings["aside"]))
     return [
@@ -374,18 +374,18 @@ def report(findings: Findings) -> list[str]:
             {_span(runs, lambda run: run["parameters"][ALL])} parameters, with {len(operations)} budgets of
             {scientific(operations[0])} to {scientific(operations[-1])} operations, which pay for
             {_span(runs, lambda run: run["tokens"])} tokens, at most {max(run["epochs"] for run in runs):.1f} times over
-            the text. With the one that was kept aside they took {seconds / 60:.0f} core-minutes. There is one training
-            of each, with one seed. Adam's learning rate has its peak at {PEAK} · √({PEAK_WIDTH} / width). It rises
-            for a tenth of the steps, and then falls as 1/√step, to about a third of the peak. The checkpoints of the
-            last fifth are averaged. Nothing was tuned for a size or a budget.
+            the text. With the one that was kept aside they took {seconds / 60:.0f} core-minutes. Each was trained once,
+            with one seed. Adam's learning rate has its peak at {PEAK} · √({PEAK_WIDTH} / width). It rises for a tenth
+            of the steps, and then falls as 1/√step, to about a third of the peak. The checkpoints of the last fifth are
+            averaged. Nothing was tuned for a size or a budget.
         """),
         paragraph(f"""
-            To the losses L on the test set the law L = E + A/N^α + B/D^β is fitted as in approach 3 of Hoffmann et al.
+            We fit the law L = E + A/N^α + B/D^β to the losses L on the test set as in approach 3 of Hoffmann et al.
             (2022): the law's log L is a log-sum-exp, and the Huber loss of its residuals, with δ = {DELTA:g}, is made
-            as small as possible from {len(starts()):,} starts. Hoffmann et al. do this with L-BFGS. Here it is done
-            with the method of Levenberg and Marquardt. In brackets: the middle {CONFIDENCE:g} % of the fits to
-            {BOOTSTRAPS} bootstrap samples of the trainings. N is counted in two ways, with the table of tokens and
-            without it, as Kaplan et al. (2020) did. D are the tokens of the training.
+            as small as possible from {len(starts()):,} starts. Hoffmann et al. do this with L-BFGS, we with the method
+            of Levenberg and Marquardt. In brackets: the middle {CONFIDENCE:g} % of the fits to {BOOTSTRAPS} bootstrap
+            samples of the training runs. N is counted in two ways, with the table of tokens and without it, as Kaplan
+            et al. (2020) did. D is the number of tokens that a model was trained on.
         """),
         _run_table(findings),
         picture(
@@ -449,9 +449,9 @@ def _fit_quality(findings: Findings) -> str:
     """Return a paragraph on the trainings that the law of all parameters misses, and on its shape."""
     misses = misses_of(findings, ALL)
     median = f"""
-        The median of the misses says little. Beyond δ Huber's loss grows like the miss and not like its square, so that
-        the fit comes close to most trainings and leaves a few far off: the median becomes small by construction. By all
-        parameters the law misses {sum(abs(each) > FAR for each in misses)} of {len(misses)} trainings by more than
+        The median of the misses says little. Beyond δ Huber's loss grows like the miss and not like its square, so the
+        fit comes close to most training runs and leaves a few far off: the median becomes small by construction. By all
+        parameters the law misses {sum(abs(each) > FAR for each in misses)} of {len(misses)} training runs by more than
         {FAR} %.
     """
     rows = [
@@ -472,8 +472,8 @@ def _fit_quality(findings: Findings) -> str:
         verdict = f"""
             So the misses are systematic. Around the best size of the smallest budget the law's loss is too low, and far
             above the best sizes of the next budgets it is too high: the law does not have the shape of these losses.
-            The short trainings may be a part of the cause, since the shortest has {shortest:,} steps. Resampling the
-            trainings does not cover such errors: they are not in the intervals.
+            The short runs may be a part of the cause: the shortest has {shortest:,} steps. Resampling the runs does not
+            cover such errors, so they are not in the intervals.
         """
     return paragraph(median + pattern + verdict)
 
@@ -494,11 +494,11 @@ def _exponents(findings: Findings) -> str:
         By these laws the best size grows as a power of compute, C = 6 N D. Without embeddings in N, and so in C, the
         exponent {differ}: {gap.text(digits, sign=True)}. Kaplan et al. found 0.73, without embeddings. Hoffmann et al.
         found 0.50 and 0.49, with all parameters, by their approaches 1 and 2, and 0.46 by approach 3, which is used
-        here; Besiroglu et al. (2024) fit the same trainings again, and get 0.51. Pearce & Song (2024) derive most of
-        the difference between Kaplan's and Hoffmann's exponents from the count, at small sizes, where the tables are
-        much of the model. For small models C = 6 N D is not the real cost: these trainings took up to {most[ALL]:.1f}
-        times as many operations by all parameters, and up to {most[WITHOUT]:.1f} times as many without embeddings,
-        since this count leaves out the output layer.
+        here; Besiroglu et al. (2024) fit the same training runs again, and get 0.51. Pearce & Song (2024) derive most
+        of the difference between Kaplan's and Hoffmann's exponents from the count, at small sizes, where the tables are
+        much of the model. For small models C = 6 N D is not the real cost: these training runs took up to
+        {most[ALL]:.1f} times as many operations by all parameters, and up to {most[WITHOUT]:.1f} times as many without
+        embeddings, since this count leaves out the output layer.
     """)
 
 
@@ -515,14 +515,14 @@ def _kept_aside(findings: Findings) -> list[str]:
             f"{LAWS[count]} says {Interval(*law['aside']).text(3)}, which is off by "
             f"{missed[count].text(2, sign=True)} %."
         )
-    said.append("All losses are of the same test rows, so what other rows would change is not in these intervals.")
+    said.append("All losses are of the same test rows, so these intervals do not cover the effect of other rows.")
     guessed = guesses(findings)
     if guessed is None:
         return [" ".join(said)]
     largest, by_parabola = guessed
     neighbour, parabola = (100 * (value / aside["loss"] - 1) for value in (largest["loss"], by_parabola))
     guess = f"""
-        This is an easy test: the size lies close to the others. The loss of the next smaller size with the same budget,
+        This is an easy test: the size is close to the others. The loss of the next smaller size with the same budget,
         {largest["size"]}, is {largest["loss"]:.3f}: as a guess it is off by {_signed(neighbour)} %. A parabola in
         log N, fitted to the losses of that budget alone, says {by_parabola:.3f}, which is off by
         {_signed(parabola)} %.
@@ -542,14 +542,14 @@ def _ahead(findings: Findings) -> list[str]:
         factor = findings["operations"][-1] / findings["operations"][found["known"] - 1]
         misses = listed([Interval(*each).text(1, sign=True) for each in found["misses"]])
         said.append(
-            f"the {found['trainings']} trainings with at most 1/{factor:.1f} of the largest budget: off by {misses} %"
+            f"the {found['trainings']} runs with at most 1/{factor:.1f} of the largest budget: off by {misses} %"
         )
     if not said:
         return []
     return [
         paragraph(f"""
-            A harder test is to look ahead. The law of all parameters is fitted to smaller budgets alone, and says the
-            losses of the trainings with the largest budget, from the smallest model to the largest. From
-            {"; from ".join(said)}. Intervals as wide as these say that so few trainings do not determine the law.
+            A harder test is to look ahead. Fit the law of all parameters only to the smaller budgets, and predict the
+            losses of the runs with the largest budget, from the smallest model to the largest. From
+            {"; from ".join(said)}. With intervals as wide as these, so few training runs do not determine the law.
         """)
     ]
