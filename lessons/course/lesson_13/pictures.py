@@ -13,6 +13,7 @@ from paper.experiments.table1.complexity import ATTENTION, CONVOLUTION, RECURREN
 from ..style import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILION
 
 COLOURS = {ATTENTION: BLUE, RECURRENT: VERMILION, CONVOLUTION: GREEN, RESTRICTED: ORANGE}
+MARKERS = {ATTENTION: "o", RECURRENT: "s", CONVOLUTION: "^", RESTRICTED: "D"}
 POSITIONS = 9
 
 Edge = tuple[int, int, int, int]
@@ -61,16 +62,17 @@ def draw_costs(
 ) -> None:
     """Draw operations, milliseconds and hops against the length n on logarithmic axes, with a line at the crossover.
 
-    `times` may hold self-attention without its projections besides, `paths` the dilated convolution's.
+    `times` holds self-attention without its projections besides.
     """
     figure, (left, middle, right) = plt.subplots(1, 3, figsize=(7.6, 3.6))
     for name, colour in COLOURS.items():
-        left.plot(lengths, operations[name], color=colour, lw=1.6, marker="o", ms=3, label=name)
-        middle.plot(lengths, 1e3 * np.asarray(times[name]), color=colour, lw=1.6, marker="o", ms=3)
-        right.plot(lengths, paths[name], color=colour, lw=1.6, marker="o", ms=3)
+        look = {"color": colour, "lw": 1.6, "marker": MARKERS[name], "ms": 4}
+        left.plot(lengths, operations[name], label=name, **look)
+        middle.plot(lengths, 1e3 * np.asarray(times[name]), **look)
+        right.plot(lengths, paths[name], **look)
     (alone,) = (name for name in times if name not in COLOURS)
     middle.plot(lengths, 1e3 * np.asarray(times[alone]), "--", color=BLUE, lw=1.2, label=alone)
-    right.plot(lengths, paths["dilated"], "--", color=PURPLE, lw=1.2, label="Convolutional, dilated")
+
     left.axvline(crossover, color=GREY, lw=0.8, ls=":")
     left.text(crossover * 1.12, 0.02, f"n = {crossover:.0f}", color=GREY, transform=left.get_xaxis_transform())
     for axes, title in (
