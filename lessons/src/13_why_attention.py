@@ -34,7 +34,6 @@
 import itertools
 import time
 
-import matplotlib.pyplot as plt
 import numpy as np
 
 from course import start
@@ -69,7 +68,6 @@ layers = {kind.name: kind for kind in LAYER_TYPES}
 
 # %%
 draw_paths()
-plt.show()
 
 # %% [markdown]
 # You have met self-attention and recurrence. In **restricted self-attention** a query meets only the keys at a distance
@@ -267,7 +265,6 @@ counts = {name: [kind.derived(n, WIDTH) for n in LENGTHS] for name, kind in laye
 paths = {name: [path_length(kind, n) for n in LENGTHS] for name, kind in layers.items()}
 
 draw_costs(LENGTHS, counts, times, paths, crossover(WIDTH, 4))
-plt.show()
 
 # %% [markdown]
 # Left, the theory: straight lines, and attention crosses the recurrent layer where exercise 1 says. Middle, the

@@ -20,11 +20,10 @@ import json
 import math
 from dataclasses import replace
 
-import matplotlib.pyplot as plt
 import numpy as np
 
 from course import start
-from course.lesson_14.pictures import PARTS, draw_blocks, draw_predictions, draw_rates, stacked_steps
+from course.lesson_14.pictures import PARTS, draw_blocks, draw_predictions, draw_rates, draw_steps
 from course.measuring import (
     BENCHMARKS,
     Passes,
@@ -35,7 +34,6 @@ from course.measuring import (
     race,
     this_machine,
 )
-
 from minitransformer import Transformer, TransformerConfig
 from minitransformer.costs import flops_per_token
 from minitransformer.data.batching import Batch
@@ -88,7 +86,6 @@ sizes = (2 ** np.arange(8, 25)).tolist()  # elements
 arrays = {size: np.ones(size, np.float32) for size in sizes}
 seconds = race({size: lambda x=x: np.multiply(x, 1, out=x) for size, x in arrays.items()}, rounds=7, turn=0.002)
 draw_rates(sizes, seconds, machine)
-plt.show()
 
 # %% [markdown]
 # On the left the call decides, in the middle the caches, several times as fast as the memory. On the right the array
@@ -135,19 +132,8 @@ operands = {(m, k, n): (randn(m, k), randn(k, n)) for m, k, n in shapes}
 with blas_threads(1):
     measured = race({shape: lambda a=a, b=b: a @ b for shape, (a, b) in operands.items()}, rounds=5)
 
-
-def bound_by(m, k, n):
-    limits = {
-        "the call": machine.call,
-        "arithmetic": 2 * m * k * n / machine.flops,
-        "memory": 4 * (m * k + k * n + m * n) / machine.bandwidth,
-    }
-    return max(limits, key=limits.get)
-
-
 predicted = {shape: predicted_seconds(*shape, machine) for shape in shapes}
-draw_predictions(predicted, measured, bound_by)
-plt.show()
+draw_predictions(predicted, measured, machine)
 off = [measured[shape] / predicted[shape] for shape in shapes]
 print(f"measured ÷ predicted: {min(off):.1f} at the least, {np.median(off):.1f} the median, {max(off):.1f} at the most")
 
@@ -263,16 +249,10 @@ for what, number in (("as printed", passes), ("at the least", least)):
 #   meanwhile; then on the next few thousand. Memory sees each array once.
 
 # %%
-taken = race(
-    {
-        "as printed": lambda: adam_printed(*many, 3, 1e-4),
-        "in place, in blocks": lambda: package_adam_step(*many, step=3, lr=1e-4),
-    },
-    rounds=3,
-    turn=0,
-)
-for what, t in taken.items():
-    print(f"{what:<20} {1e3 * t:5.1f} ms")
+ways = {"as printed": lambda: adam_printed(*many, 3, 1e-4)}
+ways["in place, in blocks"] = lambda: package_adam_step(*many, step=3, lr=1e-4)
+for what, taken in race(ways, rounds=3, turn=0).items():
+    print(f"{what:<20} {1e3 * taken:5.1f} ms")
 
 # %% [markdown]
 # ### Exercise 2 ★★☆: Adam in blocks (optional)
@@ -316,7 +296,6 @@ times = race(calls | {"printed": lambda: adam_printed(*many, 3, 1e-4)}, rounds=3
 nanoseconds = {what: 1e9 * t / count for what, t in times.items()}
 in_blocks = {block: nanoseconds[block] for block in blocks}
 draw_blocks(count, in_blocks, nanoseconds["printed"], {"printed": passes, "least": least}, machine)
-plt.show()
 
 # %% [markdown]
 # On the left the calls decide. On the right the slices outgrow the caches, and the memory decides. Between them is a
@@ -518,11 +497,7 @@ best = quietest(
     }
 )
 
-figure, axes = plt.subplots(figsize=(7.2, 3.8))
-stacked_steps(axes, best, products_ms)
-axes.set_title(f"One step of training, {tokens:,} tokens, {CORES} cores")
-figure.legend(loc="outside lower center", ncols=4, fontsize=8)
-plt.show()
+draw_steps(best, products_ms, f"One step of training, {tokens:,} tokens, {CORES} cores")
 
 fresh = [training_step(ops)() for ops in (naive_ops, numpy_ops)]
 print(f"first losses: {fresh[0]:.6f} naive, {fresh[1]:.6f} the package's")

@@ -1,14 +1,12 @@
 """Lesson 14: rates of one operation at all sizes, predictions, blocks of Adam, a step of training as stacked bars."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.axes import Axes
 
 from ..measuring import Machine, caches
-
-from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SKY, VERMILION
+from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SKY, VERMILION, show
 
 PARTS = {
     "linear": ("linear layers", BLUE),
@@ -37,15 +35,27 @@ def draw_rates(sizes: Sequence[int], seconds: Mapping[int, float], machine: Mach
         axes.axvline(size / 1024, color=PALE, lw=2, zorder=0)
         axes.text(size / 1024, 0.98, f"{name} ", color=INK, ha="right", va="top", transform=axes.get_xaxis_transform())
     axes.legend(loc="upper left", bbox_to_anchor=(0, 1), fontsize=8)
+    show(
+        "Bytes a second of one operation against the array's size: slow for tiny arrays, where the call decides, "
+        "several times the memory's rate for arrays that fit into a cache, and slow again for large ones."
+    )
 
 
-def draw_predictions(
-    predicted: Mapping[Shape, float], measured: Mapping[Shape, float], bound_by: Callable[[int, int, int], str]
-) -> None:
+def bound_by(machine: Machine, m: int, k: int, n: int) -> str:
+    """Return which of the three prices of a product (m, k) @ (k, n) is the largest."""
+    prices = {
+        "the call": machine.call,
+        "arithmetic": 2 * m * k * n / machine.flops,
+        "memory": 4 * (m * k + k * n + m * n) / machine.bandwidth,
+    }
+    return max(prices, key=lambda kind: prices[kind])
+
+
+def draw_predictions(predicted: Mapping[Shape, float], measured: Mapping[Shape, float], machine: Machine) -> None:
     """Draw the measured against the predicted seconds of products (m, k) @ (k, n)."""
     _, axes = plt.subplots(figsize=(7.2, 3.8))
     for kind, (colour, marker) in BOUND.items():
-        shapes = [shape for shape in predicted if bound_by(*shape) == kind]
+        shapes = [shape for shape in predicted if bound_by(machine, *shape) == kind]
         x, y = ([1e6 * times[shape] for shape in shapes] for times in (predicted, measured))
         axes.plot(x, y, marker, color=colour, ms=6, label=f"bound by {kind}")
         for shape, left, up in zip(shapes, x, y, strict=True):
@@ -59,6 +69,10 @@ def draw_predictions(
     axes.set(xscale="log", yscale="log", xlabel="predicted, µs", ylabel="measured, µs")
     axes.set_title("Products (m, k) @ (k, n) on one core, labelled m·k·n")
     axes.legend(loc="upper left")
+    show(
+        "Measured times of ten products against the predicted ones, near the diagonal. The smallest product is bound "
+        "by the call, larger ones by arithmetic, those with a vector or a few columns by memory."
+    )
 
 
 def draw_blocks(
@@ -87,13 +101,19 @@ def draw_blocks(
     axes.yaxis.set_minor_locator(plt.NullLocator())
     axes.set_title(f"A step of Adam over {count:,} parameters, one core")
     axes.legend(loc="upper center", fontsize=8, ncols=2)
+    show(
+        "Adam's time for a parameter against the size of a block: a wide valley, below the printed form, between small "
+        "blocks, where calls decide, and large ones, which outgrow the caches."
+    )
 
 
-def stacked_steps(axes: Axes, steps: Mapping[str, Mapping[str, float]], products: float) -> None:
+def draw_steps(steps: Mapping[str, Mapping[str, float]], products: float, title: str) -> None:
     """Draw a bar for each step: the milliseconds of its parts; the rest of "total" is Python's.
 
     `products` is what the matrix products alone would take.
     """
+    figure, axes = plt.subplots(figsize=(7.2, 3.8))
+    axes.set_title(title)
     names = list(steps)[::-1]
     left = dict.fromkeys(names, 0.0)
     for part, (label, colour) in PARTS.items():
@@ -109,3 +129,8 @@ def stacked_steps(axes: Axes, steps: Mapping[str, Mapping[str, float]], products
     axes.set(xlabel="milliseconds of a training step", xlim=(0, 1.12 * max(steps[name]["total"] for name in names)))
     axes.tick_params(axis="y", length=0, labelcolor=INK)
     axes.margins(y=0.12)
+    figure.legend(loc="outside lower center", ncols=4, fontsize=8)
+    show(
+        "Four bars, the milliseconds of a step by part: naive operations, and the package's on one core, with BLAS's "
+        "threads and with replicas. Linear layers take the largest part; a dotted line marks the products alone."
+    )

@@ -1,6 +1,6 @@
 """Pictures of lesson 16: the strip of frames, the four steps, causal tiles, memory and bytes.
 
-In all of them light blue has been seen, blue is in work, orange is what comes out, and purple is the maximum.
+In all of them light blue marks keys already seen, blue the current ones, orange the output, and purple the maximum.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.patches import Rectangle
 
-from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SKY
+from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SKY, show
 
 
 def draw_strip(scores: np.ndarray, frames: Sequence[tuple[float, float, np.ndarray]], block: int) -> None:
@@ -42,7 +42,11 @@ def draw_strip(scores: np.ndarray, frames: Sequence[tuple[float, float, np.ndarr
     for axes, label in zip(panels[:, 0], ("score", "$e^{\\,score - m}$", "output"), strict=True):
         axes.set_ylabel(label)
     figure.suptitle("One query meets its keys a block at a time (rings: the output in the end)", fontsize=10, color=INK)
-    plt.show()
+    show(
+        "Five frames: one query meets its keys block by block. Above, the scores and their running maximum; in "
+        "the middle, the weights, shrunk whenever the maximum rises; below, the output, which settles on its "
+        "final value."
+    )
 
 
 def draw_tiles(reach: Sequence[tuple[int, int]], tile: tuple[int, int], Tq: int, Tk: int) -> None:
@@ -63,7 +67,10 @@ def draw_tiles(reach: Sequence[tuple[int, int]], tile: tuple[int, int], Tq: int,
     axes.set_title(f"{Tq} queries, {Tk} keys, tiles of {QUERIES} × {KEYS}; a dot: this query sees this key")
     handles = [Rectangle((0, 0), 1, 1, facecolor=colour, edgecolor=INK) for colour in kinds.values()]
     axes.legend(handles, list(kinds), loc="center left", bbox_to_anchor=(1.0, 0.5))
-    plt.show()
+    show(
+        "A causal score matrix in tiles: those below the diagonal are visited whole, those on it with a mask, and "
+        "those above it are never visited."
+    )
 
 
 def draw_steps() -> None:
@@ -85,19 +92,23 @@ def draw_steps() -> None:
             style = {"facecolor": colour, "edgecolor": PALE if future else GREY, "lw": 0.8}
             axes.add_patch(Rectangle((column, row), 1, 1, **style))
             if future:
-                axes.text(column + 0.5, row + 0.5, "×", ha="center", va="center", color=GREY)
+                axes.text(column + 0.5, row + 0.5, "×", ha="center", va="center", color=INK)
         if step > 1:
             names = ("m", PURPLE), ("ℓ", PURPLE), *((("acc", ORANGE),) if step > 2 else ())
             for place, (name, colour) in enumerate(names):
                 x, width = columns + 0.75 + 0.8 * place, 1.5 if name == "acc" else 0.6
                 axes.add_patch(Rectangle((x, mine), width, 1, facecolor="white", edgecolor=colour, lw=1.5))
-                axes.text(x + width / 2, mine + 0.5, name, ha="center", va="center", fontsize=8, color=colour)
-        axes.text(-0.15, rows / 2, "queries", rotation=90, ha="right", va="center", fontsize=8, color=GREY)
-        axes.text(columns / 2, rows + 0.15, "keys", ha="center", va="top", fontsize=8, color=GREY)
+                axes.text(x + width / 2, mine + 0.5, name, ha="center", va="center", fontsize=8, color=INK)
+        axes.text(-0.15, rows / 2, "queries", rotation=90, ha="right", va="center", fontsize=8, color=INK)
+        axes.text(columns / 2, rows + 0.15, "keys", ha="center", va="top", fontsize=8, color=INK)
         axes.set(xlim=(-0.8, columns + 4), ylim=(rows + 0.7, -0.6), aspect="equal")
         axes.set_title(title, fontsize=9, loc="left")
         axes.axis("off")
-    plt.show()
+    show(
+        "Four steps to the kernel. First a program writes one tile of scores; then it walks along the keys and "
+        "keeps m and ℓ; then acc as well; in the end there are heads, edges and tiles in the future, which it "
+        "skips."
+    )
 
 
 def draw_memory(
@@ -110,15 +121,17 @@ def draw_memory(
     """Draw bytes of the largest array by length (left), and bytes moved by the rows of a block of queries (right)."""
     _, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.3))
     far = np.array([64, 65536])
-    for (name, (lengths, sizes)), colour, power in zip(largest.items(), (GREY, GREEN), (2, 1), strict=True):
-        left.loglog(lengths, sizes, "o", color=colour, ms=4, label=f"{name}, counted")
+    for (name, (lengths, sizes)), (colour, mark), power in zip(
+        largest.items(), ((GREY, "s"), (GREEN, "o")), (2, 1), strict=True
+    ):
+        left.loglog(lengths, sizes, mark, color=colour, ms=4, label=f"{name}, counted")
         left.loglog(far, sizes[-1] * (far / lengths[-1]) ** power, color=colour, lw=1, ls="--")
     left.set_xscale("log", base=2)
     left.set(xlabel="length T", ylabel="bytes of the largest array, one head")
     left.set_title("Memory against T (dashed: as T², as T)")
     left.legend(loc="upper left", fontsize=8)
     right.axhline(naive / 1e6, color=GREY, lw=1.4)
-    right.text(predicted[0][-1], naive / 1e6 * 0.97, "written out, counted", color=GREY, fontsize=8, ha="right",
+    right.text(predicted[0][-1], naive / 1e6 * 0.97, "written out, counted", color=INK, fontsize=8, ha="right",
                va="top")  # fmt: skip
     right.plot(predicted[0], predicted[1] / 1e6, color=GREEN, lw=1, ls="--", label="flash, predicted")
     right.plot(moved[0], np.array(moved[1]) / 1e6, "o", color=GREEN, ms=4, label="flash, counted")
@@ -126,4 +139,8 @@ def draw_memory(
     right.set(xlabel="rows of a block of queries", ylabel="megabytes moved, one head", ylim=(0, None))
     right.set_title(f"Bytes moved at T = {length}")
     right.legend(loc="center right", fontsize=8)
-    plt.show()
+    show(
+        "Left, bytes of the largest array against the length: attention written out grows with its square, flash "
+        "attention in proportion. Right, flash attention moves fewer bytes as its blocks of queries get more "
+        "rows, all below attention written out."
+    )
