@@ -224,9 +224,9 @@ relu = check(relu)
 # ### The picture: the tile walk
 #
 # Of an array $(N, n)$, N rows of n numbers, a program can take a **tile**: a few rows, or a part of them.
-# `row[:, None]` is a column of row numbers, `column[None, :]` a row of column numbers, and together they make a block of
-# two dimensions. If the rows lie one behind the other, the number (row, column) is `row * n + column` numbers behind the
-# first. Here each program writes its own number into its tile:
+# `row[:, None]` is a column of row numbers, `column[None, :]` a row of column numbers, and together they make a block
+# of two dimensions. If the rows lie one behind the other, the number (row, column) is `row * n + column` numbers behind
+# the first. Here each program writes its own number into its tile:
 
 
 # %% tags=["picture"]
