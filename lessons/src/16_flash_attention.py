@@ -111,7 +111,7 @@ merge = check(merge)
 # (`np.where`).
 
 # %% [markdown]
-# With it, attention is a loop over blocks of keys. Against the package's attention, which writes all scores down:
+# With it, attention is a loop over blocks of keys. Against the package's:
 
 
 # %%
@@ -132,8 +132,7 @@ for block in (1, 6, 20):
     print(f"blocks of {block:>2}: {error(attention_in_blocks(query, key, value, block)[0], expected):.0e}")
 
 # %% [markdown]
-# They agree to the last digits for every size of block. This is no approximation: it is attention, added up in another
-# order.
+# They agree to the last digits for every size of block: this is attention itself, added up in another order.
 #
 # ## The picture: the running (m, ℓ, acc)
 #
