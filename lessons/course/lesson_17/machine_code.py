@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch, Rectangle
 
-from ..style import BLUE, GREY, INK, ORANGE, PALE, PURPLE, SKY, VERMILION
+from ..style import BLUE, GREY, INK, ORANGE, PALE, PURPLE, SKY, VERMILION, show
 
 WORDS = {
     "load": "ask memory for numbers",
@@ -72,7 +72,10 @@ def draw_execution(found: dict[str, Any]) -> None:
     shown += [Patch(color=PALE, label="waits at a barrier"), Patch(color=VERMILION, label="barrier opens")]
     waves.legend(handles=shown, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4, fontsize=8)
     _draw_lanes(lanes, *_additions(found))
-    plt.show()
+    show(
+        "Above, four waves over time: each waits at a barrier until the last one has come. Below, the sum over the "
+        "lanes of one: five additions double what a lane has added up, and two more add the other waves."
+    )
 
 
 def _draw_waves(axes: Axes, kinds: Sequence[str], turns: Sequence[tuple[int, list[int]]]) -> None:
