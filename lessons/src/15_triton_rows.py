@@ -18,12 +18,12 @@
 # an environment of its own (POSIX shells: `source .venv/bin/activate`; Windows: `.venv\Scripts\activate`):
 #
 # ```bash
-# pip install -c constraints.txt torch==2.13.0 triton==3.7.1       # or: uv pip install, with the same words
+# pip install -c constraints.txt torch==2.13.0 triton==3.7.1
 # pip install -c constraints.txt -e ".[lessons]"
 # ```
 #
-# Triton needs Linux: on Windows work in WSL, or leave out `triton==3.7.1`. On Linux pip's usual PyTorch is large:
-# [which build to take](../.github/CONTRIBUTING.md#pytorch).
+# With uv write `uv pip install`. Triton needs Linux: on Windows work in WSL, or leave out `triton==3.7.1`. On Linux
+# pip's usual PyTorch is large: [which build to take](../.github/CONTRIBUTING.md#pytorch).
 
 # %%
 import numpy as np
