@@ -139,8 +139,8 @@ print(f"measured ÷ predicted: {min(off):.1f} at the least, {np.median(off):.1f}
 
 # %% [markdown]
 # Three numbers predict all of them up to a small factor, and the misses have reasons. `@` checks more than `+` before
-# it computes. For a small or thin product it costs BLAS much to copy blocks of the operands into the order that suits
-# the core. And a matrix that is still in a cache may be faster than a prediction that fetches it from memory.
+# it computes. A small or thin product stays below the large one's rate, because BLAS first copies blocks of its
+# operands into an order that suits the core. And a matrix that is still in a cache may be faster than predicted.
 #
 # ## A step of training, taken apart
 #

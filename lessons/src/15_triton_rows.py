@@ -64,8 +64,9 @@ draw.draw_gpu(
 # %% [markdown]
 # From top to bottom, memory gets slower, and from shared memory on larger. The calculators work on **registers** only.
 # The threads of a program (the workers that compute its numbers) exchange numbers in the **shared memory** of their
-# multiprocessor. Triton manages these two for you. You decide which numbers go between them and the **device memory**,
-# where the arrays lie: when a kernel ends, all that it has not written there is lost.
+# multiprocessor. (**Tensor cores** multiply small matrices.) Triton manages registers and shared memory for you. You
+# decide which numbers go between them and the **device memory**, where the arrays lie: when a kernel ends, all that it
+# has not written there is lost.
 #
 # NVIDIA's data sheets give the float32 operations of the calculators and the bytes of the memory in a second. Divide:
 
@@ -803,8 +804,8 @@ for name, (exponent, fraction) in formats.items():
 
 # %% [markdown]
 # bfloat16 is float32 without the last 16 bits of its fraction: the same range, with two or three digits. float16 has
-# three more bits of fraction, and a smaller range. No array is stored in tf32: **tensor cores**, the calculators of a
-# GPU for products of small matrices, read the float32 *inputs* of a product so on an A100 and later.
+# three more bits of fraction, and a smaller range. No array is stored in tf32: the tensor cores read the float32
+# *inputs* of a product so on an A100 and later.
 #
 # ### Exercise 9 ★★☆: round
 #
@@ -993,10 +994,10 @@ print(f"100 programs added 1 each, without atomics: {raced_total:.0f}" + (" (one
 # %% [markdown]
 # ## What changed since 2017
 #
-# The paper's GPUs had no tensor cores (units for products of small matrices). The V100's came in 2017 with float16, the
-# A100 brought tf32 and bfloat16 in 2020, and the H100 8-bit floats in 2022. In 2017 a fused kernel was written in CUDA.
-# Triton (Tillet, Kung and Cox, 2019) works with blocks instead of threads, since 2021 in Python. Since PyTorch 2 (2023)
-# `torch.compile` writes such kernels for rows by itself. It does not invent the next lesson's algorithm.
+# The paper's GPUs had no tensor cores. The V100's came in 2017 with float16, the A100 brought tf32 and bfloat16 in
+# 2020, and the H100 8-bit floats in 2022. In 2017 a fused kernel was written in CUDA. Triton (Tillet, Kung and Cox,
+# 2019) works with blocks instead of threads, since 2021 in Python. Since PyTorch 2 (2023) `torch.compile` writes such
+# kernels for rows by itself. It does not invent the next lesson's algorithm.
 #
 # ## Where next
 #
