@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.patches import Rectangle
 
-from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SKY, VERMILION, show
+from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SKY, VERMILION, dark, show
 
 LABELS = {"float32": (1.0, 1.3e-7), "tf32": (1e8, 8e-5), "bfloat16": (1.0, 9e-3), "float16": (1e1, 0.25)}
 """The places of the names of the right picture's lines."""
@@ -19,7 +19,6 @@ PROGRAMS = (SKY, "#f3cf86", "#a6d3ae")
 """The colours of programs, light enough for text on them."""
 
 LILAC = "#bfa6cf"
-RED = "#b2182b"  # dark enough for text
 
 
 def draw_gpu(sizes: Mapping[str, str]) -> None:
@@ -39,7 +38,7 @@ def draw_gpu(sizes: Mapping[str, str]) -> None:
         row, column = divmod(program, 2)
         box(0.1 + 0.75 * column, 6.5 - 0.8 * row, 0.65, 0.6, f"{program}", PROGRAMS[program % 3])
     axes.annotate("", (2.55, 4.8), (1.7, 4.8), arrowprops={"arrowstyle": "-|>", "color": INK})
-    axes.text(2.12, 4.95, "handed\nout", ha="center", va="bottom", fontsize=8, color=INK)
+    axes.text(2.12, 4.95, "handed\nout", ha="center", va="bottom", fontsize=8, color=GREY)
     many = f"{sizes['multiprocessors']} multiprocessors. Which program runs where, and when, is not known"
     axes.text(2.7, 7.45, many, fontsize=9, color=INK)
     for place, program in enumerate((0, 1, 2)):
@@ -61,15 +60,16 @@ def draw_gpu(sizes: Mapping[str, str]) -> None:
     box(2.7, 0.2, 7.2, 0.95, f"device memory: {sizes['device memory']}. Here lie the arrays", PALE, fontsize=9)
     for x, text, colour, ends in ((4.4, "read", BLUE, (1.9, 1.15)), (8.0, "write", ORANGE, (1.15, 1.9))):
         axes.annotate("", (x, ends[0]), (x, ends[1]), arrowprops={"arrowstyle": "-|>", "color": colour, "lw": 2.5})
-        axes.text(x + 0.15, 1.52, text, color=INK, va="center", fontsize=9)
+        axes.text(x + 0.15, 1.52, text, color=dark(colour), va="center", fontsize=9)
     axes.text(6.15, 1.52, sizes["bandwidth"], color=INK, va="center", ha="center", fontsize=9)
     for x in (3.8, 6.15, 8.5):
         axes.annotate("", (x, 2.55), (x, 3.0), arrowprops={"arrowstyle": "<|-|>", "color": GREY})
     axes.set(xlim=(0, 10.1), ylim=(0, 7.9))
     axes.axis("off")
     show(
-        "A GPU: a grid of numbered programs is handed out to many multiprocessors, each with registers and shared "
-        "memory of its own. Below them are the L2 cache and the large device memory, where the arrays lie."
+        "A grid of programs is handed out to multiprocessors, each with its own registers and shared memory. Below "
+        "them lie one L2 cache for all, and the device memory, from which arrays are read and to which results are "
+        "written."
     )
 
 
@@ -91,8 +91,8 @@ def draw_time(tasks: Mapping[str, tuple[float, float]]) -> None:
         ["to move the bytes", "to compute"], loc="center right",
     )  # fmt: skip
     show(
-        "Three tasks, each with the time to move its bytes and the time to compute: for a sum and for a softmax "
-        "moving takes far longer, for a linear layer computing does."
+        "For each task a pair of bars: the time to move its bytes and the time to compute. Addition and softmax wait "
+        "almost only for memory; a linear layer computes for longer than it moves bytes."
     )
 
 
@@ -104,19 +104,19 @@ def draw_lanes(n: int, block: int) -> None:
         inside = i < n
         colour = PROGRAMS[i // block % 3] if inside else "white"
         axes.add_patch(Rectangle((i, 0), 1, 1, facecolor=colour, edgecolor=GREY, lw=0.6))
-        axes.text(i + 0.5, 0.5, f"{i}", ha="center", va="center", fontsize=9, color=INK if inside else RED)
+        axes.text(i + 0.5, 0.5, f"{i}", ha="center", va="center", fontsize=9, color=INK if inside else VERMILION)
     for program in range(blocks):
         axes.add_patch(Rectangle((program * block, 0), block, 1, fill=False, edgecolor=INK, lw=1.6))
         axes.text((program + 0.5) * block, 1.2, f"program {program}: i = {program} · {block} + (0 … {block - 1})",
                   ha="center", fontsize=9)  # fmt: skip
     axes.plot([n, n], [-0.25, 1], color=VERMILION, lw=2)
-    axes.text(n - 0.15, -0.45, f"here the vector ends: n = {n}", ha="right", va="center", fontsize=8, color=RED)
-    axes.text((n + blocks * block) / 2, -0.45, "mask off", ha="center", va="center", fontsize=8, color=RED)
+    axes.text(n - 0.15, -0.45, f"here the vector ends: n = {n}", ha="right", va="center", fontsize=8, color=VERMILION)
+    axes.text((n + blocks * block) / 2, -0.45, "mask off", ha="center", va="center", fontsize=8, color=VERMILION)
     axes.set(xlim=(-0.1, blocks * block + 0.1), ylim=(-0.7, 1.7))
     axes.axis("off")
     show(
-        "A vector of 13 numbers under two blocks of 8 lanes: the last three lanes of the second block lie beyond "
-        "its end and are masked off."
+        "A vector cut into blocks, one for each program. The last block reaches beyond the vector's end; there the "
+        "mask is off."
     )
 
 
@@ -140,12 +140,12 @@ def draw_product(tiles: tuple[int, int, int], program: tuple[int, int]) -> None:
     axes.text(K / 2, K + 0.6 + M + 0.15, "a (M, K)", ha="center", va="top")
     axes.text(K + 0.6 + N + 0.15, K / 2, "b (K, N)", va="center")
     axes.text(K + 0.6 + N / 2, K + 0.6 + M + 0.15, "c (M, N)", ha="center", va="top")
-    axes.text(0, 0.2, f"program {program}\nowns one tile of c\nand walks along K", fontsize=8, color=INK, va="top")
+    axes.text(0, 0.2, f"program {program}\nowns one tile of c\nand walks along K", fontsize=8, color=GREY, va="top")
     axes.set(xlim=(-0.1, K + N + 2.2), ylim=(K + M + 1.3, -0.1), aspect="equal")
     axes.axis("off")
     show(
-        "A product in tiles: the program of one tile of c reads a row of tiles of a and a column of tiles of b, "
-        "step by step, and adds to its total."
+        "A product of matrices in tiles: the program of one tile of c walks along a row of tiles of a and a column of "
+        "tiles of b, step by step, and adds up the products."
     )
 
 
@@ -171,8 +171,9 @@ def draw_running_maximum(x: np.ndarray, block: int) -> None:
     axes.set_yticks(np.arange(np.ceil(x.min()), x.max() + 0.1))
     axes.spines["bottom"].set_visible(False)
     show(
-        "A row of numbers in four blocks, with the maximum so far: where a block raises it, the sum of the "
-        "earlier blocks shrinks by a factor before the block's own is added."
+        "The numbers of a row as bars, in blocks, with the maximum so far as a line that only rises. Below each "
+        "block, the sum of the exponentials: the old sum is shrunk to the new maximum before the block's own is "
+        "added."
     )
 
 
@@ -186,12 +187,13 @@ def draw_formats(formats: Mapping[str, tuple[int, int]], size: Any, errors: Mapp
             for bit in range(place, place + bits):
                 left.add_patch(Rectangle((bit + 0.08, row - 0.28), 0.84, 0.56, color=colour, lw=0))
             if kind != "sign":
-                left.text(place + bits / 2, row - 0.36, f"{bits}", ha="center", va="bottom", color=INK, fontsize=8)
+                left.text(
+                    place + bits / 2, row - 0.36, f"{bits}", ha="center", va="bottom", color=dark(colour), fontsize=8
+                )
             place += bits
         left.text(-0.8, row, name, ha="right", va="center", color=INK)
     for x, (kind, colour) in zip((0, 6, 17), (("sign", GREY), ("exponent", PURPLE), ("fraction", LILAC)), strict=True):
-        left.text(x + 0.9, len(formats) - 0.35, kind, color=INK, fontsize=8, va="top")
-        left.add_patch(Rectangle((x - 0.2, len(formats) - 0.3), 0.8, 0.28, color=colour, lw=0))
+        left.text(x, len(formats) - 0.35, kind, color=dark(colour), fontsize=8, va="top")
     left.set(xlim=(-9, 33), ylim=(len(formats) - 0.1, -0.75))
     left.set_title("Where the bits go")
     left.axis("off")
@@ -201,8 +203,9 @@ def draw_formats(formats: Mapping[str, tuple[int, int]], size: Any, errors: Mapp
     right.set(xlabel="size of the number", ylabel="worst relative error", ylim=(1e-8, 3))
     right.set_title("What rounding costs")
     show(
-        "Left, the bits of four formats: bfloat16 keeps float32's exponent, float16 a longer fraction. Right, the "
-        "worst rounding error by a number's size: level for three formats, and rising on both sides for float16."
+        "Left, the bits of four number formats: float32, tf32 and bfloat16 have equally many bits of exponent, "
+        "float16 has fewer; the fractions differ. Right, the error of rounding: the fraction's bits set its level, "
+        "and float16 fails for very small and very large numbers."
     )
 
 
@@ -220,14 +223,14 @@ def draw_tile_walk(owner: np.ndarray, rows: int, block: int) -> None:
         lanes.add_patch(
             Rectangle((column, row), 1, 1, facecolor=colour, edgecolor=PALE, hatch=None if inside else "////")
         )
-        ink = INK if inside or row >= num_rows else RED
+        ink = INK if inside else VERMILION if row < num_rows else GREY
         lanes.text(column + 0.5, row + 0.5, f"{row * n + column}", ha="center", va="center", fontsize=7.5, color=ink)
     for tile in range(tiles):
         lanes.add_patch(Rectangle((0, tile * rows), block, rows, fill=False, edgecolor=INK, lw=1.4))
         lanes.text(-0.3, (tile + 0.5) * rows, f"program {tile}", ha="right", va="center")
     lanes.set(xlim=(-2.6, block + 0.1), ylim=(tiles * rows + 0.1, -0.9))
-    lanes.text(n / 2, -0.2, f"columns of a row of {n}", ha="center", color=INK, fontsize=8)
-    lanes.text((n + block) / 2, -0.2, "masked lanes", ha="center", color=RED, fontsize=8)
+    lanes.text(n / 2, -0.2, f"columns of a row of {n}", ha="center", color=GREY, fontsize=8)
+    lanes.text((n + block) / 2, -0.2, "masked lanes", ha="center", color=VERMILION, fontsize=8)
     lanes.set_title(f"A {num_rows} × {n} array under tiles of {rows} × {block} lanes; the number is the lane's address")
     lanes.axis("off")
 
@@ -242,8 +245,8 @@ def draw_tile_walk(owner: np.ndarray, rows: int, block: int) -> None:
     for axes, place in ((lanes, (n, 0)), (lanes, (0, 1)), (memory, (n, 0))):
         axes.add_patch(Rectangle(place, 1, 1, fill=False, edgecolor=VERMILION, lw=2, zorder=3))
     show(
-        "An array of 5 rows of 11 under tiles of 2 by 16 lanes, with each lane's address. Lanes beyond a row's "
-        "end are masked: the first of row 0 has the address of the first number of row 1."
+        "An array under tiles of lanes, each lane with its address. The lanes beyond a row's end are masked; their "
+        "addresses are those of the next row, which lies right behind it in memory."
     )
 
 
@@ -274,8 +277,8 @@ def draw_traffic(counted: Sequence[tuple[str, str, float, float]]) -> None:
         loc="lower right",
     )  # fmt: skip
     show(
-        "Bars of bytes read and written: for softmax, layer norm and their backwards, PyTorch's single operations move "
-        "three to eight times the bytes of a fused kernel."
+        "Bars of the bytes read and written, in passes over the array. The kernels that are fused move less for every "
+        "task, most of all in the backward of layer norm."
     )
 
 
@@ -296,8 +299,8 @@ def draw_partial_sums(owner: np.ndarray, terms: np.ndarray) -> None:
         axes.axis("off")
     captions = "each program adds up\nthe rows that it owns", "then these partial sums\nare added up"
     for axes, text in zip(panels[1:], captions, strict=True):
-        axes.text(0, 0.04, text, transform=axes.transAxes, fontsize=8, color=INK, va="bottom")
+        axes.text(0, 0.04, text, transform=axes.transAxes, fontsize=8, color=GREY, va="bottom")
     show(
-        "Rows coloured by the program that owns them: each program adds up its rows to one row of its own, and a "
-        "second sum adds these rows to dgamma."
+        "Rows of terms in the colours of three programs; each program adds up its own rows, and then the three "
+        "partial sums are added to the gradient of gamma."
     )

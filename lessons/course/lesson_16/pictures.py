@@ -9,7 +9,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.patches import Rectangle
 
-from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SKY, show
+from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SKY, dark, show
 
 
 def draw_strip(scores: np.ndarray, frames: Sequence[tuple[float, float, np.ndarray]], block: int) -> None:
@@ -43,9 +43,9 @@ def draw_strip(scores: np.ndarray, frames: Sequence[tuple[float, float, np.ndarr
         axes.set_ylabel(label)
     figure.suptitle("One query meets its keys a block at a time (rings: the output in the end)", fontsize=10, color=INK)
     show(
-        "Five frames: one query meets its keys block by block. Above, the scores and their running maximum; in "
-        "the middle, the weights, shrunk whenever the maximum rises; below, the output, which settles on its "
-        "final value."
+        "One query meets its keys a block at a time. The running maximum rises, the old exponentials are shrunk "
+        "whenever it does, and the output moves from block to block until it lies in the rings, the output of "
+        "ordinary attention."
     )
 
 
@@ -68,8 +68,8 @@ def draw_tiles(reach: Sequence[tuple[int, int]], tile: tuple[int, int], Tq: int,
     handles = [Rectangle((0, 0), 1, 1, facecolor=colour, edgecolor=INK) for colour in kinds.values()]
     axes.legend(handles, list(kinds), loc="center left", bbox_to_anchor=(1.0, 0.5))
     show(
-        "A causal score matrix in tiles: those below the diagonal are visited whole, those on it with a mask, and "
-        "those above it are never visited."
+        "The tiles of a causal attention. Those below the diagonal are whole and need no mask, those on it are "
+        "masked, and those above it are not visited."
     )
 
 
@@ -92,22 +92,21 @@ def draw_steps() -> None:
             style = {"facecolor": colour, "edgecolor": PALE if future else GREY, "lw": 0.8}
             axes.add_patch(Rectangle((column, row), 1, 1, **style))
             if future:
-                axes.text(column + 0.5, row + 0.5, "×", ha="center", va="center", color=INK)
+                axes.text(column + 0.5, row + 0.5, "×", ha="center", va="center", color=GREY)
         if step > 1:
             names = ("m", PURPLE), ("ℓ", PURPLE), *((("acc", ORANGE),) if step > 2 else ())
             for place, (name, colour) in enumerate(names):
                 x, width = columns + 0.75 + 0.8 * place, 1.5 if name == "acc" else 0.6
                 axes.add_patch(Rectangle((x, mine), width, 1, facecolor="white", edgecolor=colour, lw=1.5))
-                axes.text(x + width / 2, mine + 0.5, name, ha="center", va="center", fontsize=8, color=INK)
-        axes.text(-0.15, rows / 2, "queries", rotation=90, ha="right", va="center", fontsize=8, color=INK)
-        axes.text(columns / 2, rows + 0.15, "keys", ha="center", va="top", fontsize=8, color=INK)
+                axes.text(x + width / 2, mine + 0.5, name, ha="center", va="center", fontsize=8, color=dark(colour))
+        axes.text(-0.15, rows / 2, "queries", rotation=90, ha="right", va="center", fontsize=8, color=GREY)
+        axes.text(columns / 2, rows + 0.15, "keys", ha="center", va="top", fontsize=8, color=GREY)
         axes.set(xlim=(-0.8, columns + 4), ylim=(rows + 0.7, -0.6), aspect="equal")
         axes.set_title(title, fontsize=9, loc="left")
         axes.axis("off")
     show(
-        "Four steps to the kernel. First a program writes one tile of scores; then it walks along the keys and "
-        "keeps m and ℓ; then acc as well; in the end there are heads, edges and tiles in the future, which it "
-        "skips."
+        "Four steps of building the kernel: one tile of scores; the running softmax along the row of tiles; the "
+        "output beside it; and the edges, the future and all heads."
     )
 
 
@@ -131,7 +130,7 @@ def draw_memory(
     left.set_title("Memory against T (dashed: as T², as T)")
     left.legend(loc="upper left", fontsize=8)
     right.axhline(naive / 1e6, color=GREY, lw=1.4)
-    right.text(predicted[0][-1], naive / 1e6 * 0.97, "written out, counted", color=INK, fontsize=8, ha="right",
+    right.text(predicted[0][-1], naive / 1e6 * 0.97, "written out, counted", color=GREY, fontsize=8, ha="right",
                va="top")  # fmt: skip
     right.plot(predicted[0], predicted[1] / 1e6, color=GREEN, lw=1, ls="--", label="flash, predicted")
     right.plot(moved[0], np.array(moved[1]) / 1e6, "o", color=GREEN, ms=4, label="flash, counted")
@@ -140,7 +139,7 @@ def draw_memory(
     right.set_title(f"Bytes moved at T = {length}")
     right.legend(loc="center right", fontsize=8)
     show(
-        "Left, bytes of the largest array against the length: attention written out grows with its square, flash "
-        "attention in proportion. Right, flash attention moves fewer bytes as its blocks of queries get more "
-        "rows, all below attention written out."
+        "Left, the largest array: attention written out grows with the square of the length, flash attention in "
+        "proportion to it. Right, the bytes that flash attention moves fall as its blocks grow and agree with the "
+        "prediction; written out, it moves more."
     )

@@ -73,8 +73,9 @@ def draw_execution(found: dict[str, Any]) -> None:
     waves.legend(handles=shown, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4, fontsize=8)
     _draw_lanes(lanes, *_additions(found))
     show(
-        "Above, four waves over time: each waits at a barrier until the last one has come. Below, the sum over the "
-        "lanes of one: five additions double what a lane has added up, and two more add the other waves."
+        "Above, what each of four waves executes turn by turn: they run apart and meet where a barrier opens. Below, "
+        "a sum over the lanes: after each addition a lane holds the sum of twice as many numbers, until the first "
+        "holds that of all."
     )
 
 
