@@ -372,7 +372,7 @@ causal_blocks = check(causal_blocks)
 # * **Heads.** The arrays are $(H, T, D)$, and a program's head is `tl.program_id(1)`. The rows of a head begin
 #   `head * T * D` numbers behind the first, so `load_rows` gets another pointer. (Make head a 64-bit number,
 #   `.to(tl.int64)`: large arrays need it.)
-# * **Edges.** Lengths are any. `load_rows` gives zeros for keys beyond the last: their scores of 0 must become
+# * **Edges.** Any length must work. `load_rows` gives zeros for keys beyond the last: their scores of 0 must become
 #   $-\infty$ (`tl.where`).
 # * **The future.** `causal_blocks` has counted the blocks of keys to visit; the loop runs over
 #   `range(tl.load(stop_ptr + block))`. `if CAUSAL:` in a kernel is decided when it is compiled.
@@ -814,4 +814,5 @@ for name, weights in (("2^(s·log2 e − lse)", np.exp2(scores * LOG2_E - lse2[:
 #
 # ## Where next
 #
-# [Lesson 17](17_speed_ups.ipynb): the kernels go into the model one at a time, and a roofline says their possible gain.
+# [Lesson 17](17_speed_ups.ipynb): the kernels go into the model one at a time, and a roofline says how much each can
+# gain.

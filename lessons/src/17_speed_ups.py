@@ -461,8 +461,8 @@ print(f"operations of the products, counted ÷ by the formula: {in_products / fo
 #
 # The first rung is our table of PyTorch's *single* operations; with PyTorch's fused functions (layer norm, attention)
 # and its compiler one starts further down. The bars leave out the copies between layers, the launches, each of which
-# costs the host some microseconds (a CUDA graph saves most of that: [`graph`](../kernels/graph.py)), and dropout, whose
-# random numbers take our PyTorch table dozens of passes, which would flatter the kernels.
+# costs the host some microseconds (fewer of them help, and so do CUDA graphs: [`graph`](../kernels/graph.py)), and
+# dropout, whose random numbers take our PyTorch table dozens of passes, which would flatter the kernels.
 #
 # ### On your own GPU
 #
