@@ -13,12 +13,12 @@ from .task import GRAMMAR, Task, multi30k
 HEAD = [
     "# The paper's experiments",
     paragraph("""
-        Every table and figure of *Attention Is All You Need* (Vaswani et al., 2017) beside what this project finds.
-        What is arithmetic is computed from configurations, to the number. What takes eight GPUs for days is done in
-        miniature, mostly on the sentences of a grammar: it says what holds at that size and after so short a training,
-        no more. No model is called better than another unless the 95 % interval of their difference, over bootstrap
+        Every table and figure of *Attention Is All You Need* (Vaswani et al., 2017) beside this project's results.
+        Counts are computed from configurations, to the number. Training that takes eight GPUs for days is repeated in
+        miniature, mostly on the sentences of a grammar: such results hold at that size and after so short a run, no
+        more. No model is called better than another unless the 95 % interval of their difference, over bootstrap
         samples of the test sentences, leaves out zero. That covers the choice of the test sentences, not that of the
-        seed; and of so many intervals one in twenty misses what it is to cover.
+        seed; and of so many intervals one in twenty misses the true value.
     """),
     paragraph("""
         This file, its pictures and the JSON beside it are written by the commands that each section names; `make paper`

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 13 · Why self-attention: Table 1, measured
 #
-# **You will be able to** say of four kinds of layer what they cost, what in them has to wait, and how far a signal
-# travels through them; measure all three; and say where the paper's table ends and your machine begins.
+# **You will be able to** compare four kinds of layer by their cost, by the steps that must wait for each other, and by
+# the distance that a signal travels; measure all three; and say where the paper's table ends and your machine begins.
 #
 # | | |
 # |---|---|
@@ -17,8 +17,8 @@
 #
 # Every layer in this lesson does the same job: it takes $n$ vectors of $d$ numbers, lets them meet, and returns $n$
 # vectors of $d$ numbers. Section 4 of the paper asks three questions. How many **operations** does a layer take? How
-# many of them must be done **one after the other**? And how long is the **path** between two positions, that is, how
-# many steps does a signal, or a gradient, take from one to the other? The answers are Table 1:
+# many of them must run **one after the other**? And how long is the **path** between two positions: how many steps
+# does a signal, or a gradient, take from one to the other? The answers are Table 1:
 #
 # | layer | operations | sequential | longest path |
 # |---|---|---|---|
@@ -27,15 +27,13 @@
 # | convolutional, kernel $k$ | $O(k \cdot n \cdot d^2)$ | $O(1)$ | $O(\log_k n)$ |
 # | self-attention, restricted to $r$ | $O(r \cdot n \cdot d)$ | $O(1)$ | $O(n/r)$ |
 #
-# $O(n^2 \cdot d)$ means: it grows like $n^2 \cdot d$, up to a constant factor. The constants decide what is faster at
-# the lengths that people use, and the table does not show them. We have all four layers. So we count, and measure the
-# time.
+# $O(n^2 \cdot d)$ means: it grows like $n^2 \cdot d$, up to a constant factor. At the lengths that people use, the
+# constants decide which layer is faster, and the table hides them. So we count the operations, and measure the time.
 
 # %%
 import itertools
 import time
 
-import matplotlib.pyplot as plt
 import numpy as np
 
 from course import start
@@ -65,23 +63,17 @@ rng = np.random.default_rng(0)
 layers = {kind.name: kind for kind in LAYER_TYPES}
 
 # %% [markdown]
-# First the third question, because a picture answers it. There are nine positions. A grey line shows where a layer lets
-# two of them meet. In colour: a shortest way from the first position to the last.
+# A picture answers the third question first. Of nine positions, a grey line connects two that meet in a layer. The
+# arrows are a shortest way from the first position to the last.
 
 # %%
 draw_paths()
-plt.show()
 
 # %% [markdown]
-# You have met self-attention and recurrence. Here are the others in short:
-#
-# * **Restricted self-attention** is attention in which a query meets only the keys at a distance of $r$ or less.
-# * A **convolution** of kernel width $k$ looks at $k$ neighbours. Each of them has a $(d, d)$ matrix $W_\tau$ of its
-#   own, chosen by its place relative to the position. The products are added up; beyond the ends there are zeros.
-# * A **dilated** convolution leaves gaps. In layer $l = 0, 1, \dots$ a position sees itself and $k-1$ positions before
-#   it, which are $k^l$ apart.
-#
-# The convolution as a formula, with $b$ a bias of $d$ numbers, and $\lfloor k/2 \rfloor$ for $k/2$ rounded down:
+# You have met self-attention and recurrence. In **restricted self-attention** a query meets only the keys at a distance
+# of $r$ or less. A **convolution** of kernel width $k$ adds up the products of $k$ neighbours $x$ with matrices
+# $W_\tau$ of shape $(d, d)$, one for each relative position, and a bias $b$; beyond the ends there are zeros
+# ($\lfloor k/2 \rfloor$ is $k/2$ rounded down). A *dilated* one leaves gaps between its neighbours.
 #
 # $$ y_t = b + \sum_{\tau=0}^{k-1} x_{t+\tau-\lfloor k/2 \rfloor}\, W_\tau $$
 
@@ -105,9 +97,9 @@ print(f"convolution, loops against the package: {error(convolution_loops(x, weig
 # %% [markdown]
 # ## Operations
 #
-# We count what lets positions meet. A product of two vectors of $d$ numbers takes $d$ multiplications and $d$
-# additions: $2d$ operations. A vector times a $d \times d$ matrix takes $2d^2$. Then it only matters who meets whom
-# (here $k = 5$ and $r = 8$):
+# We count the operations that let positions meet. A product of two vectors of $d$ numbers takes $d$ multiplications and
+# $d$ additions: $2d$ operations. A vector times a $d \times d$ matrix takes $2d^2$. The rest is to count the pairs that
+# meet (here $k = 5$ and $r = 8$):
 
 # %%
 n, d, k, r = 24, 16, KERNEL_WIDTH, WINDOW
@@ -123,19 +115,18 @@ for name, count in by_hand.items():
     print(f"{name:<28} {count:>7,}   {operations(layers[name], n, d):>7,.0f}")
 
 # %% [markdown]
-# So these are the numbers behind the $O$: self-attention $4 n^2 d$, recurrent $4 n d^2$, convolution $2 k n d^2$,
-# restricted self-attention about $4 (2r+1) n d$. The package's convolution takes twice as many, because each number has
-# a gate; the translator of Gehring and others (2017) has such gates too. (The paper's $r$ is the size of the whole
-# neighbourhood. It is our $2r + 1$.) Attention has an $n^2$, but its other factor is *small*: one $d$, where the
+# The numbers behind the $O$ are $4 n^2 d$ for self-attention, $4 n d^2$ for recurrence, $2 k n d^2$ for a convolution
+# (the package's has a gate for each number, which doubles it), and about $4 (2r+1) n d$ for restricted self-attention.
+# (The paper's $r$ is our $2r + 1$, the whole neighbourhood.) Attention has an $n^2$, but only one factor $d$, where the
 # recurrent and the convolutional layer have $d^2$.
 #
 # ### Exercise 1 ★☆☆: the crossover
 #
 # §4 says: "In terms of computational complexity, self-attention layers are faster than recurrent layers when the
-# sequence length $n$ is smaller than the representation dimensionality $d$". Make it general. Another computation takes
-# $c\, n\, d^2$ operations, with a constant $c$. At which length does attention's $4 n^2 d$ take as many? Guess first: a
-# whole layer of the encoder has projections and a feed-forward network around its attention. From how many words on
-# does attention cost more than all of these, in the paper's base model?
+# sequence length $n$ is smaller than the representation dimensionality $d$". Generalise it: another computation takes
+# $c\, n\, d^2$ operations, with a constant $c$. At which length do attention's $4 n^2 d$ equal them? And guess: in the
+# paper's base model, from how many words on does attention cost more than the projections and the feed-forward network
+# around it?
 
 
 # %% tags=["exercise"]
@@ -156,10 +147,8 @@ crossover = check(crossover)
 # $4 n^2 d = c\, n\, d^2$. Since $n > 0$ and $d > 0$, divide both sides by $n d$, and then by 4.
 
 # %% [markdown]
-# Now the paper's sentence is one line of a table, and your guess another. Two lines are about the Transformer itself.
-# Attention needs its four projections (query, key, value, output: $4 \cdot 2 n d^2$). A layer of the encoder also has
-# its feed-forward network ($2 \cdot 2 n d \cdot 4d$). Until the crossover the layer spends more on them than on
-# attention:
+# The paper's sentence is one line of the next table, and your guess another. Attention needs four projections (query,
+# key, value, output: $4 \cdot 2 n d^2$), and an encoder layer has its feed-forward network ($2 \cdot 2 n d \cdot 4d$):
 
 # %%
 others = {
@@ -173,17 +162,15 @@ for name, c in others.items():
     print(f"{name:<34} {c:>3} {crossover(1, c):>8.1f} d {crossover(512, c):>14,.0f}")
 
 # %% [markdown]
-# For every sequence shorter than the last line says, the famous $n^2$ is the smaller part of a layer's work.
+# For sequences shorter than the last line says, the famous $n^2$ is the smaller part of a layer's work.
 #
-# And is a layer of self-attention cheaper than a recurrent one if $n < d$? Not **with** its projections: then it takes
-# more operations at *any* length, since $8 > 4$. The sentence of §4 leaves the projections out. If self-attention is
-# faster there, it must be for another reason. That is the second question.
+# But **with** its projections, self-attention takes more operations than recurrence at *any* length, since $8 > 4$. The
+# sentence of §4 leaves them out. If self-attention is faster, there must be another reason: the second question.
 #
-# ## What has to wait
+# ## Which steps have to wait
 #
-# A processor with thousands of arithmetic units is fast at what can be done at the same time. Here we count the calls
-# that must come one after the other. Each call is an operation of the package, and works on as many positions as it is
-# given:
+# A processor with thousands of arithmetic units needs work that can run at the same time. So we count the calls that
+# must come one after the other. A call is an operation of the package, on as many positions as it is given:
 
 # %%
 print(f"{'calls one after the other':<28} {'n = 64':>8} {'n = 128':>8}")
@@ -192,14 +179,13 @@ for name, kind in layers.items():
 
 # %% [markdown]
 # For each further position, a recurrent layer makes two more calls: a product and its tanh. They need the state before
-# them, and nothing can make them start earlier. For the other layers the length of the sequence makes no difference.
+# them, so they cannot start earlier. For the other layers the length makes no difference.
 #
 # ## How far a signal travels
 #
-# We need not believe the picture above. We can ask a gradient. Send one in at the last position, and see how far back
-# it arrives after one layer. Between the first position and the last there are $n - 1$ steps; divide them by that
-# reach, round up, and you have the number of layers (*hops*) from end to end. (A recurrent layer reaches everything,
-# but step by step: there a hop is one step from state to state.)
+# A gradient checks the picture above. Send one in at the last position, and see how far back it arrives after one
+# layer. From the first position to the last there are $n - 1$ steps: divided by that reach and rounded up, they give
+# the number of layers (*hops*) from end to end. (In a recurrent layer a hop is one step from state to state.)
 
 # %%
 x = rng.standard_normal((1, 1, 64, 4))
@@ -215,13 +201,16 @@ for name, kind in layers.items():
     print(f"{name:<28} " + " ".join(f"{path_length(kind, length):>8,}" for length in (16, 256, 1024)))
 
 # %% [markdown]
-# The convolution's hops grow in proportion to $n$, not to its logarithm, because our layer sees only its neighbours.
-# The table's $O(\log_k n)$ belongs to the dilated kind.
+# The convolution's hops grow in proportion to $n$, because our layer sees only its neighbours. Why does a short path
+# matter? In lesson 03 a recurrent layer multiplied the gradient once in each step, and little was left after a few
+# dozen steps. Between two positions one step apart, nothing has to be remembered on the way.
 #
-# ### Exercise 2 ★☆☆: dilated layers
+# ### Exercise 2 ★☆☆: dilated layers (optional)
 #
-# After $l$ dilated layers, how many positions has a position heard of, itself included? Each layer multiplies the
-# number by $k$. So how many layers does it take until the last of $n$ positions has heard of the first?
+# The table's $O(\log_k n)$ belongs to **dilated** convolutions: in layer $l = 0, 1, \dots$ a position sees itself and
+# $k-1$ positions before it, which are $k^l$ apart. So each layer multiplies by $k$ the number of positions that a
+# position has heard of, itself included. How many layers does it take until the last of $n$ positions has heard of the
+# first?
 
 
 # %% tags=["exercise"]
@@ -249,16 +238,11 @@ dilated_layers = check(dilated_layers)
 print(f"{'Convolutional, dilated':<28} " + " ".join(f"{dilated_layers(n, KERNEL_WIDTH):>8,}" for n in (16, 256, 1024)))
 
 # %% [markdown]
-# Why does the length of a path matter? Lesson 03 measured it: a recurrent layer multiplies the gradient once in each
-# step, and little is left after a few dozen steps. If two positions are one step apart, nothing has to be remembered on
-# the way.
-#
 # ## Time
 #
-# Operations are what a layer *should* cost. Now we measure what it does cost: forward and backward of one sequence at
-# $d = 64$, on one thread of BLAS. We take the shortest of several runs, because other programs on the machine can only
-# make a run longer. Self-attention is timed in two ways: as it is used, with its projections, and *alone*, as Table 1
-# counts it.
+# Operations say what a layer *should* cost. Now we time it: forward and backward of one sequence at $d = 64$, on one
+# thread of BLAS, the shortest of several runs (other programs can only make a run longer). Self-attention is timed with
+# its projections, as it is used, and *alone*, as Table 1 counts it.
 
 # %% tags=["picture"]
 WIDTH = 64
@@ -279,16 +263,13 @@ with Threads(1):
 
 counts = {name: [kind.derived(n, WIDTH) for n in LENGTHS] for name, kind in layers.items()}
 paths = {name: [path_length(kind, n) for n in LENGTHS] for name, kind in layers.items()}
-paths["dilated"] = [dilated_layers(n, KERNEL_WIDTH) for n in LENGTHS]
+
 draw_costs(LENGTHS, counts, times, paths, crossover(WIDTH, 4))
-plt.show()
 
 # %% [markdown]
-# On the left is the theory: straight lines, and attention crosses the recurrent layer where exercise 1 says. In the
-# middle is the machine: the lines are bent, and the crossing lies elsewhere. On the right is what all this is for.
-#
-# In numbers, with an exponent for each line: where it is 1, twice the length takes twice as long; where it is 2, four
-# times as long.
+# Left, the theory: straight lines, and attention crosses the recurrent layer where exercise 1 says. Middle, the
+# machine: the lines bend, and the crossing lies elsewhere. Right, the paths. In numbers, with the exponent of each
+# line: at 1, twice the length takes twice as long; at 2, four times as long.
 
 
 # %%
@@ -316,18 +297,20 @@ for name, values in times.items():
     print(f"{name:<28} {low:>10.2f} {high:>10.2f} {theory:>11.2f}")
 
 # %% [markdown]
-# At these sizes the recurrent layer does not pay for arithmetic but for waiting. A call of NumPy has its price, even if
-# it is given very little, and no two of the layer's calls can be joined into one. (At the other end, attention may grow
-# faster than its operations do: the weights of all pairs no longer fit into a cache, and are read and written several
-# times.) On a GPU there are thousands of units to keep busy, and waiting costs far more. That is the column
-# *sequential* of the paper's table. It is also the complaint of §1: recurrence "precludes parallelization within
-# training examples".
+# At these sizes the recurrent layer pays for waiting, not for arithmetic. Each call of NumPy has its price, however
+# little it computes, and no two of the layer's calls can be joined. (At the other end, attention may grow faster than
+# its operations: the weights of all pairs no longer fit into a cache.) On a GPU, with thousands of units to keep busy,
+# waiting costs far more. That is the column *sequential*, and the complaint of §1: recurrence "precludes
+# parallelization within training examples".
 #
-# ## A window that really saves
+# Fitted to the short lengths alone, an exponent misleads: compare the first column with the last. There attention alone
+# looks far from quadratic, because the price of calls is much of its time.
 #
-# In restricted attention each query has $2r + 1$ keys. How do we write it so that nobody computes the other pairs? Give
-# each query the list of its keys, `index` $(n, 2r+1)$, and gather them. At the two ends some places of the list do not
-# exist. There the score is $-\infty$ and the weight 0, as in lesson 04:
+# ## A window that saves operations (optional)
+#
+# In restricted attention each query has $2r + 1$ keys. To compute no other pairs, give each query the list of its keys,
+# `index` $(n, 2r+1)$, and gather them. At the two ends some places of the list do not exist: there the score is
+# $-\infty$ and the weight 0, as in lesson 04:
 
 
 # %%
@@ -351,15 +334,49 @@ theirs, _ = attention_forward(query[None, None], key[None, None], value[None, No
 print(f"window against the package: {error(out, theirs[0, 0]):.1e}")
 
 # %% [markdown]
-# The package gathers nothing. It takes a block of 128 queries at a time, with the one run of keys that they reach
-# together. These are more pairs than necessary, but they come in large products. A GPU kernel works in tiles for the
-# same reason (lesson 16).
+# The package does not gather. It takes 128 queries at a time, with all keys that they reach together: more pairs than
+# necessary, but in large products. A GPU kernel works in tiles for the same reason (lesson 16).
 #
+# Either way, a mask on full attention saves nothing: all $n^2$ pairs are computed, then most are thrown away.
+
+# %%
+n, r = 2048, 8
+q = rng.standard_normal((1, 1, n, WIDTH)).astype(np.float32)
+distance = abs(np.arange(n)[:, None] - np.arange(n))
+
+
+def masked(q):
+    scores = q @ q.swapaxes(-1, -2) / np.float32(np.sqrt(WIDTH))
+    weights, _ = softmax_forward(np.where(distance <= r, scores, np.float32(-np.inf)))
+    return weights @ q
+
+
+def least_time(function, repeats=5):
+    taken = []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        function()
+        taken.append(time.perf_counter() - started)
+    return min(taken)
+
+
+with Threads(1):
+    full = least_time(lambda: attention_forward(q, q, q))
+    by_mask = least_time(lambda: masked(q))
+    gathered = least_time(lambda: window_forward(q[0, 0], q[0, 0], q[0, 0], r))
+    by_blocks = least_time(lambda: attention_forward(q, q, q, window=r))
+print(f"forward, n = {n:,}, d = {WIDTH}, in milliseconds")
+print(f"   full attention            {1e3 * full:>6.1f}")
+print(f"   r = {r} by a mask           {1e3 * by_mask:>6.1f}")
+print(f"   r = {r} gathered, as above  {1e3 * gathered:>6.1f}")
+print(f"   r = {r} in the package      {1e3 * by_blocks:>6.1f}")
+
+# %% [markdown]
 # ### Exercise 3 ★★★: the window's gradient (optional)
 #
 # The forward is eq. 1 with gathered keys, so most of the backward is lesson 04's. New is the way back through
-# `key[index]` and `value[index]`. A key stands in the windows of up to $2r + 1$ queries, and gets the **sum** of what
-# they send. You know this from lesson 02's embeddings, where a word that occurs twice gets two gradients.
+# `key[index]` and `value[index]`: a key stands in the windows of up to $2r + 1$ queries, and gets the **sum** of the
+# gradients that they send, as a word that occurs twice in lesson 02.
 
 
 # %% tags=["exercise"]
@@ -406,9 +423,8 @@ for name, a, b in zip(arrays, mine, theirs, strict=True):
 #
 # * **Memory.** The backward needs the $n^2$ weights of full attention. They are kept for each head and each layer, or
 #   computed again (lesson 16).
-# * **Writing.** When a translation is written word by word, nothing can be done at the same time. A recurrent layer
-#   takes one step of constant cost for each word. Attention takes a step that grows with what has been written, and a
-#   cache (lesson 11).
+# * **Writing.** A translation is written one word after another. For each word, a recurrent layer takes a step of
+#   constant cost; attention takes a step that grows with the words written so far, and a cache (lesson 11).
 
 # %%
 for n in (512, 8_192, 131_072):
@@ -417,50 +433,13 @@ for n in (512, 8_192, 131_072):
 # %% [markdown]
 # ## Common mistakes, and what they look like
 #
-# **A mask is taken for a saving.** The result is right, but all $n^2$ pairs were computed:
-
-# %%
-n, r = 2048, 8
-q = rng.standard_normal((1, 1, n, WIDTH)).astype(np.float32)
-distance = abs(np.arange(n)[:, None] - np.arange(n))
-
-
-def masked(q):
-    scores = q @ q.swapaxes(-1, -2) / np.float32(np.sqrt(WIDTH))
-    weights, _ = softmax_forward(np.where(distance <= r, scores, np.float32(-np.inf)))
-    return weights @ q
-
-
-def least_time(function, repeats=5):
-    taken = []
-    for _ in range(repeats):
-        started = time.perf_counter()
-        function()
-        taken.append(time.perf_counter() - started)
-    return min(taken)
-
-
-with Threads(1):
-    full = least_time(lambda: attention_forward(q, q, q))
-    by_mask = least_time(lambda: masked(q))
-    gathered = least_time(lambda: window_forward(q[0, 0], q[0, 0], q[0, 0], r))
-    by_blocks = least_time(lambda: attention_forward(q, q, q, window=r))
-print(f"forward, n = {n:,}, d = {WIDTH}, in milliseconds")
-print(f"   full attention            {1e3 * full:>6.1f}")
-print(f"   r = {r} by a mask           {1e3 * by_mask:>6.1f}")
-print(f"   r = {r} gathered, as above  {1e3 * gathered:>6.1f}")
-print(f"   r = {r} in the package      {1e3 * by_blocks:>6.1f}")
-
-# %% [markdown]
-# **An exponent is fitted where the fixed costs are.** In the table of exponents above, compare the first column with
-# the last. At short lengths attention alone looks far from quadratic, because much of what was measured is the price of
-# calls.
+# * **Attention timed without its projections** looks cheaper than it is at short lengths (the dashed line above).
+# * **A mask taken for a saving**: the result is right, but all $n^2$ pairs were computed.
 #
 # ### Adding at repeated places (optional)
 #
-# This one belongs to exercise 3. `dkey[index] += part` adds only *one* part for each key: NumPy reads all the old
-# values, adds, and writes. If it writes to one place several times, only the last write stays. `np.add.at` adds them
-# all:
+# In exercise 3, `dkey[index] += part` adds only *one* part for each key: NumPy reads all the old values, adds, and
+# writes, so that only the last write to a place stays. `np.add.at` adds them all:
 
 
 # %%
@@ -481,13 +460,12 @@ except GradientError as problem:
 # %% [markdown]
 # ## What changed since 2017
 #
-# The operations are still those of the table. What runs them has changed. Flash attention (2022) no longer stores the
-# $n^2$ weights. Windows came back inside large models, alone (Mistral 7B, 2023) or in alternation with full layers
-# (Gemma 2, 2024). And a recurrence without a nonlinearity between its states, as in Mamba (2023), can be computed in
-# $O(\log n)$ sequential steps, all positions working together (a *parallel scan*): the $O(n)$ of the table is the price
-# of the tanh.
+# The operations are still those of the table; the way they are run has changed. Flash attention (2022) no longer stores
+# the $n^2$ weights. Windows came back in large models, alone (Mistral 7B, 2023) or alternating with full layers (Gemma
+# 2, 2024). And a recurrence without a nonlinearity between its states, as in Mamba (2023), takes only $O(\log n)$
+# sequential steps (a *parallel scan*): the $O(n)$ of the table is the price of the tanh.
 #
 # ## Where next
 #
-# [Lesson 14](14_numpy_speed.ipynb): operations are not time. What is time, then, and how do we get more operations out
-# of a second?
+# [Lesson 14](14_numpy_speed.ipynb): operations are not time. So where does the time go, and how can a second hold more
+# operations?

@@ -7,39 +7,33 @@
 # | | |
 # |---|---|
 # | you know | the model and its training: lessons [08](08_model.ipynb) and [09](09_training.ipynb) |
-# | runs in | at most 40 s on 2 cores; no GPU, no PyTorch, no network. Let the machine do nothing else meanwhile |
+# | runs in | at most 40 s on 2 cores, with nothing else running; no GPU, no PyTorch, no network |
 # | in the paper | §5.2: the hardware, and the seconds of a step |
 # | in the package | [`adam_step`](../minitransformer/ops/adam.py), [`Threads`](../minitransformer/system/threads.py) |
 #
-# Everything in this course runs on NumPy, and its training keeps up with PyTorch's. There is no trick to it. Both leave
-# their matrix products to a library (BLAS), and both wait for the same memory. This lesson is about the few numbers
-# that decide, and about a habit: **predict, measure, explain the difference.**
-#
-# In the figures up to the last, grey stands for the price of calls, blue for that of arithmetic, vermilion for that of
-# memory.
+# This course runs on NumPy, and its training keeps up with PyTorch's. There is no trick: both leave their matrix
+# products to a library (BLAS), and both wait for the same memory. This lesson is about the few numbers that decide, and
+# about a habit: **predict, measure, explain the difference.**
 
 # %%
 import json
 import math
 from dataclasses import replace
 
-import matplotlib.pyplot as plt
 import numpy as np
 
 from course import start
-from course.lesson_14.pictures import PARTS, stacked_steps
+from course.lesson_14.pictures import PARTS, draw_blocks, draw_predictions, draw_rates, draw_steps
 from course.measuring import (
     BENCHMARKS,
     Passes,
     Stopwatch,
     blas_threads,
-    caches,
     page_faults,
     quietest,
     race,
     this_machine,
 )
-from course.style import BLUE, GREY, INK, PALE, VERMILION
 from minitransformer import Transformer, TransformerConfig
 from minitransformer.costs import flops_per_token
 from minitransformer.data.batching import Batch
@@ -63,14 +57,14 @@ def randn(*shape):
 # %% [markdown]
 # ## Three numbers
 #
-# When an operation on arrays runs, three things happen: Python finds out what to call, numbers travel between the
-# memory and the core, and the core computes. Three measurements on one core give the price of each:
+# When an operation on arrays runs, Python finds the function to call, numbers travel between the memory and the core,
+# and the core computes. Three measurements on one core give the price of each:
 #
-# * **flops**: how many floating-point operations a core does in a second. We measure a large matrix product, the best
-#   that a core can do. A GFLOP is a thousand million operations.
-# * **bandwidth**: how many bytes travel in a second. We copy an array far larger than the caches, and count the bytes
-#   that are read and those that are written.
-# * **call**: how many seconds NumPy takes to add two arrays of one element.
+# * **flops**: the core's floating-point operations a second, in a large matrix product, the best that a core can do. A
+#   GFLOP is a thousand million operations.
+# * **bandwidth**: the bytes that travel in a second, read and written, while an array far larger than the caches is
+#   copied.
+# * **call**: the seconds that NumPy takes to add two arrays of one element.
 
 # %%
 machine = this_machine()
@@ -80,41 +74,29 @@ print(f"operations that it could do while one float32 comes from memory: {4 * ma
 print(f"and during one call that computes next to nothing: {machine.call * machine.flops:,.0f}")
 
 # %% [markdown]
-# The last two lines are the whole lesson. `a + b` on large arrays does *one* operation for three numbers that travel.
-# So nearly all of the time the core waits. Only a matrix product uses each number that it has loaded many times. And an
+# The last two lines are the whole lesson. `a + b` on large arrays does *one* operation for three numbers that travel,
+# so nearly all of the time the core waits. Only a matrix product uses each number that it loads many times. And an
 # operation on few numbers is mostly the call.
 #
-# Between the core and the memory lie the caches: small, fast memories that hold what was used last. So one number for
-# the bandwidth describes large arrays only. Here we multiply arrays of every size by a number, in place:
+# Between the core and the memory lie the caches, small and fast memories of the numbers used last. So the bandwidth
+# describes large arrays only. Here we multiply arrays of every size by a number, in place:
 
 # %%
 sizes = (2 ** np.arange(8, 25)).tolist()  # elements
 arrays = {size: np.ones(size, np.float32) for size in sizes}
 seconds = race({size: lambda x=x: np.multiply(x, 1, out=x) for size, x in arrays.items()}, rounds=7, turn=0.002)
-kib = np.array(sizes) * 4 / 1024
-
-figure, axes = plt.subplots()
-axes.plot(kib, [8 * n / seconds[n] / 1e9 for n in sizes], "o-", color=INK, ms=4, label="measured")
-without = [8 * n / (machine.call + 8 * n / machine.bandwidth) / 1e9 for n in sizes]
-axes.plot(kib, without, color=VERMILION, ls="--", label="without caches: call + bytes / bandwidth")
-axes.set(xscale="log", xlabel="size of the array, KiB", ylabel="GB/s, read and written", ylim=(0, None))
-axes.set_title("The same operation on arrays of all sizes, one core")
-for name, size in caches().items():
-    axes.axvline(size / 1024, color=PALE, lw=2, zorder=0)
-    axes.text(size / 1024, 0.98, f"{name} ", color=INK, ha="right", va="top", transform=axes.get_xaxis_transform())
-axes.legend(loc="upper left", bbox_to_anchor=(0, 1), fontsize=8)
-plt.show()
+draw_rates(sizes, seconds, machine)
 
 # %% [markdown]
-# On the left the call decides. In the middle the caches do, and the rate is several times that of the memory. On the
-# right the array fits into no cache of its own, and the curve falls to about the dashed line. (It may end above or
-# below it: a copy touches two arrays, this operation only one, and other programs share the last cache.)
+# On the left the call decides, in the middle the caches, several times as fast as the memory. On the right the array
+# fits into no cache of the core's own, and the curve falls to about the dashed line. (A copy touches two arrays, this
+# operation only one, and other programs share the last cache.)
 #
 # ### Exercise 1 ★☆☆: predict before measuring
 #
-# How long does a product of two matrices take, $(m, k)$ times $(k, n)$, at the least? Count its operations: there are
-# $mn$ results, and each is a sum of $k$ products. Count the bytes: at the least, both matrices are read once, and the
-# product is written once. The core computes *while* numbers travel. The call comes before both.
+# How long does a product of two matrices take, $(m, k)$ times $(k, n)$, at the least? Its $mn$ results are sums of $k$
+# products each. At the least, both matrices are read once, and the product is written once. The core computes *while*
+# numbers travel. The call comes before both.
 
 
 # %% tags=["exercise"]
@@ -130,8 +112,8 @@ def predicted_seconds(m, k, n, machine):
 predicted_seconds = check(predicted_seconds)
 
 # %% [markdown] tags=["help"]
-# You have three prices, in seconds: the call, the arithmetic, the memory. Which of them happen at the same time? How
-# long do two things take together if they happen at the same time?
+# You have three times: the call, the arithmetic, the memory. Which of them overlap? And how long do two times take
+# together if they overlap?
 #
 # ---
 #
@@ -140,9 +122,8 @@ predicted_seconds = check(predicted_seconds)
 # `machine.call + max(arithmetic, memory)`.
 
 # %% [markdown]
-# Now your prediction against the machine, from products of a few numbers to large ones, square, tall and thin. A small
-# product is *bound by the call*: nothing else matters. A large square product is bound *by arithmetic*. A matrix times
-# a vector, however large, is bound *by memory*.
+# Your prediction against the machine, for products that are small and large, square, tall and thin. A small product is
+# *bound by the call*, a large square one *by arithmetic*, a matrix times a vector *by memory*, however large:
 
 # %%
 shapes = [(4, 4, 4), (32, 32, 32), (64, 64, 64), (128, 128, 128), (1024, 128, 512), (1024, 1024, 1024)]
@@ -151,50 +132,20 @@ operands = {(m, k, n): (randn(m, k), randn(k, n)) for m, k, n in shapes}
 with blas_threads(1):
     measured = race({shape: lambda a=a, b=b: a @ b for shape, (a, b) in operands.items()}, rounds=5)
 
-
-def bound_by(m, k, n):
-    limits = {
-        "the call": machine.call,
-        "arithmetic": 2 * m * k * n / machine.flops,
-        "memory": 4 * (m * k + k * n + m * n) / machine.bandwidth,
-    }
-    return max(limits, key=limits.get)
-
-
-figure, axes = plt.subplots(figsize=(7.2, 3.8))
 predicted = {shape: predicted_seconds(*shape, machine) for shape in shapes}
-for kind, colour in (("the call", GREY), ("arithmetic", BLUE), ("memory", VERMILION)):
-    mine = [shape for shape in shapes if bound_by(*shape) == kind]
-    x, y = ([1e6 * times[shape] for shape in mine] for times in (predicted, measured))
-    axes.plot(x, y, "o", color=colour, ms=6, label=f"bound by {kind}")
-    for shape, left, up in zip(mine, x, y, strict=True):
-        text = "·".join(f"{size // 1024}k" if size % 1024 == 0 else f"{size}" for size in shape)
-        above = kind != "the call" and shape[-1] > 1
-        place = {"xytext": (-6, 4), "ha": "right"} if above else {"xytext": (7, -6)}
-        axes.annotate(text, (left, up), textcoords="offset points", fontsize=8, color=colour, **place)
-diagonal = np.array([0.2, 1e5])
-axes.plot(diagonal, diagonal, color=GREY, lw=1)
-axes.fill_between(diagonal, diagonal, 2 * diagonal, color=PALE, alpha=0.5, lw=0, label="up to twice the prediction")
-axes.set(xscale="log", yscale="log", xlabel="predicted, µs", ylabel="measured, µs")
-axes.set_title("Products (m, k) @ (k, n) on one core, labelled m·k·n")
-axes.legend(loc="upper left")
-plt.show()
+draw_predictions(predicted, measured, machine)
 off = [measured[shape] / predicted[shape] for shape in shapes]
-print(
-    f"measured ÷ predicted: {min(off):.1f} at the least, {np.median(off):.1f} the median, {max(off):.1f} at the most;"
-)
-print(f"the longest takes {max(measured.values()) / min(measured.values()):,.0f} times as long as the shortest")
+print(f"measured ÷ predicted: {min(off):.1f} at the least, {np.median(off):.1f} the median, {max(off):.1f} at the most")
 
 # %% [markdown]
-# Three numbers predict all of them up to a small factor, and the misses teach something too. `@` has more to find out
-# than `+` before it computes. A small or thin product does not reach the rate of the large one, because BLAS first
-# copies blocks of its operands into an order that suits the core. And a matrix that is still in a cache may be faster
-# than a prediction that fetches it from memory.
+# Three numbers predict all of them up to a small factor, and the misses have reasons. `@` checks more than `+` before
+# it computes. A small or thin product stays below the large one's rate, because BLAS first copies blocks of its
+# operands into an order that suits the core. And a matrix that is still in a cache may be faster than predicted.
 #
 # ## A step of training, taken apart
 #
-# Now a whole step of a small Transformer: 2 + 2 layers, width 128, 32 pairs of sentences of 32 tokens. How long would
-# its matrix products alone take, with both cores at the rate of the large product?
+# Now a whole step of a small Transformer: 2 + 2 layers, width 128, 32 pairs of sentences of 32 tokens. With both cores
+# at the rate of the large product, its matrix products alone would take:
 
 # %%
 CORES = 2
@@ -210,9 +161,9 @@ products_ms = 1000 * flops / (CORES * machine.flops)
 print(f"{flops / 1e9:.1f} GFLOP: {products_ms:.1f} ms on {CORES} cores, and every other operation free")
 
 # %% [markdown]
-# And how long does it take, and where? A model reaches its arithmetic through a table of operations (`ops`). So a
-# stopwatch is a table whose functions do the same and note the time. First we take the *naive* operations: the formulas
-# of lessons 04 to 09 as they are printed. That is the right way to write them first.
+# How long does the step really take, and where? A model reaches its arithmetic through a table of operations (`ops`),
+# so a stopwatch is a table whose functions do the same and note the time. First the *naive* operations, the formulas of
+# lessons 04 to 09 as printed, which is the right way to write them first:
 
 # %%
 NAIVE = "add_layernorm", "attention", "relu", "linear_cross_entropy", "embedding", "adam_step"
@@ -245,12 +196,11 @@ rest = naive["total"] - sum(naive[part] for part in PARTS)
 print(f"{'everything else':<22} {rest:6.1f} ms  {rest / naive['total']:4.0%}\n{'a step':<22} {naive['total']:6.1f} ms")
 
 # %% [markdown]
-# The products are only a part of this. The rest goes over arrays again and again. What can be done about it?
+# The products are only a part of this. The rest goes over arrays again and again.
 #
 # ## Passes through memory: Adam
 #
-# Adam is the purest case: four arrays as long as the model has parameters, and no product anywhere. Here it is in
-# loops, and as the formula is printed:
+# Adam is the purest case: four arrays, one number for each parameter, and no matrix product. In loops, and as printed:
 
 
 # %%
@@ -278,9 +228,8 @@ for form in (adam_loops, adam_printed):
     print(f"{form.__name__:<13} {1e9 * taken / few[0].size:7.1f} ns for a parameter")
 
 # %% [markdown]
-# Each operator of the printed form is a loop over whole arrays: it reads its operands and writes a new array. Count one
-# *pass* for each array that is read and one for each that is written. `Passes` is an array that counts them while NumPy
-# works:
+# Each operator of the printed form reads its operands and writes a new array. Count one *pass* for each array that is
+# read and one for each that is written. `Passes` is an array that counts them while NumPy works:
 
 # %%
 count = 4 << 20  # parameters: 16 MiB an array
@@ -294,13 +243,19 @@ for what, number in (("as printed", passes), ("at the least", least)):
 # %% [markdown]
 # Two ideas lead from the first number to the second:
 #
-# * **In place.** `m *= beta1` writes where it has read. There is no new array, whose memory the system would first have
-#   to hand out.
-# * **In blocks.** In place there is still pass after pass over arrays larger than the cache. When the second pass
-#   begins, the start of the array is no longer in the cache. So do *all* of the passes on the first few thousand
-#   parameters, which stay in the cache meanwhile; then on the next few thousand. Memory sees each array once.
-#
-# ### Exercise 2 ★★☆: Adam in blocks
+# * **In place.** `m *= beta1` writes where it has read, and needs no new array.
+# * **In blocks.** Even in place, each pass runs over arrays larger than the cache: when the next pass begins, the start
+#   of the array has left it. So do *all* passes on the first few thousand parameters, which stay in the cache
+#   meanwhile; then on the next few thousand. Memory sees each array once.
+
+# %%
+ways = {"as printed": lambda: adam_printed(*many, 3, 1e-4)}
+ways["in place, in blocks"] = lambda: package_adam_step(*many, step=3, lr=1e-4)
+for what, taken in race(ways, rounds=3, turn=0).items():
+    print(f"{what:<20} {1e3 * taken:5.1f} ms")
+
+# %% [markdown]
+# ### Exercise 2 ★★☆: Adam in blocks (optional)
 #
 # Slices are views, so `m[part] *= beta1` writes into `m`. You may use a scratch array of the block's size. The last
 # block may be shorter. And mind the *scalars*: Python's own floats leave float32 arrays as they are, NumPy's float64
@@ -330,8 +285,8 @@ adam_step = check(adam_step)
 # computed once, before the loop.
 
 # %% [markdown]
-# How large should a block be? The calls want it large: a step of Adam makes some fifteen of them for each block. The
-# cache wants it small: slices of four arrays must fit, and a scratch array or two. Predict where the valley is, then
+# How large should a block be? Calls favour a large one: a step of Adam makes some fifteen for each block. The cache
+# favours a small one: slices of four arrays must fit, and a scratch array or two. Predict where the valley is, then
 # look:
 
 # %%
@@ -339,32 +294,13 @@ blocks = (2 ** np.arange(9, 23)).tolist()
 calls = {block: lambda block=block: adam_step(*many, 3, 1e-4, block) for block in blocks}
 times = race(calls | {"printed": lambda: adam_printed(*many, 3, 1e-4)}, rounds=3, turn=0)
 nanoseconds = {what: 1e9 * t / count for what, t in times.items()}
-
-figure, axes = plt.subplots(figsize=(7.2, 3.5))
-axes.plot(
-    blocks, [nanoseconds[block] for block in blocks], "o-", color=INK, ms=4, label="in place, in blocks, measured"
-)
-axes.axhline(nanoseconds["printed"], color=INK, label="as printed, measured")
-axes.axhline(passes * 4e9 / machine.bandwidth, color=VERMILION, ls="--", label=f"{passes:.0f} passes through memory")
-axes.axhline(least * 4e9 / machine.bandwidth, color=VERMILION, ls=":", label=f"{least} passes through memory")
-axes.plot(blocks, [15e9 * machine.call / block for block in blocks], color=GREY, ls="--", label="15 calls a block")
-for name, size in caches().items():
-    axes.axvline(size / (6 * 4), color=PALE, lw=2, zorder=0)
-    where = {"ha": "right", "va": "bottom", "rotation": 90, "transform": axes.get_xaxis_transform()}
-    axes.text(0.93 * size / (6 * 4), 0.02, f"6 slices fill {name}", color=INK, fontsize=8, **where)
-axes.set(xscale="log", yscale="log", xlabel="parameters in a block", ylabel="ns for a parameter")
-axes.set(ylim=(0.3, 3 * max(nanoseconds["printed"], nanoseconds[blocks[0]])), yticks=(0.5, 1, 2, 5, 10, 20, 50))
-axes.yaxis.set_major_formatter("{x:g}")
-axes.yaxis.set_minor_locator(plt.NullLocator())
-axes.set_title(f"A step of Adam over {count:,} parameters, one core")
-axes.legend(loc="upper center", fontsize=8, ncols=2)
-plt.show()
+in_blocks = {block: nanoseconds[block] for block in blocks}
+draw_blocks(count, in_blocks, nanoseconds["printed"], {"printed": passes, "least": least}, machine)
 
 # %% [markdown]
-# The black lines are measured. On the left the calls decide. On the right the slices outgrow the caches, and the memory
-# decides; the smaller the last cache, the steeper the rise. Between them is a wide valley. (It lies above the dotted
-# line: a square root and a division take time too.) The package's block is 65,536 parameters. Here are yours, the
-# printed form and the package's:
+# On the left the calls decide. On the right the slices outgrow the caches, and the memory decides. Between them is a
+# wide valley, which lies above the dotted line because a square root and a division take time too. The package's block
+# is 65,536 parameters. Yours, and the package's, against the printed form:
 
 # %%
 start_from = parameters(100_000)
@@ -379,10 +315,10 @@ for name, form in {"yours": adam_step, "the package's": package_adam_step}.items
 # %% [markdown]
 # ## Rows that are short (optional)
 #
-# NumPy walks over an array with an inner loop along one axis. Everything around this loop costs extra for each *row*.
-# The rows of a Transformer are short (a model's width, a sentence's length), so a sum over the last axis is often
-# expensive. The dot product of each row with a vector of ones is the same sum, and `np.vecdot` does not have this
-# price. Here are four operations of a Transformer, each in a plain form and in a faster one, at two sizes:
+# NumPy walks over an array with an inner loop along one axis, and starting this loop costs extra for each *row*. The
+# rows of a Transformer are short (a model's width, a sentence's length), so a sum over the last axis is often
+# expensive. `np.vecdot` of each row with a vector of ones is the same sum without this price. Four operations of a
+# Transformer, each in a plain form and in a faster one, at two sizes:
 
 
 # %%
@@ -413,15 +349,14 @@ for name, (plain, fast) in small.items():
     print(f"{name:<22}{error(fast(), plain()):>15.0e}{gain[512]:>15.1f} ×{gain[32_768]:>16.1f} ×")
 
 # %% [markdown]
-# Impressive, and a trap: such a table makes us believe that we know what a step will gain. Keep these numbers in mind
-# until the section on what helped.
+# Impressive, and a trap: such a table does not say what a whole step will gain. Remember these numbers until the
+# section "Which change helped?".
 #
 # ## Memory that the system takes back (optional)
 #
-# When Python drops an array, its memory goes back to the C library, and a large piece may go on to the system. The next
-# array of that size then gets new memory, which the system fills with zeros, page by page, when it is first touched.
-# Each time is a *page fault*. [One call](../minitransformer/system/allocator.py) tells the C library (glibc) to keep
-# what is freed for the next step:
+# When Python drops a large array, its memory may go back to the system. The next array of that size then gets new
+# memory, which the system fills with zeros, page by page, at the first touch: a *page fault* each time.
+# [One call](../minitransformer/system/allocator.py) tells the C library (glibc) to keep freed memory for the next step:
 
 
 # %%
@@ -441,17 +376,17 @@ plain_step()
 print(f"{told}: {faults_of(plain_step)}")
 
 # %% [markdown]
-# How much later steps pay depends on what glibc has seen so far: it learns from the blocks that are freed. So this
-# trick looks good on paper, and gains little time in a training. What it does gain is memory: with several threads, one
-# can use what another has freed ([STEPS.md](../tests/benchmarks/STEPS.md) has the numbers).
+# How much later steps pay depends on the blocks that were freed before, from which glibc learns. So this call saves
+# little time in a training run. It does save memory: one thread can use what another has freed
+# ([STEPS.md](../tests/benchmarks/STEPS.md) has the numbers).
 #
 # ## Two cores: replicas in threads
 #
-# BLAS has threads of its own, but they share out the products alone; NumPy's loops run on one core. Could Python
-# threads do better? The interpreter has a lock (the GIL): only one thread at a time runs Python. But inside a loop over
-# an array, and inside BLAS, NumPy lets go of the lock. So give each core a *replica* of the model and one half of the
-# batch. A replica has the same parameters, and gradients of its own. The halves may hold different numbers of targets,
-# so each loss is weighted by its share; then the gradients add up:
+# BLAS's own threads share only the products; NumPy's loops run on one core. Python threads can share all of the step:
+# the interpreter's lock (the GIL) lets only one thread run Python at a time, but inside a loop over an array, and
+# inside BLAS, NumPy releases it. So each core gets half of the batch and a *replica* of the model, with the same
+# parameters and gradients of its own. Each half's loss is weighted by its share of the targets; then the gradients
+# add up:
 
 # %%
 model = Transformer(config, dtype="float64")  # so that only mistakes can differ
@@ -480,8 +415,8 @@ print(f"two halves against the whole batch: loss {abs(loss - whole_loss):.0e}, g
 #
 # ### Exercise 3 ★☆☆: what a faster part is worth
 #
-# Part $i$ takes the share $s_i$ of the time, and becomes $k_i$ times as fast. What is not in the list stays as slow as
-# it was. How much faster is the whole? (The answer is called Amdahl's law, of 1967.)
+# Part $i$ takes the share $s_i$ of the time, and becomes $k_i$ times as fast. The rest stays as slow as it was. How
+# much faster is the whole? (The answer is called Amdahl's law, of 1967.)
 
 
 # %% tags=["exercise"]
@@ -497,18 +432,17 @@ def speed_up(shares, times):
 speed_up = check(speed_up)
 
 # %% [markdown] tags=["help"]
-# A step takes one second. Half of it becomes twice as fast. How many seconds does the step take now? And what adds up,
+# A step takes one second. Half of it becomes twice as fast. How many seconds does the step take now? And which add up,
 # seconds or speed-ups?
 #
 # ---
 #
-# The new time is what is not in the list, `1 - shares.sum()`, plus the sum of `shares / times`. The speed-up is the old
+# The new time is the share of the rest, `1 - shares.sum()`, plus the sum of `shares / times`. The speed-up is the old
 # time, 1, divided by the new one.
 
 # %% [markdown]
-# Now predict, from a profile of the package's operations on one core. BLAS's own threads can at best halve the large
-# products: the linear layers and the output layer. Replicas can halve everything except Adam, which comes after the
-# sum.
+# Now predict, from a profile of the package's operations on one core. BLAS's threads can at best halve the large
+# products (the linear layers and the output layer), replicas everything except Adam, which comes after the sum:
 
 # %%
 watch = Stopwatch(numpy_ops)
@@ -529,8 +463,7 @@ for name, times_faster in expected.items():
 # %% [markdown]
 # ## The picture: a step, before and after
 #
-# Four versions of the same step take turns. Of each we show the quietest round, because other programs on the machine
-# can only make a step longer. The losses agree.
+# Four versions of the same step take turns, and each shows its quietest round. The losses agree.
 
 # %% tags=["picture"]
 workers = DataParallel(Transformer(config, watch.ops), CORES)
@@ -564,11 +497,7 @@ best = quietest(
     }
 )
 
-figure, axes = plt.subplots(figsize=(7.2, 3.8))
-stacked_steps(axes, best, products_ms)
-axes.set_title(f"One step of training, {tokens:,} tokens, {CORES} cores")
-figure.legend(loc="outside lower center", ncols=4, fontsize=8)
-plt.show()
+draw_steps(best, products_ms, f"One step of training, {tokens:,} tokens, {CORES} cores")
 
 fresh = [training_step(ops)() for ops in (naive_ops, numpy_ops)]
 print(f"first losses: {fresh[0]:.6f} naive, {fresh[1]:.6f} the package's")
@@ -577,16 +506,14 @@ for (name, times_faster), total in zip(expected.items(), threaded, strict=True):
     print(f"{name:<16} predicted at most {times_faster:.2f} times one core's speed, measured {one_core / total:.2f}")
 
 # %% [markdown]
-# If the machine does something else meanwhile, BLAS's threads may even be slower than one core. They wait for each
-# other at every product, and for a long time if another program has the core. Replicas wait for each other once a step.
-# So it depends on the machine and on the batch which of the last two bars is shorter.
-#
-# What is left between the last bar and the dotted line? Passes that nobody has saved, products too small for BLAS's
-# best rate, and Python itself, where two threads wait for one lock.
+# BLAS's threads wait for each other at every product, and for a long time if another program has the core; replicas
+# wait once a step. Which of the last two bars is shorter depends on the machine and on the batch. Between the last bar
+# and the dotted line are the remaining passes, products too small for BLAS's best rate, and Python itself, where two
+# threads wait for one lock.
 #
 # ## Against PyTorch
 #
-# This was measured beforehand, at three sizes of model (S, M and B): both on two cores, in turns, with the same losses.
+# Measured beforehand at three sizes of model (S, M and B), both on two cores, in turns, with the same losses:
 
 # %%
 training = json.loads((BENCHMARKS / "results" / "training.json").read_text())
@@ -600,10 +527,10 @@ for each in training["races"]:
         print(f"{longer['PyTorch eager']:.2f} times as long, its best ({fastest}) {longer[fastest]:.2f} times")
 
 # %% [markdown]
-# ## What was it that helped? (optional)
+# ## Which change helped? (optional)
 #
-# The bars show *that* a step became faster. Which change did it? A benchmark took each change back alone. Before it
-# ran, the authors wrote down what they expected. They knew tables like the one about short rows.
+# The bars show *that* a step became faster. A benchmark undid each change alone. Before it ran, the authors, who knew
+# tables like the one about short rows, wrote down their expectations:
 
 # %%
 PREDICTED = {  # time without it ÷ time with it, at shape S
@@ -624,22 +551,22 @@ for name, hoped in PREDICTED.items():
     print(f"{name:<32} {hoped:9.2f} {np.median(np.array(contestants[name]['seconds']) / ours):10.2f}")
 
 # %% [markdown]
-# Threads and relu pay, layer normalisation and Adam a little, the rest hardly at all. The tricks with rows looked so
-# good in a table of their own! But in the step they act on half a batch that lies in a core's cache, and on a small
-# part of the time. That is Amdahl's law again, and the reason to measure the *step*. (The bars further up compare two
-# whole steps. Here each trick was taken back alone, from the code as it was then.) Several of these tricks have since
-# gone back to the formula in the package: [`STEPS.md`](../tests/benchmarks/STEPS.md) says which stayed, and why.
+# Threads and relu pay, layer normalisation and Adam a little, the rest hardly at all. In the step, the tricks with rows
+# act on half a batch that lies in a core's cache, and on a small part of the time: Amdahl's law again, and the reason
+# to measure the *step*. Several of these tricks have since gone back to the formula:
+# [`STEPS.md`](../tests/benchmarks/STEPS.md) says which stayed, and why.
 
 # %% [markdown]
 # ## Common mistakes, and what they look like
 #
 # * **A scalar that widens.** `np.sqrt(2)` is an `np.float64`, and since NumPy 2 it makes float64 of every float32 array
-#   that it meets. Everything after it moves twice the bytes, and nothing says so.
+#   that it meets. Everything after it moves twice the bytes, without a warning.
 # * **A new array under an old name.** `data = data - update` in a function changes nothing outside of it.
 # * **`einsum` where `@` would do.** It is correct, and it may not call BLAS at all.
-# * **The first run.** It pays for memory, caches and imports; later runs do not.
-# * **Threads over threads.** Two Python threads, and in each of them BLAS with two of its own: four that want two
-#   cores.
+# * **The first run timed.** It pays for memory, caches and imports; later runs do not.
+# * **Threads over threads.** Two Python threads, with two BLAS threads in each: four that want two cores.
+#
+# ### The mistakes, measured (optional)
 
 # %%
 x = randn(1 << 20)
@@ -678,12 +605,11 @@ print("replicas:", ", ".join(f"{name} {best['total']:.0f} ms" for name, best in 
 # %% [markdown]
 # ## What changed since 2017
 #
-# A step of the paper's base model took 0.4 s on eight P100 GPUs (§5.2), and models of that size are trained on GPUs
-# today too. Since version 1.20 NumPy chooses its loops by the vector units of the processor that it finds (NEP 38).
-# `np.vecdot` came with 2.0, and Python can be had without its lock since 3.13 (PEP 703). The order of the three numbers
-# is still the same. On GPUs they lie further apart than here.
+# A step of the paper's base model took 0.4 s on eight P100 GPUs (§5.2). Since version 1.20 NumPy chooses its loops by
+# the vector units of the processor (NEP 38), `np.vecdot` came with 2.0, and there is a Python without the lock since
+# 3.13 (PEP 703). The three numbers still have the same order, and on GPUs they lie further apart than here.
 #
 # ## Where next
 #
-# [Lesson 15](15_triton_rows.ipynb) writes kernels for a GPU. There *you* decide what is read, what stays on the chip
-# and what is written. [Lesson 17](17_speed_ups.ipynb) draws the three numbers as one picture, the roofline.
+# [Lesson 15](15_triton_rows.ipynb) writes kernels for a GPU, in which *you* decide which numbers are read, kept on the
+# chip and written. [Lesson 17](17_speed_ups.ipynb) draws two of the three numbers as one picture, the roofline.

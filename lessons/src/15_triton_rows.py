@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 15 · Triton I: kernels that read each number once
 #
-# **You will be able to** write GPU kernels in Triton, from the sum of two vectors to softmax and, if you like, layer
-# norm's backward; count the bytes that they move; and say why that count decides how fast they are.
+# **You will be able to** write GPU kernels in Triton for rows of numbers, up to softmax, and say why the bytes that
+# they move decide how fast they are; and, if you like, count these bytes, and write layer norm's backward.
 #
 # | | |
 # |---|---|
@@ -12,14 +12,18 @@
 # | in the package | [`softmax`](../kernels/softmax.py), [`norms/layernorm`](../kernels/norms/layernorm.py) |
 #
 # A **kernel** is a function that runs on a GPU. Without a GPU, the kernels of this lesson run in Triton's
-# **interpreter**: it takes the programs of a kernel one after the other and computes each in NumPy. The results are
-# right, and the times mean nothing, so this lesson counts bytes instead. Where PyTorch or Triton is missing (Triton is
-# made for Linux), each cell says so and shows what was recorded. To install them, run `pip install -e '.[kernels]'` in
-# the repository's folder.
+# **interpreter**, which takes the programs of a kernel one after the other and computes each in NumPy. The results are
+# right, and the times mean nothing. With a GPU, the same cells compile the kernels and run them on it. Where PyTorch or
+# Triton is missing, each cell says so and shows the recorded results. To install both, in the repository's folder and
+# an environment of its own (POSIX shells: `source .venv/bin/activate`; Windows: `.venv\Scripts\activate`):
 #
-# With a GPU, here or on a hosted notebook, the same cells compile the kernels and run them on it: install the
-# repository there with `pip install .` and open this notebook. The course's tests run the solutions in the interpreter
-# and compile them for a T4 and an H100; the first cell says what GPUs have made of them.
+# ```bash
+# pip install -c constraints.txt torch==2.13.0 triton==3.7.1
+# pip install -c constraints.txt -e ".[lessons]"
+# ```
+#
+# With uv write `uv pip install`. Triton needs Linux: on Windows work in WSL, or leave out `triton==3.7.1`. On Linux
+# pip's usual PyTorch is large: [which build to take](../.github/CONTRIBUTING.md#pytorch).
 
 # %%
 import numpy as np
@@ -39,11 +43,11 @@ print(machine())
 print(gpu_times("15"))
 
 # %% [markdown]
-# ## What a GPU is, and what it is short of
+# ## A GPU, and its bottleneck
 #
-# A GPU has about a hundred **multiprocessors**, each with about a hundred small calculators, and one large memory
-# beside them. A [kernel](glossary.md#kernel) is started as a **grid of programs**: many copies of one function, each
-# with a number. The GPU hands them out to its multiprocessors, in an order that you do not know. Here is an H100:
+# A GPU has about a hundred **multiprocessors**, each with about a hundred small calculators, and one large memory. A
+# [kernel](glossary.md#kernel) is started as a **grid of programs**: many copies of one function, each with a number.
+# The GPU hands them out to its multiprocessors, in an order that you do not know. Here is an H100:
 
 # %%
 draw.draw_gpu(
@@ -59,13 +63,12 @@ draw.draw_gpu(
 
 # %% [markdown]
 # From top to bottom, memory gets slower, and from shared memory on larger. The calculators work on **registers** only.
-# **Shared memory** belongs to one multiprocessor, and the threads of a program (the workers that compute its numbers)
-# exchange numbers in it. (**Tensor cores** are calculators
-# for products of small matrices.) Triton manages registers and shared memory for you. You decide what goes between them
-# and the **device memory**, where the arrays lie: when a kernel ends, all that it has not written there is lost.
+# The threads of a program (the workers that compute its numbers) exchange numbers in the **shared memory** of their
+# multiprocessor. (**Tensor cores** multiply small matrices.) Triton manages registers and shared memory for you. You
+# decide which numbers go between them and the **device memory**, where the arrays lie: when a kernel ends, all that it
+# has not written there is lost.
 #
-# NVIDIA's data sheets say how many float32 operations a second the calculators do, and how many bytes a second the
-# memory delivers. Divide:
+# NVIDIA's data sheets give the float32 operations of the calculators and the bytes of the memory in a second. Divide:
 
 # %%
 data_sheets = {  # float32 operations and bytes of memory a second; of P100, A100 and H100 the SXM forms
@@ -78,8 +81,8 @@ for name, (operations, memory) in data_sheets.items():
     print(f"{name:<5} {4 * operations / memory:4.0f} operations in the time that one float32 takes to arrive")
 
 # %% [markdown]
-# (The P100 is the paper's.) Where does the time go, then? Take the paper's batch, 25,000 tokens of 512 channels, on an
-# H100. Count the operations and the bytes of three tasks, and divide by the two numbers of the data sheet:
+# (The P100 is the paper's.) So take the paper's batch, 25,000 tokens of 512 channels, on an H100. Count the operations
+# and the bytes of three tasks, and divide by the two numbers of the data sheet:
 
 # %%
 tokens, width = 25_000, 512
@@ -93,15 +96,14 @@ operations, memory = data_sheets["H100"]
 draw.draw_time({name: (4 * moved / memory, work / operations) for name, (work, moved) in counts.items()})
 
 # %% [markdown]
-# A product of matrices keeps the calculators busy. A softmax or a sum does not: whatever the GPU does with the numbers,
-# nearly all of the time it waits for them. So the way to a fast softmax is not to compute less. It is to **read every
-# number once, keep it in registers, and write the result once**. In NumPy, where a softmax is put together from small
-# operations, that is impossible: each operation reads its arguments from memory and writes its result back. A kernel
-# can do it.
+# A product of matrices keeps the calculators busy. In a softmax or a sum, the GPU waits for its numbers nearly all of
+# the time. So a fast softmax does not compute less: it **reads every number once, keeps it in registers, and writes the
+# result once**. NumPy's small operations cannot do that, since each reads its arguments from memory and writes its
+# result back. A kernel can.
 #
 # ## A program and its block
 #
-# A Triton kernel is a Python function. All programs of its grid run the same code. Each asks for its own number,
+# A Triton kernel is a Python function, and all programs of its grid run it. Each asks for its own number,
 # `tl.program_id(0)`, and works on a **block** of numbers at once. Here is a grid as a loop in NumPy:
 
 
@@ -121,13 +123,12 @@ print(double_loops(np.arange(12), BLOCK=4))
 # The body of that loop is the kernel. Four rules, and you can read any Triton:
 #
 # * An array arrives as a **pointer**, the address of its first number. `x_ptr + i` is a block of pointers. There is no
-#   shape and no check of bounds: you say where things lie.
+#   shape and no check of bounds.
 # * `tl.load(pointers)` gives the block of numbers that lie there; `tl.store(pointers, numbers)` writes a block.
-# * A block's length is a **power of two** and known when the kernel is compiled. That is what `tl.constexpr` says.
-# * Between load and store, numbers are in registers. What happens there costs no memory traffic.
+# * A block's length is a **power of two**, known when the kernel is compiled: `tl.constexpr` says so.
+# * Between load and store, numbers are in registers, where computing costs no memory traffic.
 #
-# A place in a block is a **lane**. A kernel is launched with the number of its programs in brackets,
-# `kernel[(programs,)](arguments)`:
+# A place in a block is a **lane**. A launch has the number of programs in brackets, `kernel[(programs,)](arguments)`:
 
 
 # %%
@@ -149,13 +150,13 @@ print(recorded("15_double", lambda: double(tensor(np.arange(12.0))).tolist()))
 # %% [markdown]
 # ## A ladder of six puzzles
 #
-# Each puzzle adds one idea, and takes a few lines. The launch is given; write the kernel. While a check runs in the
-# interpreter, a fence stands around the arrays: it stops what reads or writes beside them, and says so. It also sees
-# which program reads what another one has written.
+# Each puzzle adds one idea, and takes a few lines. The launch is given; write the kernel. In the interpreter, a check
+# puts a fence around the arrays: it stops reads and writes beside them, and notices when a program reads numbers that
+# another one has written.
 #
-# ### Exercise 1 ★☆☆: a block of two vectors
+# ### Exercise 1 ★☆☆: a block of two vectors (optional)
 #
-# The idea: pointers and blocks. Load a block of x and the same block of y, add them, store the sum.
+# A warm-up: load a block of x and the same block of y, add them, store the sum.
 
 
 # %% tags=["exercise"]
@@ -192,8 +193,8 @@ add = check(add)
 draw.draw_lanes(n=13, block=8)
 
 # %% [markdown]
-# The idea: both `tl.load(pointers, mask)` and `tl.store(pointers, numbers, mask)` take a mask. Lanes whose mask is
-# off are left out. (The larger of a block and a number is `tl.maximum(x, 0.0)`.)
+# The idea: `tl.load(pointers, mask)` and `tl.store(pointers, numbers, mask)` leave out the lanes whose mask is off.
+# (The larger of a block and a number is `tl.maximum(x, 0.0)`.)
 
 
 # %% tags=["exercise"]
@@ -223,10 +224,10 @@ relu = check(relu)
 # %% [markdown]
 # ### The picture: the tile walk
 #
-# For an array $(N, n)$, N rows of n numbers, a program can take a **tile**: a few rows, or a part of a few rows. Its
-# lanes have two indices. `row[:, None]` is a column of row numbers, `column[None, :]` a row of column numbers, and
-# together they make a block of two dimensions. Where the rows lie one behind the other, the number (row, column) is
-# `row * n + column` numbers behind the first. Here each program writes its own number into its tile:
+# Of an array $(N, n)$, N rows of n numbers, a program can take a **tile**: a few rows, or a part of them.
+# `row[:, None]` is a column of row numbers, `column[None, :]` a row of column numbers, and together they make a block
+# of two dimensions. If the rows lie one behind the other, the number (row, column) is `row * n + column` numbers behind
+# the first. Here each program writes its own number into its tile:
 
 
 # %% tags=["picture"]
@@ -248,19 +249,18 @@ owner = np.array(recorded("15_owners", lambda: owners(5, 11, ROWS=2, BLOCK=16)))
 draw.draw_tile_walk(owner, rows=2, block=16)
 
 # %% [markdown]
-# Rows are 11 long and blocks are 16, so five lanes of each row stick out. Look at the red numbers: the lane after the
-# end of row 0 has the address 11, and there lies the *first number of row 1* (both are outlined; below you see them in
-# memory). Memory has no rows. Without the mask that lane would not fail. It would read its neighbour's number, or
-# write over it.
+# Five lanes of each row stick out. The lane after the end of row 0 has the address 11, where the *first number of row
+# 1* lies (both are outlined). Memory has no rows: without the mask that lane would not fail, but read its neighbour's
+# number, or write over it.
 #
-# ### Exercise 3 ★☆☆: two dimensions, and strides
+# ### Exercise 3 ★☆☆: two dimensions, and strides (optional)
 #
-# Rows need not lie one behind the other. In PyTorch as in NumPy, a transposed array is the same memory, read in another
-# order. Its **strides** say how: the number (row, column) is `row * stride_row + column * stride_column` numbers behind
-# the first. (NumPy counts strides in bytes, PyTorch in numbers.)
+# In PyTorch as in NumPy, a transposed array is the same memory, read in another order. Its **strides** say how: the
+# number (row, column) is `row * stride_row + column * stride_column` numbers behind the first. (NumPy counts strides in
+# bytes, PyTorch in numbers.)
 #
-# The idea: read by strides, write side by side. The grid has two dimensions: `tl.program_id(0)` counts the tiles down,
-# `tl.program_id(1)` the tiles across. (PyTorch has this kernel, too: `x.contiguous()`.)
+# The idea: read by strides, write side by side. In the grid, `tl.program_id(0)` counts the tiles down,
+# `tl.program_id(1)` the tiles across. (In PyTorch this is `x.contiguous()`.)
 
 
 # %% tags=["exercise"]
@@ -294,8 +294,8 @@ contiguous = check(contiguous)
 # %% [markdown]
 # ### Exercise 4 ★☆☆: the sum of a row
 #
-# The idea: `tl.sum(x, axis=0)` adds up the lanes of a block, all of them. Lanes whose mask is off take part, and they
-# hold anything, unless the load says what: `tl.load(pointers, mask, other=…)`. A program takes one row.
+# The idea: `tl.sum(x, axis=0)` adds up all lanes of a block, also those whose mask is off. These hold anything, unless
+# the load fills them: `tl.load(pointers, mask, other=…)`. A program takes one row.
 
 
 # %% tags=["exercise"]
@@ -325,13 +325,12 @@ row_sums = check(row_sums)
 # pointer: store it there.
 
 # %% [markdown]
-# ### Exercise 5 ★☆☆: a product in tiles
+# ### Exercise 5 ★☆☆: a product in tiles (optional)
 #
-# The idea: a loop in a kernel, `for first in range(0, K, TILE):`, with a total that stays in registers; it begins as
-# `tl.zeros((TILE, TILE), tl.float32)`. A program owns one tile of c = a · b. It walks
-# along K, a tile at a time: it loads a tile of a and a tile of b, multiplies them, and adds to its total. The product
-# of two tiles is `tl.dot(a, b, input_precision="ieee")`. (Without `input_precision`, a newer GPU rounds the numbers of
-# a product before it multiplies.)
+# The idea: a loop in a kernel, `for first in range(0, K, TILE):`, with a total that stays in registers and begins as
+# `tl.zeros((TILE, TILE), tl.float32)`. A program owns one tile of c = a · b. Along K, it loads a tile of a and a tile
+# of b, multiplies them, and adds to its total. The product of two tiles is `tl.dot(a, b, input_precision="ieee")`.
+# (Without `input_precision`, a newer GPU rounds the numbers of a product before it multiplies.)
 
 # %%
 draw.draw_product(tiles=(2, 3, 3), program=(1, 2))
@@ -364,19 +363,19 @@ matmul = check(matmul)
 # In the loop, `k = first + tl.arange(0, TILE)`; a tile of a is at `a_ptr + row[:, None] * K + k[None, :]`.
 
 # %% [markdown]
-# No number of c passed through memory before it was final. And each number of a was loaded once for each tile across,
-# N / 16 times: larger tiles read less. That is why a product of matrices wants shared memory and many registers.
+# Each number of a was loaded once for each tile across, N / 16 times: larger tiles read less. So a product of matrices
+# needs shared memory and many registers.
 #
 # ### Exercise 6 ★☆☆: a maximum on the way
 #
 # A softmax needs the maximum $m$ of its row, and the sum $l = \sum_j e^{x_j - m}$. Suppose that the row is too long for
-# one block. Then $m$ is known only at the end, and it seems that the row must be read twice. It need not be. When a
-# larger number turns up, what was summed up so far is too large by one common factor:
+# one block. Then $m$ is known only at the end, and it seems that the row must be read twice. It need not: when a larger
+# number turns up, the sum so far is too large by one common factor:
 #
 # $$ e^{x_j - m_{\text{new}}} = e^{x_j - m_{\text{old}}} \cdot e^{m_{\text{old}} - m_{\text{new}}} $$
 #
-# The idea: two numbers that go along with the loop, $m$ and $l$. (`tl.max(x, axis=0)` is the largest lane of a block,
-# `tl.exp(x)` its exponential.) Look at the second line under each block:
+# The idea: a loop in a kernel, `for first in range(0, n, BLOCK):`, which updates $m$ and $l$. (`tl.max(x, axis=0)` is
+# the largest lane of a block, `tl.exp(x)` its exponential.) Look at the second line under each block:
 
 # %%
 draw.draw_running_maximum(np.random.default_rng(5).standard_normal(32) + np.linspace(-2, 2, 32), block=8)
@@ -413,19 +412,18 @@ max_and_sum = check(max_and_sum)
 # `l * tl.exp(m - new_m)` plus the block's own terms, relative to `new_m`.
 
 # %% [markdown]
-# That was the last rung. Lesson 16 makes attention from puzzles 5 and 6. First come the operations between the
-# products.
+# Lesson 16 makes attention from this puzzle.
 #
 # ## Softmax in one sweep
 #
-# A row of scores is short, a few thousand numbers at most, and fits in one block. Then a program loads its row once,
-# and all between the load and the store stays in registers.
+# A row of scores that fits in one block, a few thousand numbers at most, needs no loop: a program loads its row once,
+# and everything between the load and the store stays in registers.
 #
 # ### Exercise 7 ★★☆: softmax of rows
 #
-# This time the launch is yours. Three details make it the package's kernel. x may be a slice, whose rows lie further
-# apart than they are long. And a row of all −∞, a query with nothing to attend to (lesson 04), must give zeros. x may
-# also be float16, a number of 16 bits: store it so, and compute in float32.
+# This time the launch is yours, and three details make it the package's kernel. x may be a slice, whose rows lie
+# further apart than they are long. x may be float16, a number of 16 bits: store it so, and compute in float32. And a
+# row of all −∞, a query with nothing to attend to (lesson 04), must give zeros.
 
 # %%
 LOWEST = tl.constexpr(float(np.finfo(np.float32).min))  # a maximum that begins here is never −inf
@@ -484,8 +482,11 @@ for what, off in recorded("15_softmax", softmax_errors).items():
 
 # %% [markdown]
 # One row for each program is right, and wasteful where rows are short: an NVIDIA GPU runs a program on at least 32
-# threads, and with a row of 20 numbers many of them do nothing. So the package's kernel takes a tile: several short
-# rows, or one long one. Here is the backward in that form, $\mathrm{d}x = y \circ (\mathrm{d}y - \sum_j \mathrm{d}y_j\,
+# threads, and with a row of 20 numbers many are idle. So the package's kernel takes several short rows, or a long one.
+#
+# ## The backward of softmax (optional)
+#
+# In the same form, with several rows for each program, $\mathrm{d}x = y \circ (\mathrm{d}y - \sum_j \mathrm{d}y_j\,
 # y_j)$ (lesson 01; $\circ$ multiplies number by number):
 
 
@@ -512,9 +513,9 @@ def softmax_backward(dy, y, ROWS=4):
 
 
 # %% [markdown]
-# Here `other=0` is right: a lane of zeros adds nothing to $\sum_j \mathrm{d}y_j\, y_j$. Is the gradient right? float32
-# is too coarse for central differences (lesson 00), so the proof goes by way of NumPy: `ops.softmax_backward` was
-# proved in float64, and the kernel must agree with it. PyTorch's autograd is a second witness:
+# Here `other=0` is right: a lane of zeros adds nothing to $\sum_j \mathrm{d}y_j\, y_j$. float32 is too coarse for
+# central differences (lesson 00), so the kernel must agree with `ops.softmax_backward`, which was proved in float64,
+# and with PyTorch's autograd:
 
 
 # %%
@@ -535,12 +536,11 @@ for what, off in recorded("15_softmax-backward", softmax_backward_errors).items(
     print(f"{what:<38} {off:.0e}")
 
 # %% [markdown]
-# ## Layer norm: a mask that is easy to forget
+# ## Layer norm: a mask that is easy to forget (optional)
 #
 # In lesson 07, $y = \gamma \circ \hat x + \beta$ with $\hat x = (x - \mu)\, r$ and $r = 1/\sqrt{\sigma^2 + \epsilon}$.
-# Each row of x has a mean $\mu$ and a variance $\sigma^2$ of its own; $\epsilon$ is a small constant. The scale
-# $\gamma$ and the shift $\beta$, of shape $(C,)$, are shared by all rows. The backward will need $\mu$ and $r$, two
-# numbers for each row, so the kernel writes them too.
+# Each row of x has a mean $\mu$ and a variance $\sigma^2$ of its own; all rows share the scale $\gamma$ and the shift
+# $\beta$, of shape $(C,)$. The backward will need $\mu$ and $r$, so the kernel writes them too.
 
 
 # %%
@@ -592,10 +592,10 @@ for what, (right, wrong) in recorded("15_layernorm", layernorm_errors).items():
     print(f"{what:<20} off by {right:.0e}   without the `where` {wrong:.0e}")
 
 # %% [markdown]
-# Without the `where`, each lane beyond the row adds $\mu^2$ to the sum of squares. If the block is full, nothing shows;
-# if the mean is near zero, hardly anything. Only a test with ragged sizes *and* shifted inputs finds this mistake.
+# Without the `where`, each lane beyond the row adds $\mu^2$ to the sum of squares. With a full block or a mean near
+# zero it hardly shows: only a test with ragged sizes *and* shifted inputs finds this mistake.
 #
-# ## The backward, and a sum over all rows
+# ### The backward, and a sum over all rows
 #
 # For a row, with $\mathrm{d}\hat x = \mathrm{d}y \circ \gamma$ (lesson 07):
 #
@@ -603,15 +603,15 @@ for what, (right, wrong) in recorded("15_layernorm", layernorm_errors).items():
 #    - \hat x \, \overline{\mathrm{d}\hat x \circ \hat x} \right)
 #    \qquad\text{(a bar is the mean over the row)} $$
 #
-# That stays within a row. But γ was used by every row, so its gradient is a sum over all rows, and so over all
-# programs: $\mathrm{d}\gamma = \sum_{\text{rows}} \mathrm{d}y \circ \hat x$ and $\mathrm{d}\beta = \sum_{\text{rows}}
-# \mathrm{d}y$. There are three ways to do it:
+# That stays within a row. But the gradients of γ and β are sums over all rows, and so over all programs:
+# $\mathrm{d}\gamma = \sum_{\text{rows}} \mathrm{d}y \circ \hat x$ and $\mathrm{d}\beta = \sum_{\text{rows}}
+# \mathrm{d}y$. There are three ways:
 #
-# 1. **Each program adds to dgamma in memory**: load, add, store. This is wrong. Two programs load the same old value,
-#    each adds its own row, and one of the two stores is lost. In the interpreter, which runs one program at a time,
-#    *it works*. (The fence finds it all the same.)
-# 2. **Atomic additions**: the memory itself adds, one addition after the other. This is right, but the order is
-#    chance, and sums of floats depend on their order:
+# 1. **Each program adds to dgamma in memory**: load, add, store. This is wrong: two programs load the same old value,
+#    each adds its own row, and one of the two stores is lost. In the interpreter, one program at a time, *it works*.
+#    (The fence finds it all the same.)
+# 2. **Atomic additions**: the memory itself adds, one addition after the other. This is right, but the order is random,
+#    and sums of floats depend on their order:
 
 # %%
 terms = rng.standard_normal(1000).astype(np.float32)
@@ -625,11 +625,11 @@ sums = {sum_in_order(rng.permutation(terms)) for _ in range(200)}
 print(f"the same 1000 numbers, added in 200 orders: {len(sums)} different sums, {max(sums) - min(sums):.0e} apart")
 
 # %% [markdown]
-#    A training that does not repeat to the last bit cannot be debugged by running it again.
+#    A training run that does not repeat to the last bit cannot be debugged by running it again.
 #
-# 3. **Partial sums.** The number $P$ of programs is fixed. Program $p$ takes the rows $p$, $p + P$, $p + 2P$, …, keeps
-#    its sum in registers, and in the end writes it to a row of its own. A second, small sum adds up these rows, always
-#    in the same order.
+# 3. **Partial sums.** Of $P$ programs, program $p$ takes the rows $p$, $p + P$, $p + 2P$, …, keeps its sum in
+#    registers, and in the end writes it to a row of its own. A second, small sum adds up these rows, always in the same
+#    order.
 
 # %%
 draw.draw_partial_sums(owner=np.arange(7) % 3, terms=rng.integers(-9, 10, (7, 5)))
@@ -699,13 +699,13 @@ for name, (from_numpy, from_package) in errors.items():
 print("the same bits in a second run:", repeats)
 
 # %% [markdown]
-# ## Bytes moved
+# ## Bytes moved (optional)
 #
-# Now count. `bytes_moved.of_operations` watches PyTorch's operations: each reads its arguments from memory and writes
-# its result. `bytes_moved.of_kernels` watches the interpreter's loads and stores, lane by lane. It leaves out γ and β,
-# which are short and stay in the caches. ("Two sweeps" are kernels for rows too long for one block: they read a row
-# twice.) The unit is a **pass**: as many bytes as the array has. "PyTorch's operations"
-# are the formula put together from small ones. (PyTorch's own `softmax` and `layer_norm` are fused kernels, too.)
+# `bytes_moved.of_operations` watches PyTorch's operations: each reads its arguments from memory and writes its result.
+# `bytes_moved.of_kernels` watches the interpreter's loads and stores, lane by lane, without the short γ and β, which
+# stay in the caches. The unit is a **pass**: as many bytes as the array has. "PyTorch's operations" are the formula put
+# together from small ones (PyTorch's own `softmax` and `layer_norm` are fused kernels, too), "two sweeps" kernels for
+# rows too long for one block, which they read twice.
 
 # %%
 ROWS, WIDTH = 256, 512
@@ -755,13 +755,11 @@ counted = recorded("15_traffic", count_passes)
 draw.draw_traffic(counted)
 
 # %% [markdown]
-# One read and one write is the least that a softmax can do: in one sweep it moves two passes, as little as a copy. The
-# backward of layer norm gains most, because every intermediate array of the formulas has become a register. And the
-# last pair shows what **fusion** means: the sum that the residual connection makes is never written. It is made where
-# it is used, in the registers of the kernel that normalises it.
+# In one sweep a softmax moves two passes, as little as a copy. The backward of layer norm gains most, because every
+# intermediate array of the formulas has become a register. The last pair shows **fusion**: the sum of the residual
+# connection is never written, because the kernel that normalises it makes it in its registers.
 #
-# What is a pass worth? For the paper's batch, 25,000 tokens of 512 channels in float32, and if memory were the only
-# limit:
+# For the paper's batch, if memory were the only limit:
 
 # %%
 array = 4 * tokens * width
@@ -793,9 +791,9 @@ else:
 #
 # $$ x = \pm\, 1.f_1 f_2 \dots f_m \times 2^{E} $$
 #
-# The $m$ bits $f_1 \dots f_m$ of the **fraction** say how close together numbers are: between 1 and 2 they are $2^{-m}$
-# apart, between 2 and 4 twice that, and so on. The bits of the **exponent** $E$ say how large and how small numbers can
-# be. The 1 before the point is not stored. Four formats matter here:
+# The $m$ bits $f_1 \dots f_m$ of the **fraction** set the distance of neighbours: $2^{-m}$ between 1 and 2, twice that
+# between 2 and 4, and so on. The bits of the **exponent** $E$ set the largest and the smallest number. The 1 before the
+# point is not stored. Four formats matter here:
 
 # %%
 formats = {"float32": (8, 23), "tf32": (8, 10), "bfloat16": (8, 7), "float16": (5, 10)}  # exponent, fraction
@@ -805,9 +803,9 @@ for name, (exponent, fraction) in formats.items():
     print(f"{name:<9} after 1 comes 1 + {2.0**-fraction:.1e}   largest {largest:.1e}   smallest normal {smallest:.1e}")
 
 # %% [markdown]
-# bfloat16 is float32 without the last 16 bits of its fraction: it reaches as far, with two or three digits. float16 has
-# three more bits of fraction, and reaches less far: beyond its largest number is infinity. Nothing is stored in tf32:
-# it is how the tensor cores of an A100 and later read the float32 *inputs* of a product.
+# bfloat16 is float32 without the last 16 bits of its fraction: the same range, with two or three digits. float16 has
+# three more bits of fraction, and a smaller range. No array is stored in tf32: the tensor cores read the float32
+# *inputs* of a product so on an A100 and later.
 #
 # ### Exercise 9 ★★☆: round
 #
@@ -853,14 +851,14 @@ exact = size[:, None] * np.linspace(1, 1.1, 60)
 draw.draw_formats(formats, size, {name: np.abs(r / exact - 1).max(axis=1).clip(max=1) for name, r in rounded.items()})
 
 # %% [markdown]
-# Three formats are level: the error is relative, whatever the size. float16 is a valley with walls. To the right is
-# infinity. To the left its smallest numbers are all equally far apart, so that the relative error grows, until they
-# become 0. That is where small gradients get lost. So whoever trains in float16 multiplies the loss by a large number
-# first and divides the gradients by it afterwards ("loss scaling"). bfloat16 does not need that.
+# Three formats are level: the relative error is the same for every size. float16 is a valley with walls. To the right
+# it overflows to infinity. To the left its smallest numbers are equally far apart, so the relative error grows until
+# they become 0, and small gradients get lost. So training in float16 multiplies the loss by a large number first and
+# divides the gradients by it afterwards ("loss scaling"). bfloat16 does not need that.
 #
 # ### Store short, add long
 #
-# A short number is good enough to *store*. But do not keep a *sum* in it. Count to ten thousand by adding ones:
+# A short number is good enough to *store*, but not to keep a *sum*. Count to ten thousand by adding ones:
 
 # %%
 
@@ -877,8 +875,8 @@ print(f"ten thousand ones: {count_up(10_000, 10):.0f} with 10 bits of fraction, 
 
 # %% [markdown]
 # At $2^{m+1}$ the neighbours are 2 apart. Adding 1 lands half-way between two of them, the tie goes to the even one,
-# and the sum stands still. So tensor cores take short numbers and add in float32, and so does every kernel here. A
-# product of matrices says what that is worth:
+# and the sum stands still. So tensor cores take short numbers and add in float32, and so does every kernel here. In a
+# product of matrices:
 
 # %%
 a, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((64, 512), (512, 64)))
@@ -898,7 +896,20 @@ print(f"{'float32':<9} inputs: {error(a @ b, truth):.0e} off")
 #
 # ## Common mistakes, and what they look like
 #
-# **A store without its mask** writes over what lies behind. Around y is a larger array of sevens:
+# * **A store without its mask** writes over the numbers behind the array, without an error.
+# * **`other=0` before a maximum, or before an exponential**: lanes beyond the row change the result.
+# * **A block whose length is no power of two** is refused. Take `triton.next_power_of_2(n)` and a mask.
+# * **An address that does not fit 32 bits**: `row * n` with two int32 wraps around beyond 2³¹. The package's kernels
+#   write `row.to(tl.int64) * stride`.
+# * **Trusting the interpreter too far.** It shows wrong results of one program, but by itself not how programs disturb
+#   each other.
+# * **Sums kept in float16** show only as a model that is a little inexact.
+# * **`TRITON_INTERPRET` set after triton was imported** is too late for Triton's helpers, such as `tl.sum`: "Cannot
+#   call @triton.jit'd outside of the scope of a kernel". Set it first, as `course.gpu` does.
+#
+# ### The mistakes, run (optional)
+#
+# A store without its mask; around y is a larger array of sevens:
 
 
 # %%
@@ -917,8 +928,7 @@ def trodden_on():
 print("memory after y[:5] was written:", recorded("15_careless", trodden_on))
 
 # %% [markdown]
-# **`other=0` before a maximum, or before an exponential.** With scores that are all below zero, the maximum of the row
-# becomes 0, and lanes beyond the row weigh the most of all:
+# `other=0`: the scores are all below zero, the maximum of the row becomes 0, and lanes beyond the row weigh the most:
 
 
 # %%
@@ -940,7 +950,7 @@ weights = recorded("15_zeros-beyond", weights_of_five)
 print("five equal scores of −4 get weights of", " ".join(f"{weight:.3f}" for weight in weights))
 
 # %% [markdown]
-# **A block whose length is no power of two** is refused. Take `triton.next_power_of_2(n)` and a mask:
+# A block of five:
 
 
 # %%
@@ -955,18 +965,15 @@ def refused():
 print(recorded("15_refused", refused))
 
 # %% [markdown]
-# **An address that does not fit 32 bits.** `row * n` with two int32 wraps around beyond 2³¹. It takes an array of
-# eight gigabytes in float32 to see it, and then it is a crash, or somebody else's numbers. The package's kernels write
-# `row.to(tl.int64) * stride`:
+# An address in 32 bits. It takes an array of eight gigabytes in float32 to see it, as a crash, or as numbers of another
+# array:
 
 # %%
 row, n = np.array([70_000], np.int32), np.array([40_000], np.int32)
 print(f"row 70,000 of rows of 40,000 begins at {(row.astype(np.int64) * n)[0]:,}; in int32: {(row * n)[0]:,}")
 
 # %% [markdown]
-# **Trusting the interpreter too far.** It shows wrong results of a program. By itself it does not show what programs do
-# to each other (the fence around the checks does). This kernel adds to one number from 100 programs, and each loads,
-# adds and stores. On a GPU, many of the additions are lost. Here:
+# A race: 100 programs load one number, add to it and store it. On a GPU, many of the additions are lost. Here:
 
 
 # %%
@@ -985,16 +992,12 @@ raced_total = recorded("15_race", raced)
 print(f"100 programs added 1 each, without atomics: {raced_total:.0f}" + (" (one after the other)" * (DEVICE == "cpu")))
 
 # %% [markdown]
-# Two more. Sums that are kept in float16 show as a model that is a little inexact, and as nothing else. And if
-# `TRITON_INTERPRET` is set after triton was imported, that is too late for Triton's own helpers, such as `tl.sum`. They
-# refuse ("Cannot call @triton.jit'd outside of the scope of a kernel"). Set it first, as `course.gpu` does.
-#
 # ## What changed since 2017
 #
-# The paper's GPUs had no tensor cores. The first, the V100's, came in 2017 with float16; the A100 brought tf32 and
-# bfloat16 in 2020, and the H100 8-bit floats in 2022. In 2017 a fused kernel was written in CUDA. Triton (Tillet, Kung
-# and Cox, 2019) thinks in blocks instead of threads, and since 2021 it is written in Python. Since PyTorch 2 (2023)
-# `torch.compile` writes such Triton kernels for rows by itself. It does not invent the next lesson's algorithm.
+# The paper's GPUs had no tensor cores. The V100's came in 2017 with float16, the A100 brought tf32 and bfloat16 in
+# 2020, and the H100 8-bit floats in 2022. In 2017 a fused kernel was written in CUDA. Triton (Tillet, Kung and Cox,
+# 2019) works with blocks instead of threads, since 2021 in Python. Since PyTorch 2 (2023) `torch.compile` writes such
+# kernels for rows by itself. It does not invent the next lesson's algorithm.
 #
 # ## Where next
 #

@@ -1,19 +1,20 @@
 # %% [markdown]
 # # 16 · Triton II: flash attention
 #
-# **You will be able to** compute attention, forward and backward, without ever writing down its scores: in NumPy in
-# twenty lines, and as a kernel of your own.
+# **You will be able to** compute attention without ever writing down its scores, in NumPy in twenty lines and as a
+# kernel of your own; and, if you like, its backward.
 #
 # | | |
 # |---|---|
 # | you know | [attention and its backward](04_attention.ipynb), [Triton over rows](15_triton_rows.ipynb) |
 # | runs in | at most 90 s on 2 cores; Linux with PyTorch and Triton; a GPU if you like |
-# | in the paper | §3.2.1, equation 1, exactly: nothing here is an approximation |
+# | in the paper | §3.2.1, equation 1, exactly |
 # | in the package | [`minimal`](../kernels/attention/minimal.py), then its [room](../kernels/attention/__init__.py) |
 #
-# As in lesson 15, kernels run in Triton's interpreter where there is no GPU, and each cell shows what was recorded
-# where PyTorch or Triton is missing. On a machine with a GPU, also a hosted notebook, the same cells compile and run
-# them, in float16; the first cell says what GPUs have made of the solutions.
+# As in lesson 15, kernels run in Triton's interpreter where there is no GPU, and each cell shows the recorded results
+# where PyTorch or Triton is missing. On a GPU, the same cells compile and run them, in float16. To install both:
+# `pip install -c constraints.txt torch==2.13.0 triton==3.7.1`, or the same with `uv pip`; on Windows in WSL
+# ([which build](../.github/CONTRIBUTING.md#pytorch); [both shells' commands](15_triton_rows.ipynb)).
 
 # %%
 import math
@@ -24,6 +25,7 @@ import kernels
 from course import bytes_moved, recorded, start
 from course.gpu import DEVICE, DTYPE, machine, tl, torch, triton  # before anything else imports triton
 from course.lesson_16.pictures import draw_memory, draw_steps, draw_strip, draw_tiles
+from course.lesson_16.solutions import causal_blocks  # exercise 5 writes it again
 from course.recorded import gpu_times
 from course.tensors import numpy, tensor
 from minitransformer import ops
@@ -35,36 +37,31 @@ print(machine())
 print(gpu_times("16"))
 
 # %% [markdown]
-# ## The largest array of them all
+# ## The largest array
 #
-# Attention takes queries, keys and values and gives outputs: four arrays of $T \times D$ numbers for each head, where
-# $T$ is the length of the sentence and $D$ the width of a head. On the way it makes another array, the scores, of
-# $T \times T$. Here is one sentence in one layer of the base model, 8 heads of 64, in float32:
+# For each head, attention takes queries, keys and values and gives outputs, four arrays of $T \times D$ numbers: $T$ is
+# the length of the sentence and $D$ the width of a head. On the way it makes the scores, $T \times T$. One sentence in
+# one layer of the base model, 8 heads of 64, in float32:
 
 # %%
 for length in (512, 4_096, 32_768):
     in_and_out, scores = 4 * 4 * length * 512, 4 * 8 * length**2
-    print(f"T = {length:>6,}: in and out {in_and_out / 1e6:6.1f} MB, scores {scores / 1e6:8,.0f} MB, "
-          f"{scores / in_and_out:3.0f} times as much")  # fmt: skip
+    print(f"T = {length:>6,}: in and out {in_and_out / 1e6:6.1f} MB, scores {scores / 1e6:8,.0f} MB")
 
 # %% [markdown]
-# These scores are used at once: they are scaled, masked, turned into weights, and multiplied with the values, one pass
-# over that array after the other. And training keeps the weights for the backward. Lesson 15's remedy was to keep a row
-# in registers from load to store. A row of scores would fit. But we need *all keys* to compute it, and all values to
-# use it. We want to take the keys a block at a time, and to forget the scores of each block.
-#
-# The softmax stands in the way: its maximum and its sum run over all keys.
+# The scores are scaled, masked, turned into weights, and multiplied with the values: pass after pass over the largest
+# array. We want to take the keys a block at a time, and to forget the scores of each block. The softmax stands in the
+# way: its maximum and its sum run over all keys.
 #
 # ## The one idea: a softmax in pieces
 #
-# You have the idea already, from puzzle 6 of lesson 15: a maximum and a sum that go along. What is new is that the
-# values go along, too. Take one query, with a score $s_j$ for each key and a value $v_j$ (a row of $D$ numbers). For a
-# block of keys, keep only
+# Puzzle 6 of lesson 15 updated a maximum and a sum in a loop. Now the values join them. For one query, with scores
+# $s_j$ and values $v_j$ (rows of $D$ numbers), keep of a block of keys only
 #
 # $$ m = \max_j s_j \qquad \ell = \sum_j e^{s_j - m} \qquad \mathrm{acc} = \sum_j e^{s_j - m}\, v_j $$
 #
-# That is a number, a number, and $D$ numbers, however long the block: its **state**. If this block held all the keys,
-# the output would be $\mathrm{acc} / \ell$. For all queries at once:
+# These $2 + D$ numbers are the block's **state**, however long the block is. If it held all the keys, the output would
+# be $\mathrm{acc} / \ell$. For all queries at once:
 
 
 # %%
@@ -77,17 +74,17 @@ def block_state(query, key, value):
 
 
 # %% [markdown]
-# Now a second block arrives, with a state of its own. Each state was made relative to its own maximum. Both can be made
-# relative to the larger one afterwards, because the correction is the same for all terms of a block:
+# A second block has a state of its own, relative to its own maximum. Both states can be made relative to the larger
+# maximum afterwards, because the correction is the same for all terms of a block:
 #
 # $$ e^{s_j - m_{\text{new}}} = e^{s_j - m} \cdot e^{m - m_{\text{new}}} $$
 #
-# So nothing of the block needs to be seen again. All that was summed up shrinks by one factor.
+# So $\ell$ and $\mathrm{acc}$ shrink by one factor, and the block need not be read again.
 #
 # ### Exercise 1 ★★☆: merge
 #
-# The whole lesson rests on these few lines. One corner needs care: a query may have seen nothing in a block (a mask),
-# and then has $m = -\infty$, $\ell = 0$, $\mathrm{acc} = 0$.
+# One corner needs care: with a mask, a query may see nothing in a block, and then has $m = -\infty$, $\ell = 0$,
+# $\mathrm{acc} = 0$.
 
 
 # %% tags=["exercise"]
@@ -114,8 +111,7 @@ merge = check(merge)
 # (`np.where`).
 
 # %% [markdown]
-# With it, attention is a loop over blocks of keys. Beside it stands the package's attention, which writes all scores
-# down:
+# With it, attention is a loop over blocks of keys. Against the package's:
 
 
 # %%
@@ -136,14 +132,12 @@ for block in (1, 6, 20):
     print(f"blocks of {block:>2}: {error(attention_in_blocks(query, key, value, block)[0], expected):.0e}")
 
 # %% [markdown]
-# They agree to the last digits, for every size of block, even one key at a time. This is no approximation of attention.
-# It is attention, added up in another order.
+# They agree to the last digits for every size of block: this is attention itself, added up in another order.
 #
 # ## The picture: the running (m, ℓ, acc)
 #
-# One query, 30 keys, blocks of 6. Above are the scores, with the maximum so far. In the middle are the exponentials
-# relative to that maximum: watch the old ones shrink when a larger score turns up. Below is the output as it would be
-# if the keys ended there:
+# One query, 30 keys, blocks of 6. Above, the scores, with the maximum so far. In the middle, the exponentials relative
+# to it: the old ones shrink when a larger score turns up. Below, the output if the keys ended there:
 
 # %%
 one = np.array([[0.3, 1.6, -0.8, 0.9, -1.2, 0.5, 0.2, -0.7]])
@@ -156,30 +150,27 @@ for first in range(6, 36, 6):
 draw_strip((one @ keys.T)[0], frames, block=6)
 
 # %% [markdown]
-# The output moves until the last block; the state never grows. (Lesson 03 would call this a recurrence: a state of
-# fixed size that is updated step by step. But its steps can be merged in any order, so they need not run one after the
-# other.)
+# The output moves until the last block; the state never grows.
 #
 # ## From the loop to the kernel, in four steps
 #
 # A program owns a block of $M$ queries. It keeps their query rows, $m$, $\ell$ and acc in registers, and walks over the
-# blocks of keys and values, $N$ rows each. The tile of $M \times N$ scores is made in registers, used, and overwritten
-# by the next one. You build that program in four steps, each of which adds one thing:
+# blocks of keys and values, $N$ rows each. Each tile of $M \times N$ scores is made in registers and overwritten by the
+# next one. The four steps:
 
 # %%
 draw_steps()
 
 # %% [markdown]
-# (Blue is in work, light blue was seen before, orange is written to memory in the end, × is never visited.) Two things
-# hold for all four steps:
+# (Blue: the current tile. Light blue: tiles seen before. Orange: written to memory in the end. ×: never visited.) In
+# all four steps:
 #
 # * **Powers of two.** GPUs have an instruction for $2^x$, and $e^x = 2^{x \log_2 e}$. So $\log_2 e$ goes into the
 #   scale, where it costs nothing, and the whole softmax is in base 2: `tl.exp2`, `tl.log2`.
-# * **Products** are `tl.dot(a, b, input_precision="ieee")`, each side at least 16 long. They run on tensor cores where
-#   numbers are short and the GPU is an A100 or later (Triton does not use a T4's).
+# * **Products** of two blocks are `tl.dot(a, b, input_precision="ieee")` (in full precision), each side at least 16
+#   long.
 #
-# Two helpers keep pointers out of the way. `load_rows` gives zeros for rows beyond the last, `store_rows` leaves these
-# rows out:
+# Two helpers hide the pointers. `load_rows` gives zeros for rows beyond the last, `store_rows` leaves these rows out:
 
 # %%
 LOG2_E = math.log2(math.e)
@@ -204,8 +195,8 @@ def store_rows(x_ptr, T, rows, values, D: tl.constexpr):
 # %% [markdown]
 # ### Exercise 2 ★☆☆: step 1, a tile of scores
 #
-# One head, and lengths that are multiples of the tile. Here, and only here, each program writes its tile of scores
-# down. Its block of queries is `tl.program_id(0)`, its block of keys `tl.program_id(1)`. The transpose of a block is
+# One head, and lengths that are multiples of the tile. In this step alone, each program writes its tile of scores down.
+# Its block of queries is `tl.program_id(0)`, its block of keys `tl.program_id(1)`. The transpose of a block is
 # `tl.trans(key)`.
 
 
@@ -233,8 +224,7 @@ def attention_scores(query, key):
 attention_scores = check(attention_scores)
 
 # %% [markdown] tags=["help"]
-# It is puzzle 5 of lesson 15 without its loop: all of D fits in one step. Which rows of the query belong to this
-# program, and which rows of the key?
+# One product is enough, as all of D fits. Which rows of the query belong to this program, and which rows of the key?
 #
 # ---
 #
@@ -242,16 +232,18 @@ attention_scores = check(attention_scores)
 # queries, D)`. A score belongs at `scores_ptr + queries[:, None] * Tk + keys[None, :]`.
 
 # %% [markdown]
-# ### Exercise 3 ★★☆: step 2, the softmax over blocks of keys
+# ### The walk
 #
-# Now the program walks: its block of queries stays, blocks of keys come by. It keeps $m$ and $\ell$ for each query, two
-# blocks of $M$ numbers, and writes no scores. In the end it writes one number for each query, the log-sum-exp
-# $\mathrm{lse} = \log_2 \sum_j 2^{s_j} = m + \log_2 \ell$. The backward will need it: with lse, each weight can be
-# computed again, as $2^{s_j - \mathrm{lse}}$.
+# Now the program walks over blocks of keys. It keeps $m$ and $\ell$ for each query, two blocks of $M$ numbers, and
+# writes no scores. In the end it writes, for the backward, one number for each query, the log-sum-exp
+# $\mathrm{lse} = \log_2 \sum_j 2^{s_j} = m + \log_2 \ell$.
 #
-# Let $m$ begin at `LOWEST` instead of $-\infty$; then no difference of two infinities can arise. You will want
-# `tl.full((QUERIES,), LOWEST, tl.float32)`, and `tl.max(scores, axis=1)` and `tl.sum`, which go along the rows of a
-# tile.
+# Let $m$ begin at `LOWEST` instead of $-\infty$, as `tl.full((QUERIES,), LOWEST, tl.float32)`; then no difference of
+# two infinities can arise. `tl.max(scores, axis=1)` and `tl.sum` go along the rows of a tile.
+#
+# ### Exercise 3 ★★☆: step 2, the softmax over blocks of keys (optional)
+#
+# A smaller step on the way to step 3: the walk without the values.
 
 
 # %% tags=["exercise"]
@@ -277,7 +269,7 @@ attention_lse = check(attention_lse)
 
 # %% [markdown] tags=["help"]
 # Puzzle 6 of lesson 15 did this for one row of numbers. Here a program has QUERIES rows at once: which of m, l and the
-# scores has one number for each query, and which has a row for each query?
+# scores have one number for each query, and which have a row for each query?
 #
 # ---
 #
@@ -287,9 +279,9 @@ attention_lse = check(attention_lse)
 # %% [markdown]
 # ### Exercise 4 ★★☆: step 3, with the output
 #
-# Now the values come along, and acc, a block of $M \times D$. It is rescaled as $\ell$ is, and divided by $\ell$ once,
-# at the end. The tile of weights times the block of values is a product again. `tl.dot` wants both sides alike, so the
-# weights are rounded to the values' type for it: `weights.to(value.dtype)`. Sums stay in float32.
+# The walk with the values, and with acc, a block of $M \times D$. acc is rescaled as $\ell$ is, and divided by $\ell$
+# once, at the end. The tile of weights times the block of values is a product again. `tl.dot` needs one type on both
+# sides, so round the weights to the values' type: `weights.to(value.dtype)`. Sums stay in float32.
 
 
 # %% tags=["exercise"]
@@ -318,27 +310,33 @@ def attention_out(query, key, value):
 attention_out = check(attention_out)
 
 # %% [markdown] tags=["help"]
-# Begin with your kernel of step 2. Which number of it does every weight need that was summed into acc before, when the
-# maximum rises?
+# Puzzle 6 of lesson 15 kept m and l for one row of numbers; here they have one number for each query. When the maximum
+# rises, by which factor must l shrink, and acc with it?
 #
 # ---
 #
-# Before the loop `acc = tl.zeros((QUERIES, D), tl.float32)`. In it, with `rescale = tl.exp2(m - new_m)`, acc becomes
-# `acc * rescale[:, None]` plus the product of the weights and the values. After it, store `acc / l[:, None]`.
+# Before the loop `acc = tl.zeros((QUERIES, D), tl.float32)`. The loop is `for first in range(0, Tk, KEYS):`. In it,
+# `new_m = tl.maximum(m, tl.max(scores, axis=1))`, the weights are `tl.exp2(scores - new_m[:, None])`, and
+# `rescale = tl.exp2(m - new_m)`: acc becomes `acc * rescale[:, None]` plus the product of the weights and the values, l
+# likewise with the weights' sums. After it, store `acc / l[:, None]`.
 
 # %% [markdown]
-# That is [flash attention](glossary.md#flash-attention) for one head without a mask. What is left are the edges and the
-# future.
+# That is [flash attention](glossary.md#flash-attention) for one head without a mask. Next, causal attention, in which
+# query $i$ sees the keys up to its own position, $T_k - T_q + i$: aligned at the end, for a key/value cache (lesson
+# 11).
 #
-# ### Which tiles?
+# ### Exercise 5 ★☆☆: skip the future (optional)
 #
-# In causal attention query $i$ sees the keys up to its own position. Positions are aligned at the end: with fewer
-# queries than keys (a key/value cache, lesson 11), query $i$ stands at position $T_k - T_q + i$. For a block of
-# queries, the blocks of keys are of three kinds, in this order. Some are seen whole by *all* of its queries and need no
-# mask. Some are seen in part and need one. The rest lie in the future of all and need not be visited. So two numbers
-# say it all.
-#
-# ### Exercise 5 ★☆☆: skip what nobody sees
+# Of the blocks of keys, a block of queries sees the first ones *whole* and needs no mask for them, the next ones in
+# part and needs one, and the rest lie in the future of all its queries. `causal_blocks` counts the first kind, and the
+# first two kinds together. Here is its result; then write it:
+
+# %%
+tile, Tq, Tk = (8, 4), 24, 32
+draw_tiles([causal_blocks(block, tile, Tq, Tk) for block in range(Tq // tile[0])], tile, Tq, Tk)
+for length in (512, 4_096, 32_768):
+    stops = [causal_blocks(block, (128, 64), length, length)[1] for block in range(length // 128)]
+    print(f"T = {length:>6,}, tiles of 128 × 64: {sum(stops) / (length // 128 * length // 64):.0%} of them visited")
 
 
 # %% tags=["exercise"]
@@ -356,8 +354,8 @@ def causal_blocks(block, tile, Tq, Tk):
 causal_blocks = check(causal_blocks)
 
 # %% [markdown] tags=["help"]
-# Who sees least, the first or the last query of the block? How many keys does that one see, and how many whole blocks
-# do they fill? And who sees most?
+# Which query of the block sees the fewest keys, the first or the last? How many does it see, and how many whole blocks
+# do they fill? And which one sees the most?
 #
 # ---
 #
@@ -365,19 +363,6 @@ causal_blocks = check(causal_blocks)
 # The last one is `min((block + 1) * QUERIES, Tq) - 1`. Divide the number of keys by KEYS: rounded down for `whole`,
 # rounded up for `stop`.
 
-# %%
-tile, Tq, Tk = (8, 4), 24, 32
-draw_tiles([causal_blocks(block, tile, Tq, Tk) for block in range(Tq // tile[0])], tile, Tq, Tk)
-
-# %% [markdown]
-# What it saves, for one long sequence and tiles of 128 × 64:
-
-# %%
-for length in (512, 4_096, 32_768):
-    reach = [causal_blocks(block, (128, 64), length, length) for block in range(length // 128)]
-    visited, whole = sum(stop for _, stop in reach), sum(whole for whole, _ in reach)
-    print(f"T = {length:>6,}: {visited / (length // 128 * length // 64):.0%} of the tiles visited, "
-          f"{(visited - whole) / visited:5.1%} of those with a mask")  # fmt: skip
 
 # %% [markdown]
 # ### Exercise 6 ★★☆: step 4, the whole kernel
@@ -385,11 +370,11 @@ for length in (512, 4_096, 32_768):
 # Begin with your kernel of step 3, and add four things.
 #
 # * **Heads.** The arrays are $(H, T, D)$, and a program's head is `tl.program_id(1)`. The rows of a head begin
-#   `head * T * D` numbers behind the first, so `load_rows` gets another pointer and is otherwise as before. (Make head
-#   a 64-bit number, `.to(tl.int64)`: large arrays need it.)
-# * **Edges.** Lengths are any. `load_rows` gives zeros for keys beyond the last, and a score of 0 is not a score that
-#   nobody sees: it must be $-\infty$ (`tl.where`).
-# * **The future.** The host has counted the blocks of keys to visit; the loop runs over
+#   `head * T * D` numbers behind the first, so `load_rows` gets another pointer. (Make head a 64-bit number,
+#   `.to(tl.int64)`: large arrays need it.)
+# * **Edges.** Any length must work. `load_rows` gives zeros for keys beyond the last: their scores of 0 must become
+#   $-\infty$ (`tl.where`).
+# * **The future.** `causal_blocks` has counted the blocks of keys to visit; the loop runs over
 #   `range(tl.load(stop_ptr + block))`. `if CAUSAL:` in a kernel is decided when it is compiled.
 # * **Nothing to see.** A query may see no key at all. Its out is 0, and its lse is $+\infty$.
 
@@ -400,20 +385,16 @@ def flash_forward_kernel(
     query_ptr, key_ptr, value_ptr, out_ptr, lse_ptr, stop_ptr, Tq, Tk, scale,
     CAUSAL: tl.constexpr, D: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
 ):  # fmt: skip
-    """out and lse of a block of queries, which visits the blocks of keys from 0 to tl.load(stop_ptr + block) − 1.
-
-    `scale` is log2(e) / √D: query keyᵀ · scale are the scores in base 2.
-    """
+    """out and lse of a block of queries; scores, in base 2, are query keyᵀ · scale."""
     raise NotImplementedError
 
 
 def flash_forward(query, key, value, causal=False, tile=TILE):
     """softmax(query keyᵀ / √D) value, and the log-sum-exp of the scores in base 2.
 
-    query (H, Tq, D), key and value (H, Tk, D), contiguous, D a power of two → out (H, Tq, D) in their dtype, and in
-    float32 lse (H, Tq), log2 Σ_j 2^score_j of the scores in base 2. A query that sees nothing has an out of 0 and an
-    lse of +inf. Launches the kernel above once, in tiles of `tile` = (QUERIES, KEYS); programs read no blocks of keys
-    but those they visit.
+    query (H, Tq, D), key and value (H, Tk, D), contiguous, D a power of two → out (H, Tq, D) in their dtype, and lse
+    (H, Tq) in float32. A query that sees nothing has an out of 0 and an lse of +inf. Launches the kernel above once, in
+    tiles of `tile` = (QUERIES, KEYS); programs read only the blocks of keys that they visit.
     """
     (H, Tq, D), Tk, (QUERIES, KEYS) = query.shape, key.shape[1], tile
     blocks = triton.cdiv(Tq, QUERIES)
@@ -431,8 +412,8 @@ def flash_forward(query, key, value, causal=False, tile=TILE):
 flash_forward = check(flash_forward)
 
 # %% [markdown] tags=["help"]
-# Which pairs of a query and a key does a tile hold that must not be seen, at the end of the keys and in the future? One
-# mask of (M, N) answers both. And what is l of a query that saw nothing?
+# Which pairs of a query and a key in a tile must not be seen, at the end of the keys and in the future? One mask of
+# (M, N) answers both. And which l has a query that saw nothing?
 #
 # ---
 #
@@ -441,38 +422,26 @@ flash_forward = check(flash_forward)
 # as lse. The store of lse wants the mask `queries < Tq`.
 
 # %% [markdown]
-# Against the package's kernel, and against NumPy in float64, with lengths that fill no block:
+# Against NumPy in float64, with lengths that fill no block:
 
 
 # %%
-def reference(query, key, value, causal):
-    return ops.attention_forward(*(array[None] for array in (query, key, value)), causal=causal)
-
-
 def forward_errors():
-    query, key, value = (rng.standard_normal((2, T, 32)) for T in (45, 70, 70))
-    tensors = [tensor(array) for array in (query, key, value)]
-    errors = {}
-    for causal in (False, True):
-        out, _ = flash_forward(*tensors, causal)
-        package = kernels.attention_forward(*(t[None] for t in tensors), causal=causal)[0][0]
-        half, _ = flash_forward(*(t.half() for t in tensors), causal)
-        expected = reference(query, key, value, causal)[0][0]
-        errors["causal" if causal else "full"] = [
-            error(numpy(out), numpy(package)), error(numpy(out), expected), error(numpy(half), expected)
-        ]  # fmt: skip
-    return errors
+    arrays = [rng.standard_normal((2, T, 32)) for T in (45, 70, 70)]
+    expected = ops.attention_forward(*(array[None] for array in arrays), causal=True)[0][0]
+    tensors = [tensor(array) for array in arrays]
+    return [error(numpy(flash_forward(*each, True)[0]), expected) for each in (tensors, [t.half() for t in tensors])]
 
 
-for kind, (from_package, from_numpy, half) in recorded("16_forward", forward_errors).items():
-    print(f"{kind:<7} off by {from_package:.0e} from the package and {from_numpy:.0e} from NumPy; float16 {half:.0e}")
+single, half = recorded("16_forward", forward_errors)
+print(f"causal: off by {single:.0e} in float32 and by {half:.0e} in float16")
 
 # %% [markdown]
 # ### The same, in the package (optional)
 #
-# The package's kernel has many options. Before you open it, read [`minimal.py`](../kernels/attention/minimal.py), which
-# is what you wrote and nothing else. It takes as many queries as keys and keeps no lse, so every query sees the first
-# key, and no row needs a guard. Where your host counted the blocks of keys to visit, there the kernel does.
+# The package's kernel has many options. [`minimal.py`](../kernels/attention/minimal.py) is your kernel and nothing
+# else. It takes as many queries as keys and keeps no lse, so every query sees the first key, and no row needs a guard.
+# There the kernel itself counts the blocks of keys to visit.
 
 
 # %%
@@ -487,10 +456,10 @@ def beside_the_minimal():
 print(f"off by {recorded('16_minimal', beside_the_minimal):.0e} from minimal.py")
 
 # %% [markdown]
-# ## The picture: memory against T
+# ## The picture: memory against T (optional)
 #
-# Counted again, as in lesson 15: on the left the largest array that is made on the way, on the right the bytes that go
-# through memory. "Written out" is attention as the formula stands, in PyTorch's operations.
+# Counted as in lesson 15: on the left the largest array on the way, on the right the bytes that go through memory.
+# "Written out" is attention as the formula stands, in PyTorch's operations.
 
 
 # %%
@@ -534,11 +503,10 @@ by_length = {name: (lengths, sizes) for name, sizes in largest.items()}
 draw_memory(by_length, (rows, moved), (rows, predicted), moved_written_out, LENGTH)
 
 # %% [markdown]
-# Left: when $T$ doubles, what flash attention needs doubles too, and the scores become four times as large. Right:
-# flash attention does not read everything once. Each block of queries reads *all* keys and values, so the bytes fall as
-# the block gets more rows: $2 \cdot T D \cdot T / M$ numbers, for $T / M$ blocks. That is why blocks are as large as
-# registers and shared memory allow (128 rows on large GPUs, 32 on a T4, say the package's
-# [tables](../kernels/attention/tiles.py)). And on a real GPU its L2 cache answers many of these reads.
+# Left: when $T$ doubles, flash attention's memory doubles too, and the scores become four times as large. Right: each
+# block of queries reads *all* keys and values, so the bytes fall as the block gets more rows: $2 \cdot T D \cdot T / M$
+# numbers, for $T / M$ blocks. So blocks are as large as registers and shared memory allow (128 rows on large GPUs, 32
+# on a T4, in the package's [tables](../kernels/attention/tiles.py)). On a GPU the L2 cache answers many of these reads.
 
 # %%
 for row_count, counted, formula in zip(rows, moved, predicted, strict=True):
@@ -546,7 +514,7 @@ for row_count, counted, formula in zip(rows, moved, predicted, strict=True):
           f"{moved_written_out / counted:4.1f} times less than written out")  # fmt: skip
 
 # %% [markdown]
-# ## The backward, without the weights
+# ## The backward, without the weights (optional)
 #
 # From lesson 04, with $P$ the weights, $S$ the scaled scores, $O$ the output, and d$O$ given:
 #
@@ -554,18 +522,17 @@ for row_count, counted, formula in zip(rows, moved, predicted, strict=True):
 #    \mathrm{d}S_{ij} = P_{ij} \Big( \mathrm{d}P_{ij} - \sum_k P_{ik}\, \mathrm{d}P_{ik} \Big) \qquad
 #    \mathrm{d}Q = \tfrac{1}{\sqrt D}\, \mathrm{d}S\, K \qquad \mathrm{d}K = \tfrac{1}{\sqrt D}\, \mathrm{d}S^\top Q $$
 #
-# $P$ was never stored. But a tile of it is quickly made again, $P_{ij} = e^{S_{ij} - \mathrm{lse}_i}$, from the one
-# number for each query that the forward kept. To compute twice is cheaper than to remember: that is the second idea of
-# this lesson.
+# $P$ was never stored. But from the lse that the forward kept, one number for each query, a tile of it is quickly made
+# again: $P_{ij} = e^{S_{ij} - \mathrm{lse}_i}$. To compute twice is cheaper than to remember.
 #
-# One term still needs a whole row: the sum over all keys $k$. Here the algebra helps. Put in $\mathrm{d}P_{ik} = \sum_d
+# One term still needs a whole row: the sum over all keys $k$. Put in $\mathrm{d}P_{ik} = \sum_d
 # \mathrm{d}O_{id} V_{kd}$, where $d$ counts the channels, and exchange the two sums:
 #
 # $$ \sum_k P_{ik}\, \mathrm{d}P_{ik} = \sum_d \mathrm{d}O_{id} \underbrace{\sum_k P_{ik} V_{kd}}_{O_{id}}
 #    = \sum_d \mathrm{d}O_{id}\, O_{id} =: \delta_i $$
 #
-# A sum over $T$ keys has become one over $D$ channels, of two arrays that are there already. (Dao and others call
-# $\delta$ by the letter $D$.) In numbers:
+# A sum over $T$ keys has become one over $D$ channels, of two arrays that are there already. (Dao and others write $D$
+# for $\delta$.) In numbers:
 
 # %%
 weights = ops.attention_weights(query[None, None], key[None, None])[0, 0]  # (T, T)
@@ -593,8 +560,8 @@ def backward_block(dout, out, lse, query, key, value):
 backward_block = check(backward_block)
 
 # %% [markdown] tags=["help"]
-# Which of the five formulas need nothing but this block's keys and values, dout, and the weights of this block? For the
-# one that needs more, what did the algebra above put in its place?
+# Which of the five formulas need only this block's keys and values, dout, and the weights of this block? For the one
+# that needs more, what did the algebra above put in its place?
 #
 # ---
 #
@@ -602,8 +569,8 @@ backward_block = check(backward_block)
 # `delta = (dout * out).sum(axis=1)`, and the rest are the formulas, one line each.
 
 # %% [markdown]
-# The whole backward is a loop again, and the referee is lesson 00's: central differences in float64, on the forward
-# that merges blocks.
+# The whole backward is a loop again. The proof is lesson 00's, central differences in float64, on the forward that
+# merges blocks.
 
 
 # %%
@@ -629,11 +596,10 @@ for name, worst in check_gradients(blocks_forward, blocks_backward, arrays).item
 # %% [markdown]
 # ## The backward kernels (optional)
 #
-# The loop shows the difficulty: dquery sums over blocks of keys, dkey and dvalue sum over blocks of queries. Who owns
-# what? If one kernel did it all, programs would have to add into rows of others, with atomics and in an order that is
-# chance (lesson 15, "a sum over all rows"). So there are two kernels: in one, programs own queries and write dquery; in
-# the other, they own keys. Both compute the tiles of weights once more. That makes seven products where five would do,
-# for the same bits in every run.
+# dquery sums over blocks of keys, dkey and dvalue sum over blocks of queries. In one kernel, programs would have to add
+# into rows of others, with atomics and in a random order (lesson 15, "a sum over all rows"). So there are two kernels:
+# in one, programs own queries and write dquery; in the other, they own keys. Both compute the tiles of weights once
+# more: seven products instead of five, for the same bits in every run.
 
 
 # %%
@@ -719,9 +685,9 @@ def flash_backward(dout, query, key, value, out, lse, causal=False, tile=TILE):
 
 
 # %% [markdown]
-# A lane beyond the queries, or a query that sees nothing, has an `lse` of +∞: its weights are $2^{-\infty} = 0$, and it
-# sends nothing, without a mask of its own. The proof: NumPy in float64, which lesson 04 proved by central differences,
-# PyTorch's autograd, and the package's kernels.
+# A lane beyond the queries, or a query that sees nothing, has an `lse` of +∞: its weights are $2^{-\infty} = 0$, so it
+# needs no mask of its own. The proof: NumPy in float64, which lesson 04 proved by central differences, PyTorch's
+# autograd, and the package's kernels.
 
 
 # %%
@@ -734,7 +700,8 @@ def backward_errors():
         out, lse = flash_forward(*tensors, causal)
         found, again = (flash_backward(tensor(dout), *tensors, out.contiguous(), lse, causal) for _ in range(2))
         repeats = repeats and all(torch.equal(a, b) for a, b in zip(found, again, strict=True))
-        expected = ops.attention_backward(dout[None], reference(query, key, value, causal)[1])
+        _, cache = ops.attention_forward(*(array[None] for array in (query, key, value)), causal=causal)
+        expected = ops.attention_backward(dout[None], cache)
         _, cache = kernels.attention_forward(*(t[None] for t in tensors), causal=causal)
         package = kernels.attention_backward(tensor(dout)[None], cache)
         leaves = [torch.tensor(array, requires_grad=True) for array in (query, key, value)]
@@ -756,12 +723,11 @@ for name, (from_numpy, from_torch, from_package) in errors.items():
 print("the same bits in a second run:", repeats)
 
 # %% [markdown]
-# ## What the package adds
+# ## What the package adds (optional)
 #
-# That is flash attention, all of it. Beside `minimal.py`, the package's [`forward`](../kernels/attention/forward.py)
-# also has masks for padding, windows (Table 1), dropout whose mask is computed in the kernel, separate loops for tiles
-# without a mask, head widths that are no power of two, and tiles for each kind of GPU. On a GPU, a first look at the
-# time:
+# The package's [`forward`](../kernels/attention/forward.py) also has masks for padding, windows (Table 1), dropout
+# whose mask is computed in the kernel, separate loops for tiles without a mask, head widths that are no power of two,
+# and tiles for each kind of GPU. On a GPU, a first look at the time:
 
 # %%
 if DEVICE == "cuda":
@@ -782,8 +748,18 @@ else:
 # %% [markdown]
 # ## Common mistakes, and what they look like
 #
-# **The old sums are not rescaled.** That is right as long as the largest score comes first, and in a test with few keys
-# it may well do so. Keys whose scores rise along the sequence show the mistake, keys whose scores fall do not:
+# * **The old sums are not rescaled.** That is right as long as the largest score comes first. Scores that rise along
+#   the sequence show the mistake.
+# * **Outputs are averaged instead of states**: a block of irrelevant keys gets as much weight as any other. Divide
+#   once, at the end.
+# * **−∞ − (−∞).** A query that sees nothing in its first tile has $m = -\infty$, and $e^{-\infty - (-\infty)}$ is NaN,
+#   which stays.
+# * **A causal mask aligned at the top left** where there are fewer queries than keys: the newest query of a decoder
+#   would see only the first key.
+#
+# ### The mistakes, run (optional)
+#
+# Without rescaling, in three blocks of keys:
 
 
 # %%
@@ -808,9 +784,7 @@ for kind, scores in (("falling", np.linspace(2, -2, 12)), ("rising", np.linspace
     print(f"{kind} scores: merge {error_of(merge, scores):.0e}, without rescaling {error_of(not_rescaled, scores):.0e}")
 
 # %% [markdown]
-# **Outputs are averaged instead of states.** Each block's own $\mathrm{acc}/\ell$ is right for the block, and their
-# mean is not attention: it gives a block of irrelevant keys as much weight as any other (merged pair by pair,
-# the last block even gets half). Divide once, at the end.
+# Outputs averaged (merged pair by pair, the last block even gets half):
 
 
 # %%
@@ -821,8 +795,8 @@ def averaged(left, right):
 print(f"rising scores, outputs averaged: {error_of(averaged, np.linspace(-2, 2, 12)):.0e}")
 
 # %% [markdown]
-# **Two bases.** The forward's `lse` is in base 2. A backward that computes $e^{s - \mathrm{lse}}$ from it gets weights
-# that do not add up to 1, and its gradients are wrong everywhere, by no constant factor:
+# Two bases: with lse in base 2, the weights $e^{s - \mathrm{lse}}$ do not add up to 1, and the gradients are wrong
+# everywhere, by no constant factor:
 
 # %%
 scores = rng.standard_normal((3, 50))
@@ -832,28 +806,13 @@ for name, weights in (("2^(s·log2 e − lse)", np.exp2(scores * LOG2_E - lse2[:
     print(f"{name:<19} weights add up to", " ".join(f"{total:.2f}" for total in weights.sum(axis=1)))
 
 # %% [markdown]
-# **−∞ − (−∞).** A query that sees nothing in its first tile has $m = -\infty$, and $e^{-\infty - (-\infty)}$ is NaN.
-# This shows with padding on the left, or with more queries than keys. And it stays in acc, because NaN times anything
-# is NaN:
-
-# %%
-with np.errstate(invalid="ignore"):
-    print("a first tile without anybody to see:", np.exp(np.float64(-np.inf) - np.float64(-np.inf)))
-
-# %% [markdown]
-# **A causal mask aligned at the top left** where there are fewer queries than keys: the newest query of a decoder would
-# see only the first key. And **delta of the block** instead of dout · out: it is right with one block of keys and wrong
-# with two (exercise 7 says so).
-#
 # ## What changed since 2017
 #
-# Nothing in equation 1, and everything in how it is computed. Milakov and Gimelshein (2018) showed that a softmax's
-# maximum and sum can be had in one sweep. Rabe and Staats (2021) showed that attention needs no quadratic memory. Dao
-# and others (FlashAttention, 2022; the second version 2023, the third 2024) made it the fast way as well. Since PyTorch
-# 2 (2023) `scaled_dot_product_attention` runs it, or a relative of it, on GPUs. Long contexts became affordable in
-# memory; the $T^2$ products are still there.
+# Milakov and Gimelshein (2018) computed a softmax's maximum and sum in one sweep. Rabe and Staats (2021) showed that
+# attention needs no quadratic memory. Dao and others (FlashAttention, 2022, 2023 and 2024) made it fast, and PyTorch 2
+# (2023) runs it, or a relative of it, as `scaled_dot_product_attention`. The $T^2$ products are still there.
 #
 # ## Where next
 #
-# [Lesson 17](17_speed_ups.ipynb): the kernels go into the model one at a time, and each one's place under the
-# roofline says what it could still gain.
+# [Lesson 17](17_speed_ups.ipynb): the kernels go into the model one at a time, and a roofline says how much each can
+# gain.

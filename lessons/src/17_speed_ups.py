@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 17 · Swapping the kernels in: the roofline, and what a speed-up may be
 #
-# **You will be able to** say what a kernel can gain at most before you write it, and swap it into a model that then
-# computes the same; and, if you like, read what the compiler made of it, and find a race that the interpreter hides.
+# **You will be able to** say how much a kernel can gain at most before you write it, and swap it into a model that then
+# computes the same; and, if you like, read its machine code, and find a race that the interpreter hides.
 #
 # | | |
 # |---|---|
@@ -11,12 +11,13 @@
 # | in the paper | §5.2: eight P100 GPUs |
 # | in the package | [`kernels`](../kernels/__init__.py), their tables [`Ops`](../kernels/tables.py) |
 #
-# You have kernels. Two questions are left. Do they compute the same when a whole model runs on them? And what are they
-# worth? The honest way to answer the second is to say beforehand what the hardware allows, and then to measure on the
-# hardware. The **ledger**, below, is the file that keeps what was checked and timed on a GPU. An H200 has filled a part
-# of it. For the rest this lesson has *predictions*, which are labelled so, and measurements of this machine's
-# processor. On a machine with a GPU, also a hosted notebook, the same cells run and time the kernels there, in half
-# precision (floats of 16 bits, float16 or bfloat16), and one of them swaps the kernels in.
+# Two questions are left. Does a whole model on your kernels compute the same? And how much are they worth? The honest
+# way to answer the second is to say first what the hardware allows, and then to measure on it. The **ledger**, below,
+# keeps the checks and the times on a GPU; an H200 has filled a part of it. The rest of this lesson's numbers are
+# *predictions*, labelled so, and measurements of this machine's processor. On a GPU, the same cells time the kernels
+# there, in half precision (floats of 16 bits). To install PyTorch and Triton:
+# `pip install -c constraints.txt torch==2.13.0 triton==3.7.1`, or the same with `uv pip`; on Windows in WSL
+# ([which build](../.github/CONTRIBUTING.md#pytorch); [both shells' commands](15_triton_rows.ipynb)).
 
 # %%
 import math
@@ -27,17 +28,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import numpy as np
 
 from course import recorded, start
 from course.compiled import compiled, dissected
 from course.gpu import DEVICE, MISSING, machine, require_kernels, tl, torch, triton  # before others import triton
 from course.lesson_17.machine_code import abridged, draw_execution, lines_of
-from course.lesson_17.pictures import COLOURS, kernel_dots, ladder, move, roof
+from course.lesson_17.pictures import draw_core, draw_kernels, draw_ladder
 from course.lesson_17.roofline import GPUS, WORKS, Gpu, gpu_named
 from course.measuring import blas_threads, race, this_machine
-from course.style import GREY, INK
 from course.tensors import numpy, tensor
 from kernels import speedup
 from kernels.proof.ledger import entries, ledgers, report
@@ -54,9 +53,8 @@ print("the ledger:", *report(), sep="\n  ")
 # %% [markdown]
 # ## The roofline
 #
-# Lesson 14 predicted the time of an operation from three numbers. Leave out the call, and two are left: a machine does
-# $P$ floating-point operations a second, and its memory moves $W$ bytes a second. Both happen at the same time: while
-# some numbers are computed with, the next ones arrive.
+# Lesson 14 predicted the time of an operation from three numbers. Without the call, two are left: a machine does $P$
+# floating-point operations a second, and its memory moves $W$ bytes a second. Both happen at the same time.
 #
 # ### Exercise 1 ★☆☆: which of the two?
 
@@ -79,8 +77,8 @@ least_seconds = check(least_seconds)
 #
 # ---
 #
-# `arithmetic, memory = flops / gpu.flops, moved / gpu.bandwidth` are two times in seconds. The larger of them is the
-# answer, and its name the second part of it.
+# `arithmetic, memory = flops / gpu.flops, moved / gpu.bandwidth` are two times in seconds. Return the larger one and
+# its name.
 
 # %% [markdown]
 # An operation that computes $F$ floating-point operations and moves $M$ bytes therefore takes
@@ -88,13 +86,12 @@ least_seconds = check(least_seconds)
 # $$ t \ge \max\!\left(\frac{F}{P},\, \frac{M}{W}\right)
 #    \qquad\text{so it computes at most}\qquad \frac{F}{t} \le \min\!\left(P,\; \frac{F}{M}\, W\right) $$
 #
-# operations a second. Only one thing about the operation counts: its **intensity** $I = F/M$, in operations a byte.
-# Draw the bound over $I$, and you see a roof. On its slope, memory decides; on its flat part, arithmetic does. They
-# meet at the
-# **ridge**, $I = P/W$ (Williams, Waterman and Patterson 2009).
+# operations a second. Only its **intensity** $I = F/M$ counts, in operations a byte. Drawn over $I$, the bound is a
+# roof: on its slope memory decides, on its flat part arithmetic. They meet at the **ridge**, $I = P/W$ (Williams,
+# Waterman and Patterson 2009).
 #
-# Here is what NVIDIA's data sheets promise, for the numbers that one would train in. (For tensor cores the newer sheets
-# print rates "with sparsity", which are twice as high, beside the dense ones or alone. These are the dense ones.)
+# These are NVIDIA's data sheets, for the formats in which one would train. (They are the dense rates. The newer sheets
+# also print rates "with sparsity", twice as high.)
 
 # %%
 for gpu in GPUS:
@@ -104,16 +101,15 @@ old, new = GPUS[0], GPUS[-1]
 print(f"since the paper's P100: arithmetic × {new.flops / old.flops:.0f}, memory × {new.bandwidth / old.bandwidth:.1f}")
 
 # %% [markdown]
-# That last line is why this part of the course exists. When the paper was written, a dozen operations for each byte
-# kept a GPU busy. Today it takes ten times as many and more, and what passes over memory once too often is what one
-# waits for.
+# That last line is why this part of the course exists. In the paper's year a dozen operations for each byte kept a GPU
+# busy. Today it takes more than ten times as many, and the GPU waits for every pass over memory that could be saved.
 #
 # ## Is the roof real? A processor, measured
 #
-# A [roofline](glossary.md#roofline) is a theory of any machine, so try it on one that is here: one core of this
-# processor, whose numbers lesson 14 measured. First count. Each addition, multiplication, maximum, exponential or root
-# is one operation. For a linear layer and for attention only the products count, as is usual. The bytes are the least
-# possible: each input is read once, each output is written once, with 4 bytes a number.
+# A [roofline](glossary.md#roofline) describes any machine, so try it on one core of this processor. First count. Each
+# addition, multiplication, maximum, exponential or root is one operation; for a linear layer and for attention only the
+# products count, as is usual. The bytes are the least: each input is read once, each output written once, 4 bytes a
+# number.
 
 # %%
 core = this_machine()
@@ -144,49 +140,25 @@ for name, (flops, moved, _) in tasks.items():
     print(f"{name:<16}{flops / moved:>18.2f}   {limit:<12}{1e3 * seconds:6.1f} ms")
 
 # %% [markdown]
-# Those are the predictions. Now run them:
+# Now run them:
 
 # %%
 with blas_threads(1):
     measured = race({name: run for name, (_, _, run) in tasks.items()}, rounds=9, turn=0)
-
-figure, axes = plt.subplots(figsize=(7.2, 3.6))
-lowest = min(flops / measured[name] / 1e9 for name, (flops, _, _) in tasks.items())
-axes.set(xscale="log", yscale="log", xlim=(0.05, 3000), ylim=(0.6 * lowest, 2.5 * cpu.flops / 1e9))
-roof(axes, cpu.flops / 1e9, cpu.bandwidth / 1e9, color=INK, lw=1.5)
-for name, (flops, moved, _) in tasks.items():
-    colour = COLOURS.get(name, GREY)
-    ceiling, reached = flops / least_seconds(flops, moved, cpu)[0] / 1e9, flops / measured[name] / 1e9
-    axes.plot([flops / moved] * 2, [reached, ceiling], color=colour, lw=1)
-    axes.plot(flops / moved, reached, "o", color=colour)
-    left, down = name in ("softmax", "linear"), 13 if name == "linear" else 4
-    place = {"xytext": (-7 if left else 7, -down), "ha": "right" if left else "left"}
-    text = f"{name}, {reached / ceiling:.0%}"
-    axes.annotate(text, (flops / moved, reached), textcoords="offset points", fontsize=8, color=INK, **place)
-axes.set(xlabel="intensity, operations for each byte", ylabel="GFLOP/s")
-axes.set_title("One core: what the counts allow (the roof), what NumPy reaches, and its share")
-plt.show()
+draw_core({name: (flops, moved, measured[name]) for name, (flops, moved, _) in tasks.items()}, cpu)
 
 # %% [markdown]
-# The roof holds, give or take the noise of its numbers, which were measured too. (A matrix that is only read may come
-# faster than a copy, which must also fetch the memory that it writes over.) The tasks at the left were predicted to
-# wait for memory. The more *passes* and new arrays their NumPy form makes, beyond one read and one write, the further
-# they lie below the roof. Most of that distance is what a fused kernel could win. (Not all of it: an exponential counts
-# as one operation, and takes a core the time of several.) Products stand closest to their roof, so a kernel of ours
-# can win little there. Attention in NumPy writes its scores and reads them again, so it does not reach what its
-# products alone would.
+# The roof holds, give or take the noise of its numbers, which were measured too. The tasks at the left were predicted
+# to wait for memory. The more *passes* and new arrays their NumPy form makes, the further they lie below the roof, and
+# a fused kernel could win most of that distance. (Not all: an exponential counts as one operation, and takes a core the
+# time of several.) Products stand closest to their roof, so a kernel can win little there. Attention in NumPy writes
+# its scores and reads them again, so it does not reach the rate of its products.
 #
-# ## Every kernel's dot
+# ### Exercise 2 ★★☆: flash attention's intensity (optional)
 #
-# The same counts can be made for the kernels, at the sizes at which a [script](../tests/benchmarks/gpu/rows.py) times
-# them, in half precision. One of them you count yourself.
-#
-# ### Exercise 2 ★★☆: flash attention's intensity
-#
-# Take one head's forward: query, key and value are $(T, D)$, and so is what comes out. There are two products,
-# $QK^\top$ and the weights times $V$; count only these, as is usual. *Fused*, the scores never leave the chip.
-# *Unfused*, the first product writes them, a softmax reads them and writes the weights, and the second product reads
-# those.
+# Take one head's forward: query, key, value and output are $(T, D)$. There are two products, $QK^\top$ and the weights
+# times $V$; count only these. *Fused*, the scores never leave the chip. *Unfused*, the first product writes them, a
+# softmax reads them and writes the weights, and the second product reads those.
 
 
 # %% tags=["exercise"]
@@ -219,13 +191,14 @@ for T in (32, 512, 4096, 16_384):
 
 # %% [markdown]
 # Fused, the intensity is $T/2$, whatever $D$ is: it grows with the sentence. Unfused, it stays below $D/2$ however long
-# the sentence is, and that is far below the ridge of every GPU in the table but the first. This is the whole case for
-# flash attention. For sentences of some 30 tokens, as in translation, it is a weak case.
+# the sentence is, far below the ridge of every GPU in the table but the first. This is the whole case for flash
+# attention, and a weak one for sentences of some 30 tokens, as in translation.
 #
-# ### The picture
+# ## Every kernel's dot
 #
-# Hollow marks are predictions: where each kernel would stand if it did what was counted and nothing else. Full marks
-# are measurements, from the ledger or from the GPU that runs this notebook.
+# The same counts for the kernels, in half precision, at the sizes of the [script](../tests/benchmarks/gpu/rows.py) that
+# times them. Hollow marks are predictions, for a kernel that does only the counted work. Full marks are measurements,
+# from the ledger or from the GPU that runs this notebook.
 
 
 # %%
@@ -246,35 +219,13 @@ def timed():
 shown, seconds_here, source = timed()
 
 # %% tags=["picture"]
-figure, (near, whole) = plt.subplots(1, 2, figsize=(7.2, 4.4), width_ratios=[1, 1.2])
-near.set(xscale="log", yscale="log", xlim=(0.1, 4), ylim=(0.06 * shown.bandwidth, 5 * shown.bandwidth))
-whole.set(xscale="log", yscale="log", xlim=(0.1, 200_000), ylim=(2e10, 3e15))
-for gpu in GPUS:
-    roof(whole, gpu.flops, gpu.bandwidth, color=INK if gpu is shown else GREY, lw=2 if gpu is shown else 0.8)
-    if gpu.name != "H100":  # its flat roof is the H200's
-        whole.text(180_000, gpu.flops, f"{gpu.name} ", ha="right", va="bottom", fontsize=8, color=GREY)
-roof(near, shown.flops, shown.bandwidth, color=INK, lw=2)
-fused, unfused = (flops / moved for flops, moved in (attention_work(4096, 128, True), attention_work(4096, 128, False)))
-move(whole, shown, unfused, fused, "attention,\nscores written")
-move(near, shown, 5 / (8 * 2), 5 / (2 * 2), "softmax,\n8 passes")
-for axes in (near, whole):
-    kernel_dots(axes, WORKS, shown, seconds_here)
-    axes.set(xlabel="intensity, operations for each byte")
-near.set(ylabel="operations a second", title="where memory decides", xticks=(0.2, 0.5, 1, 2))
-near.xaxis.set_major_formatter("{x:g}")
-near.xaxis.set_minor_locator(plt.NullLocator())
-whole.set(title="the whole roof, and other GPUs'")
-figure.suptitle(f"{shown.name}, {shown.kind}: every kernel's dot\n{source}", color=INK, fontsize=10)
-figure.legend(*near.get_legend_handles_labels(), loc="outside lower center", fontsize=8, ncols=5)
-plt.show()
+draw_kernels(shown, seconds_here, source)
 
 # %% [markdown]
-# All but attention and the fused loss lie on the slope. However clever a kernel for relu is, it will not take less time
-# than a copy of its array. What a kernel *can* do is to move a dot along the roof: fewer passes for the same
-# arithmetic. The crosses are softmax in PyTorch's single operations, as [its file](../kernels/softmax.py) counts them,
-# and attention that writes its scores.
-#
-# Here is the table behind the picture, with the ledger's measurements beside it where there are some:
+# All but attention and the fused loss lie on the slope: no kernel for relu takes less time than a copy of its array.
+# But a kernel *can* move a dot along the roof, with fewer passes for the same arithmetic. The crosses are softmax in
+# PyTorch's single operations, as [its file](../kernels/softmax.py) counts them, and attention that writes its scores.
+# As a table:
 
 # %%
 print(f"{shown.name:<27}{'':<20}{'intensity':>10}   {'decided by':<11}{'at least':>10}{'measured':>10}")
@@ -286,10 +237,9 @@ for number, work in enumerate(WORKS):
 # %% [markdown]
 # ## How many tokens keep a GPU busy? (optional)
 #
-# The linear layers run on NVIDIA's library, cuBLAS, not on kernels of ours. But the roofline says something about them
-# that decides how fast a model can be at all. A layer $(C_{in} \to C_{out})$ reads its weights once, for however many
-# tokens. With one token, as in decoding (lesson 11), there are two operations for each weight of two bytes: an
-# intensity of 1, which is hopeless. So a GPU wants many tokens at a time. How many?
+# The linear layers run on NVIDIA's library, cuBLAS, but the roofline limits them too. A layer $(C_{in} \to C_{out})$
+# reads its weights once, for however many tokens. With one token, as in decoding (lesson 11), there are two operations
+# for each weight of two bytes: an intensity of 1, which is hopeless. So a GPU needs many tokens at a time. How many?
 #
 # ### Exercise 3 ★★☆: how many tokens keep a GPU busy
 
@@ -333,18 +283,17 @@ for name, (C_in, C_out) in layers.items():
 
 # %% [markdown]
 # Layers as narrow as those of this course's models never keep a modern GPU's arithmetic busy, whatever the batch, as
-# long as what goes in and comes out passes through memory. The layers of the base model need batches. And decoding,
-# token by token, is bound by memory on all of these GPUs.
+# long as their inputs and outputs pass through memory. The layers of the base model need batches. And decoding, token
+# by token, is bound by memory on all of these GPUs.
 #
 # ## Do they compute the same? The swap
 #
-# A model reaches its arithmetic through a table, [`Ops`](../minitransformer/ops/__init__.py). So one line swaps a
-# kernel in: `replace(table, softmax=other.softmax)`. It is always the pair of forward and backward, because the
-# backward reads what its own forward kept. The model calls attention, and attention calls softmax:
-# `kernels.attention_from` makes attention from any softmax pair.
+# A model reaches its arithmetic through a table, [`Ops`](../minitransformer/ops/__init__.py), so one line swaps a
+# kernel in: `replace(table, softmax=other.softmax)`. A swap takes the pair of forward and backward, because the
+# backward reads the cache of its own forward.
 #
-# Here is the small trained translator of lesson 10 with two sentences. The truth is NumPy's loss and gradient in
-# float64. How far NumPy's own float32 is from it says what to expect of the others:
+# Take lesson 10's small trained translator and two sentences. The truth is NumPy's loss and gradient in float64, and
+# the error of NumPy's own float32 is the scale for the others:
 
 # %%
 translator = Translator.from_checkpoint(Path("weights/en-de.safetensors"))
@@ -377,22 +326,25 @@ def off_by(gradient):
     return float(np.abs(gradient - true_gradient).max() / scale)
 
 
-printed_loss = replace(ops.numpy_ops, linear_cross_entropy=textbook_ops.linear_cross_entropy)  # the formula as printed
 loss, gradient = loss_and_gradient(ops.numpy_ops)
 line("NumPy, float64", true_loss, 0.0)
 line("NumPy, float32", loss, off_by(gradient))
-loss, gradient = loss_and_gradient(printed_loss)
-line("the same, loss as printed", loss, off_by(gradient))
 
 # %% [markdown]
-# The last line is a swap already, within NumPy: the loss as its formula stands, with all logits at once, is no more
-# exact than the package's, which takes a block at a time.
-#
 # ### A mistake that a swap found (optional)
 #
-# That was not always so. A product with ones adds up the numbers of each row, and for short rows it is faster than
-# `sum` (an optional part of lesson 14 measures it). The package once added up the exponentials of this loss so. Where a
-# model is sure, one of them is 1 and thousands are tiny:
+# A swap within NumPy: the loss as its formula stands, with all logits at once, is no more exact than the package's,
+# which takes a block at a time.
+
+# %%
+printed_loss = replace(ops.numpy_ops, linear_cross_entropy=textbook_ops.linear_cross_entropy)  # the formula as printed
+loss_as_printed, gradient_as_printed = loss_and_gradient(printed_loss)
+line("the same, loss as printed", loss_as_printed, off_by(gradient_as_printed))
+
+# %% [markdown]
+# That was not always so. For short rows, a product with ones is faster than `sum` (an optional part of lesson 14
+# measures it), and the package once added up the exponentials of this loss so. Where a model is sure, one of them is 1
+# and thousands are tiny:
 
 # %%
 rows = np.full((64, 2000), 5e-5, np.float32)
@@ -402,14 +354,13 @@ for name, sums in (("a product with ones", rows @ np.ones(2000, np.float32)), ("
     print(f"{name:<20} off by {np.abs(sums / true_sum - 1).max():.0e}")
 
 # %% [markdown]
-# A product adds the terms one by one to a few running sums. Each term loses its last digits to the 1. `sum` adds them
-# in pairs, and pairs of pairs. A trained model's gradient is a small difference between probabilities and targets, and
-# such an error can spoil it. A swap, and a line like those above, gave it away.
+# A product adds the terms one by one to a few running sums, and each term loses its last digits to the 1. `sum` adds
+# them in pairs, and pairs of pairs. A trained model's gradient is a small difference between probabilities and targets,
+# and such an error can spoil it. A swap found it.
 #
 # ### One kernel at a time
 #
-# Now PyTorch's arithmetic, then one kernel at a time in its place. Each is swapped in alone, so that a wrong one could
-# not hide behind another. In the interpreter this takes seconds, and says nothing about speed:
+# Now PyTorch's arithmetic, then each kernel alone in its place, so that a wrong one cannot hide behind another:
 
 
 # %%
@@ -439,10 +390,13 @@ for row in recorded("17_swap", swapped):
     line(*row)
 
 # %% [markdown]
-# All losses agree to the last digit shown, or nearly: float32 has seven digits, and sums in another order round
-# differently. The gradients are as near as NumPy's own in float32. (The translator has no dropout, so that kernel has
-# nothing to do here; [`test_swap.py`](../tests/kernels/test_swap.py) swaps it too.) Adam updates a flat array, so a
-# slice will do:
+# All losses agree to the last digit shown, or nearly: sums in another order round differently. The gradients are as
+# near as NumPy's own in float32. (The translator has no dropout; [`test_swap.py`](../tests/kernels/test_swap.py) swaps
+# that kernel too.)
+#
+# ### Adam (optional)
+#
+# Adam updates a flat array, so a slice will do:
 
 
 # %%
@@ -464,11 +418,10 @@ print(f"Adam, after a step: {recorded('17_adam', one_update):.0e}")
 # %% [markdown]
 # ## The swap ladder
 #
-# What would each swap be worth in a whole step of training: the paper's base model, on its batch of 25,000 tokens a
-# side? Count every launch of PyTorch's operations. On PyTorch's device "meta" tensors have shapes and no numbers, so a
-# step of any size can be counted in no time. Each launch gets its own roofline, $\max(F/P, M/W)$, and they add up. The
-# products check the count: the package knows by a formula ([`costs`](../minitransformer/costs.py)) how many operations
-# those of a step take.
+# How much is each swap worth in a whole training step of the paper's base model, on its batch of 25,000 tokens a side?
+# Count every launch of PyTorch's operations (on its device "meta", tensors have shapes and no numbers, so that a step
+# of any size is counted quickly). Each launch gets its own roofline, $\max(F/P, M/W)$, and they add up. A formula for
+# the products ([`costs`](../minitransformer/costs.py)) checks the count.
 
 
 # %%
@@ -487,13 +440,7 @@ least_ms = {
     }
     for rung, parts in rungs.items()
 }
-
-figure, axes = plt.subplots(figsize=(7.2, 3.6))
-ladder(axes, least_ms)
-axes.set(xlabel="milliseconds, at the least")
-figure.suptitle(f"A training step of base on one {shown.name}, at the least: predicted from counts", fontsize=10)
-figure.legend(loc="outside lower center", ncols=3, fontsize=8)
-plt.show()
+draw_ladder(least_ms, shown)
 
 first, *_, last = least_ms
 for rung in (first, last):
@@ -505,31 +452,28 @@ in_products = sum(flops * number for launches in rungs[first].values() for flops
 print(f"operations of the products, counted ÷ by the formula: {in_products / formula:.3f}")
 
 # %% [markdown]
-# The bars are lower bounds of each *form*, so a difference of two of them is a prediction and no more. It says:
+# The bars are lower bounds of each *form*, so a difference of two of them is only a prediction:
 #
-# * The large steps are Add & Norm and the loss. Neither is famous. Both were many passes over large arrays and become
-#   few.
-# * Flash attention hardly shows. With 32 tokens a head's scores (T × T) are smaller than its queries (T × D), and
-#   exercise 2 said so before anybody ran anything. For long sentences the same kernel is the one that matters.
-# * In the end most of what is left is products, cuBLAS's, and no kernel of ours makes those faster.
+# * The large steps are Add & Norm and the loss: many passes over large arrays become few.
+# * Flash attention hardly shows: with 32 tokens a head's scores (T × T) are smaller than its queries (T × D). For long
+#   sentences the same kernel is the one that matters.
+# * In the end mostly products are left, cuBLAS's, which no kernel of ours makes faster.
 #
-# The first rung is our table of PyTorch's *single* operations. PyTorch has fused functions too (layer norm, attention)
-# and a compiler, and with them one starts further down. Three things are missing from all of the bars. They leave out
-# the copies between layers. They leave out the launches, each of which costs the host some microseconds (fewer of them
-# help, and so do CUDA graphs: [`graph`](../kernels/graph.py)). And they leave out dropout: our table of PyTorch's
-# operations computes its random numbers in dozens of passes, so to count it would flatter the kernels.
+# The first rung is our table of PyTorch's *single* operations; with PyTorch's fused functions (layer norm, attention)
+# and its compiler one starts further down. The bars leave out the copies between layers, the launches, each of which
+# costs the host some microseconds (fewer of them help, and so do CUDA graphs: [`graph`](../kernels/graph.py)), and
+# dropout, whose random numbers take our PyTorch table dozens of passes, which would flatter the kernels.
 #
 # ### On your own GPU
 #
 # [`kernels.speedup`](../kernels/speedup.py) climbs the ladder, dropout included. It checks each kernel against float64
-# first, and a rung whose loss is not that of the first one gets no time. On a GPU the next cell does so, in two
-# minutes, and draws `speedup.png`. Without one it shows what came on an H200 (the kernels have changed since, says the
-# ledger at the top). The last two columns say how many times as long the rung before, and the first one, took.
+# first, and a rung with another loss than the first one gets no time. On a GPU the next cell does so, in two minutes,
+# and draws `speedup.png`. Without one it shows the run on an H200 (the kernels have changed since, says the ledger at
+# the top). The last two columns say how many times as long the rung before, and the first one, took.
 #
-# No GPU? Colab lends a T4: clone this repository there, and in its folder run a cell with two lines,
-# `%pip install '.[kernels]'` and `!python -m kernels.speedup`. It takes a smaller batch, because a T4 is small, and
-# float16 instead of bfloat16. Triton uses no tensor cores on a T4. That slows flash attention, which has products of
-# its own, and no other kernel.
+# Colab lends a T4: clone this repository there, and in its folder run a cell with two lines,
+# `%pip install '.[kernels]'` and `!python -m kernels.speedup`. It takes a smaller batch, and float16 instead of
+# bfloat16. Triton uses no tensor cores on a T4, which slows flash attention alone, as it has products of its own.
 
 # %%
 if DEVICE == "cuda" and not MISSING:
@@ -539,20 +483,18 @@ else:
 
 # %% [markdown]
 # On the H200 the two large steps are those that were predicted. But every rung takes far longer than its bar, and the
-# last two swaps (Adam; embedding, dropout and relu) gain nothing: by then the host, the processor that launches the
-# kernels, is what the GPU waits for. With all launches in one CUDA graph the same kernels take three fifths of the
-# time.
+# last two swaps (Adam; embedding, dropout and relu) gain nothing: by then the GPU waits for the host, the processor
+# that launches the kernels. With all launches in one CUDA graph the same kernels take three fifths of the time.
 #
-# ## What the compiler made of it (optional)
+# ## From blocks to machine code (optional)
 #
-# You write kernels in blocks, and a GPU knows no blocks. It has **threads**, and 32 of them, here called the *lanes* of
-# a [wave](glossary.md#wave), execute one instruction together. (NVIDIA says *warp*.) By default a program is launched
-# as four waves, which go their own ways. Between your blocks and these waves stands the compiler.
+# You write kernels in blocks, but a GPU has **threads**, of which 32, here called the *lanes* of a
+# [wave](glossary.md#wave), execute one instruction together. (NVIDIA says *warp*.) By default a program is launched as
+# four waves, which run independently. The compiler translates your blocks to these waves.
 #
-# To look at what it makes, you need no GPU. Here it compiles for an AMD gfx1100, whose instructions are documented, and
-# [`kernels.machine`](../kernels/machine/__init__.py) executes them in NumPy, one by one. In this notebook Triton
-# interprets, so that happens in a process beside it. Take the softmax of lesson 15 in its shortest form, for rows of
-# exactly 128 numbers:
+# To look at its code, you need no GPU. Here it compiles for an AMD gfx1100, whose instructions are documented, and
+# [`kernels.machine`](../kernels/machine/__init__.py) executes them in NumPy, one by one, in a process of its own. Take
+# the softmax of lesson 15 in its shortest form, for rows of exactly 128 numbers:
 
 
 # %%
@@ -584,8 +526,8 @@ here, there, num_waves = recorded("17_softmax", softmax_twice)
 print(f"off by {here:.0e} here, by {there:.0e} as machine code; {num_waves} waves of 32 lanes: a number for each")
 
 # %% [markdown]
-# And this is what it was compiled to, under the line of Python that it comes from. Of several instructions of one kind
-# in a row the first is shown:
+# Its machine code, under the line of Python that it comes from. Of several instructions of one kind in a row the first
+# is shown:
 
 # %%
 found = recorded("17_machine-code", lambda: dissected(softmax_of_128, np.zeros((1, 128))))
@@ -600,33 +542,33 @@ print(*(f"    {text}" for _, text, *_ in found["code"] if "0x3fb8aa3b" in text o
 # %% [markdown]
 # Four things to see:
 #
-# * **To ask is not to wait.** `buffer_load` asks memory for a number and goes on. `s_waitcnt` stands where the number
-#   is needed. What can be done meanwhile, the compiler puts between the two.
+# * **A load does not wait.** `buffer_load` asks memory for a number and goes on. `s_waitcnt` stands where the number is
+#   needed, and the compiler puts other work between the two.
 # * **Within a wave, lanes read each other's registers.** `v_mov_b32_dpp … row_shr:8` reads the register of the lane 8
 #   places before. After steps of 8, 4, 2 and 1, and one more across the middle (`permlanex16`), the last lane has the
-#   maximum of all 32. No memory is touched.
-# * **Between waves there is only memory.** Each wave stores its maximum in shared memory (`ds_store`), and loads those
-#   of the others (`ds_load`). Between the two stands a [barrier](glossary.md#barrier), `s_barrier`: a wave waits there
-#   until all waves of its program have come. The compiler put it there, for `tl.max` is its own.
-# * **An exponential is a product first.** `v_exp_f32` computes $2^x$, so x is multiplied by $\log_2 e$ before. And a
+#   maximum of all 32, without memory.
+# * **Waves exchange numbers through memory.** Each wave stores its maximum in shared memory (`ds_store`), and loads
+#   those of the others (`ds_load`). Between the two the compiler puts a [barrier](glossary.md#barrier), `s_barrier`: a
+#   wave waits there until all waves of its program have come.
+# * **An exponential begins with a product.** `v_exp_f32` computes $2^x$, so x is multiplied by $\log_2 e$ before. And a
 #   division is a whole series of instructions, the last ones before the store.
 #
-# The executor can also tell who executed what, and when. In the picture, chance decides at each turn which waves go on.
-# Below, all numbers of the row are equal. So each exponential is 1, and a lane's register says how many of them it has
-# added up:
+# The executor also records which wave executed which instruction, and when. In the picture, a random draw decides at
+# each turn which waves go on. Below, all numbers of the row are equal, so each exponential is 1, and a lane's register
+# says how many of them it has added up:
 
 # %%
 draw_execution(found)
 
 # %% [markdown]
-# Above: between barriers nobody knows which wave is ahead, and no wave passes a barrier before the last one has come.
-# Below: five additions for the 32 lanes of a wave, then two more for the sums of the four waves. The last lane of each
-# half has what counts. The others compute too, and nobody reads what.
+# Above: between barriers any wave may be ahead, and no wave passes a barrier before the last one has come. Below: five
+# additions for the 32 lanes of a wave, then two more for the sums of the four waves. Only the last lane of each half
+# holds a result that is used; the others compute too.
 #
 # ### A race that the interpreter cannot see
 #
-# A block has no `x[i - 1]`: a lane cannot be named. When a thread needs what another one computed, the way is through
-# memory: store, and load at another place. Here each exponential is compared with its left neighbour:
+# A block has no `x[i - 1]`: a lane cannot be named. A thread gets another one's result through memory: store, and load
+# at another place. Here each exponential is compared with its left neighbour:
 
 
 # %%
@@ -637,7 +579,7 @@ def steps_kernel(x_ptr, e_ptr, y_ptr, BARRIER: tl.constexpr, BLOCK: tl.constexpr
     tl.store(e_ptr + i, e)
     if BARRIER:
         tl.debug_barrier()
-    left = tl.load(e_ptr + i - 1, i > 0, other=0.0)  # what the thread before has stored
+    left = tl.load(e_ptr + i - 1, i > 0, other=0.0)  # the number that the thread before has stored
     tl.store(y_ptr + i, e - left)
 
 
@@ -676,21 +618,21 @@ for name, function in (("without", steps), ("with", steps_with_a_barrier)):
         print(f"    off by {error(np.array(ran['returned']), np.diff(np.exp(numbers), prepend=0.0)):.0e}")
 
 # %% [markdown]
-# The fault names the kernel, its line, the instruction, the program, the wave, the lane and the byte. Wave 1 needs the
-# last number of wave 0, and nothing says that wave 0 has stored it. This is a [race](glossary.md#race): the result
-# depends on who comes first. On a GPU it may come out right a thousand times, and wrong on another GPU, or on a day
-# when other programs run. `tl.debug_barrier()` mends it. (In the interpreter it does nothing.)
+# Wave 1 needs the last number of wave 0, and nothing makes sure that wave 0 has stored it. This is a
+# [race](glossary.md#race): the result depends on the order of the waves. On a GPU it may come out right a thousand
+# times, and wrong on another GPU, or while other programs run. `tl.debug_barrier()` mends it. (In the interpreter it
+# does nothing.)
 #
-# The executor does not wait for a wrong result: it notes for every byte which wave touched it since the last barrier.
-# It also sees programs that write to one place, for which there is no barrier, and accesses beside the arrays.
+# The executor finds a race without a wrong result: it notes for every byte which wave touched it since the last
+# barrier. It also finds programs that write to one place, for which there is no barrier, and accesses beside the
+# arrays.
 #
 # ### Exercise 4 ★★☆: running sums, and who waits for whom
 #
 # The running sums of a row are $y_i = x_0 + \dots + x_i$. Threads find them together, in rounds: to each number add the
-# one at distance 1 before it, to each of these sums the one at distance 2, then at distance 4, and so on. After the
-# rounds with all distances below $n$, each number has added up all before it. In every round the threads hand their
-# sums on through y. (`tl.cumsum` does the same in registers and shared memory. Do without it.) A loop whose distance
-# doubles is `while distance < n:`.
+# one at distance 1 before it, to each of these sums the one at distance 2, then at distance 4, and so on, for all
+# distances below $n$. In every round the threads exchange their sums through y. (Do without `tl.cumsum`, which does the
+# same in registers and shared memory.) A loop whose distance doubles is `while distance < n:`.
 
 
 # %% tags=["exercise"]
@@ -715,17 +657,16 @@ def running_sums(x):
 running_sums = check(running_sums)
 
 # %% [markdown] tags=["help"]
-# In a round each thread stores its sum, then loads another one's. What must have happened before anybody loads? And
-# what must have happened before anybody stores the sums of the next round over these?
+# In a round each thread stores its sum, then loads another one's. What must have happened before any thread loads? And
+# before any thread stores its sum of the next round over the old one?
 #
 # ---
 #
-# Keep a thread's own sum in a register, `total`. A round is: store `total`, a barrier, add what lies `distance` before
+# Keep a thread's own sum in a register, `total`. A round is: store `total`, a barrier, add the number `distance` before
 # (where `i >= distance`, else 0), a barrier, double the distance. After the last round, store once more.
 
 # %% [markdown]
-# One barrier in a round is a tempting half of the answer. In the interpreter, none at all is right, too. Now in every
-# order that the executor has:
+# In every order of waves that the executor has:
 
 
 # %%
@@ -745,14 +686,16 @@ print(f"waves go {', '.join(orders)}: {different} result, off by {off:.0e}")
 # %% [markdown]
 # ## Common mistakes, and what they look like
 #
-# * **Half a swap.** The forward is from one table, the backward from another: the cache is not what the backward
-#   expects.
-# * **A speed-up of something else.** A kernel that computes less is faster. A layer norm that divides by C − 1 instead
-#   of C looks fine to the eye: compare losses to six digits, or better, gradients.
-# * **Stopping the clock too soon.** A GPU's launch returns before the work is done. If you do not wait for it
-#   (`torch.cuda.synchronize()`, or `triton.testing.do_bench`), you measure only the launch. The cell below shows it
-#   with a thread.
+# * **Half a swap.** The forward is from one table, the backward from another, which expects another cache.
+# * **A speed-up of another computation.** A layer norm that divides by C − 1 instead of C looks right: compare losses
+#   to six digits, or better, gradients.
+# * **Stopping the clock too soon.** A GPU's launch returns before the work is done. Without a wait for it
+#   (`torch.cuda.synchronize()`, or `triton.testing.do_bench`), you measure only the launch.
 # * **The wrong peak.** Against the data sheet's rate "with sparsity" every kernel looks half as good as it is.
+#
+# ### The mistakes, run (optional)
+#
+# The third with a thread in place of a GPU:
 
 # %%
 half = ops.Pair(textbook_ops.linear.forward, ops.numpy_ops.linear.backward)
@@ -794,10 +737,10 @@ print(
 # %% [markdown]
 # ## What changed since 2017
 #
-# The paper's P100 had no tensor cores. Those came with the V100 in the same year, and since then the roof's flat part
-# has risen far faster than its slope, as the table of data sheets shows. FlashAttention (Dao et al. 2022) began from
-# that observation, and compilers fuse by themselves today (`torch.compile`, which writes Triton). Rooflines have gained
-# slopes for the caches, and a flat part for each type of number. The two lines of 2009 are still where one starts.
+# Tensor cores came with the V100 in 2017, and since then the roof's flat part has risen far faster than its slope, as
+# the table of data sheets shows. FlashAttention (Dao et al. 2022) began from that observation, and compilers fuse by
+# themselves today (`torch.compile`, which writes Triton). Rooflines have gained slopes for the caches, and a flat part
+# for each type of number.
 #
 # ## Where next
 #

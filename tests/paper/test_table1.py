@@ -203,11 +203,11 @@ def test_why_times_are_not_operations(findings: Findings) -> None:
     recurrent["best"], alone["upper"]["rounds"] = [1e-3, 1.1e-3, 2e-3], [2.1, 2.2]
     text = report(findings)
     assert "4 times the operations and takes 1.10 times as long, 62.5 and 68.8 µs a position" in text
-    assert "wait for each other, not arithmetic" in text
+    assert "wait for each other, not for arithmetic" in text
     assert "by n^2.10 or more" in text
     recurrent["best"], alone["upper"]["rounds"] = [1e-3, 4e-3, 16e-3], [1.9, 2.2]
     text = report(findings)
-    assert "wait for each other, not arithmetic" not in text
+    assert "wait for each other, not for arithmetic" not in text
     assert "grows faster than n²" not in text
 
 

@@ -113,7 +113,7 @@ def test_malformed_parses_are_counted_by_kind() -> None:
     assert [each["only_words"] for each in findings["parsers"]] == [0, 0, 1, 0]  # SHIFTED; LONGER has an NP more
     assert [each["brackets_right"] for each in findings["parsers"]] == [3, 3, 3, 0]
     assert "miscounted: Transformer, small: 0 of 1; RNN + attention, small: 0 of 1;" in told(findings)
-    assert "Of all parses so many have them: Transformer, small: 3 of 4;" in told(findings)
+    assert "Of all parses, with these brackets: Transformer, small: 3 of 4;" in told(findings)
     assert "Transformer, large 1.099; RNN + attention, large 1.099." in told(findings)  # perplexity 3
     assert "Transformer, large: 1 and 1" in told(findings)
     assert "F1 is Transformer, small: 88.9 (" in told(findings)
@@ -153,7 +153,7 @@ def test_a_training_that_diverged(tmp_path: Path) -> None:
 
 def test_nothing_but_divergence(tmp_path: Path) -> None:
     findings = find(diverged=dict.fromkeys(NAMES, "nan"))
-    assert "none was asked" in told(findings)
+    assert "none was tested" in told(findings)
     table4.draw(findings, tmp_path)
     assert (tmp_path / "table4-parsing.png").is_file()
 

@@ -109,9 +109,9 @@ def test_table_3_is_told(tmp_path: Path) -> None:
     assert "big is better: **shown**" in text
     assert "more layers have a worse BLEU: **the other way round** here; 8 layers" in text
     assert "a wider feed-forward is better: **the other way round**" in text
-    assert "fewer layers are worse: **can't be told** from what another seed changes" in text
+    assert "fewer layers are worse: **not told apart** from the effect of another seed" in text
     assert "a narrower model is worse: not to be compared, d_model 256: did not learn to translate in" in text
-    assert "too many heads are worse than eight: **can't be told**" in text
+    assert "too many heads are worse than eight: **not told apart**" in text
     assert "One vocabulary of 40,932 to 41,160 tokens" in text
     assert "- Long: Sinusoidal is better than learned by" in text
     table3.draw(findings, tmp_path)

@@ -10,9 +10,10 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from paper.experiments.table1.complexity import ATTENTION, CONVOLUTION, RECURRENT, RESTRICTED
 
-from ..style import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILION
+from ..style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, VERMILION, show
 
 COLOURS = {ATTENTION: BLUE, RECURRENT: VERMILION, CONVOLUTION: GREEN, RESTRICTED: ORANGE}
+MARKERS = {ATTENTION: "o", RECURRENT: "s", CONVOLUTION: "^", RESTRICTED: "D"}
 POSITIONS = 9
 
 Edge = tuple[int, int, int, int]
@@ -49,7 +50,11 @@ def draw_paths() -> None:
     for panel, (title, colours, layers, edges, path) in zip(axes, panels, strict=True):
         _draw_panel(panel, layers, edges, path, colours)
         panel.set_title(title, fontsize=8.5)
-    axes[0].text(last / 2, -0.75, "positions 1 to 9", ha="center", color=GREY, fontsize=8)
+    axes[0].text(last / 2, -0.75, "positions 1 to 9", ha="center", color=INK, fontsize=8)
+    show(
+        "From the first of nine positions to the last: eight steps in a recurrent layer, four layers of convolution or "
+        "of windowed attention, two dilated layers, and one layer of self-attention."
+    )
 
 
 def draw_costs(
@@ -61,18 +66,19 @@ def draw_costs(
 ) -> None:
     """Draw operations, milliseconds and hops against the length n on logarithmic axes, with a line at the crossover.
 
-    `times` may hold self-attention without its projections besides, `paths` the dilated convolution's.
+    `times` holds self-attention without its projections besides.
     """
     figure, (left, middle, right) = plt.subplots(1, 3, figsize=(7.6, 3.6))
     for name, colour in COLOURS.items():
-        left.plot(lengths, operations[name], color=colour, lw=1.6, marker="o", ms=3, label=name)
-        middle.plot(lengths, 1e3 * np.asarray(times[name]), color=colour, lw=1.6, marker="o", ms=3)
-        right.plot(lengths, paths[name], color=colour, lw=1.6, marker="o", ms=3)
+        look = {"color": colour, "lw": 1.6, "marker": MARKERS[name], "ms": 4}
+        left.plot(lengths, operations[name], label=name, **look)
+        middle.plot(lengths, 1e3 * np.asarray(times[name]), **look)
+        right.plot(lengths, paths[name], **look)
     (alone,) = (name for name in times if name not in COLOURS)
     middle.plot(lengths, 1e3 * np.asarray(times[alone]), "--", color=BLUE, lw=1.2, label=alone)
-    right.plot(lengths, paths["dilated"], "--", color=PURPLE, lw=1.2, label="Convolutional, dilated")
+
     left.axvline(crossover, color=GREY, lw=0.8, ls=":")
-    left.text(crossover * 1.12, 0.02, f"n = {crossover:.0f}", color=GREY, transform=left.get_xaxis_transform())
+    left.text(crossover * 1.12, 0.02, f"n = {crossover:.0f}", color=INK, transform=left.get_xaxis_transform())
     for axes, title in (
         (left, "operations, forward"),
         (middle, "forward and backward, ms"),
@@ -87,6 +93,10 @@ def draw_costs(
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
     handles = [handle for axes in (left, middle, right) for handle in axes.get_legend_handles_labels()[0]]
     figure.legend(handles=handles, loc="outside upper center", ncols=3)
+    show(
+        "Operations, time and longest path of four layers against the length. Self-attention's operations and time "
+        "rise most steeply and overtake recurrence's; its path stays one hop, where the others' paths grow."
+    )
 
 
 def _climb(positions: Sequence[int]) -> list[Edge]:

@@ -168,7 +168,7 @@ def layernorm_backward_rows(attempt: Attempt) -> None:
     require(
         not partly_written(seen, tensors[2]),
         "with 1 program for 5 rows not all of dx is written: program p takes the rows p, p + programs, p + 2 · "
-        "programs, …, so that each row is somebody's",
+        "programs, …, so that every row is taken",
     )
     require(
         np.isnan(dx).any() or np.abs(dx.sum(axis=1)).max() <= 1e-4,
@@ -214,7 +214,7 @@ def layernorm_backward_rows(attempt: Attempt) -> None:
         require(
             np.abs(dx - expected[0]).max() <= 1e-4,
             f"with {programs} programs for {num_rows} rows dx is wrong, with 1 it is right: program p takes the rows "
-            "p, p + programs, p + 2 · programs, …, so that each row is somebody's",
+            "p, p + programs, p + 2 · programs, …, so that every row is taken",
         )
         for name, found, right in (("dgamma", dgamma, expected[1]), ("dbeta", dbeta, expected[2])):
             factor = float(np.vdot(right, found) / np.vdot(right, right))

@@ -236,7 +236,7 @@ def row_sums(attempt: Attempt) -> None:
         require(
             not seen.loads,
             f"{where}. Without a mask they take the first numbers of the next row into the sum, and behind the last "
-            "row nobody's memory",
+            "row memory outside the array",
         )
         require(
             not np.isnan(sums).any(),
@@ -398,7 +398,7 @@ def max_and_sum(attempt: Attempt) -> None:
     )
     m, l, right_m, right_l, seen, given = run(rng.standard_normal((2, 100)) - 20)
     where = "rows of 100 in blocks of 64: 28 lanes of the second block stick out"
-    require(not seen.loads, f"{where}, and some read nobody's memory: tl.load wants a mask")
+    require(not seen.loads, f"{where}, and some read memory outside the array: tl.load needs a mask")
     require(
         not np.isnan([m, l]).any(),
         f"{where}, and a result is NaN: lanes whose mask is off hold anything, unless tl.load is given `other`",

@@ -302,8 +302,8 @@ def flash_forward(attempt: Attempt) -> None:
     lanes = seen.stores + seen.races
     require(
         not lanes or np.isnan(out).any(),
-        f"with 2 heads of 21 queries in blocks of 16, {lanes} lanes beyond the last query write what is not theirs, "
-        "the next head's or nobody's: each tl.store wants a mask, queries < Tq",
+        f"with 2 heads of 21 queries in blocks of 16, {lanes} lanes beyond the last query write outside their rows, "
+        "into the next head's or beyond the array: each tl.store wants a mask, queries < Tq",
     )
     right, _ = attention(arrays)
     wrong = [head for head in range(2) if worst("out", out[head], right[head])]
@@ -375,7 +375,7 @@ def flash_forward(attempt: Attempt) -> None:
         require(
             visits <= needed,
             f"causal, with {T} queries and as many keys in tiles of {rows} × {columns}, the numbers are right, but the "
-            f"programs read {visits} keys in all, where blocks with {needed} hold all that somebody sees: {likely}",
+            f"programs read {visits} keys in all, where {needed} hold all that any query sees: {likely}",
         )
     out, lse, *_ = run([array[None] for array in long_tail()], dtype=torch.float16)
     adds_long(out[0], lse[0])

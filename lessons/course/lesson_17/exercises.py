@@ -229,7 +229,7 @@ def _as_machine_code(attempt: Attempt, x: np.ndarray, order: str) -> np.ndarray:
     require(not fault, f"{before}, {fault}: {why}")
     require(
         launch["waves"] > 1,
-        "a program is launched as one wave, so nobody is there to race with: leave num_warps as it is, and make the "
-        "waves wait",
+        "a program is launched as one wave, so there is no other wave to race with: leave num_warps as it is, and make "
+        "the waves wait",
     )
     return np.asarray(found["returned"])

@@ -303,18 +303,18 @@ def report(findings: Findings) -> list[str]:
     measured = [row for row in findings["rows"] if row["origin"] == MEASURED]
     no_gpu = (
         "No GPU is in this table: when it was made, the ledger of the kernels (`kernels/results`) had no training step "
-        "of one. `kernels/README.md` has what came since."
+        "of one. `kernels/README.md` has the later ones."
     )
     return [
         paragraph("""
-            Table 2 counts what eight P100s could have done in the time that the trainings took. What the matrix
-            products need is less:
+            Table 2 counts the operations that eight P100s could have done in the time of the training runs. The matrix
+            products need fewer:
         """),
         table(head, rows),
         "\n".join(_timed_lines(findings)),
         *([no_gpu] if len(measured) == 1 else []),
         _hours_table(findings),
-        picture(f"{NAME}-hours", "Hours of the trainings, on a logarithmic scale"),
+        picture(f"{NAME}-hours", "Hours of the training runs, on a logarithmic scale"),
         _physics(findings),
     ]
 
@@ -351,8 +351,8 @@ def _physics(findings: Findings) -> str:
     best = min(findings["limits"], key=lambda limit: limit["kilowatt_hours"]["base"])
     energy, landauer = best["kilowatt_hours"], findings["landauer"]
     return paragraph(f"""
-        What is computed was not measured: it is the operations needed over those that a data sheet promises (the P100’s
-        are the paper’s), and for the use as in the paper divided by its utilisation (in the picture pale and paler).
+        Computed rows were not measured: they are the needed operations divided by the rate of a data sheet (the P100’s
+        is the paper’s), and for the use as in the paper by its utilisation too (in the picture pale and paler).
         One {best["name"]} at its peak that draws its rated {best["watts"]:g} W all the while takes
         {energy["base"]:.2g} kWh for base and {energy["big"]:.2g} kWh for big. If each operation erased one result of
         {BITS} bits, Landauer’s limit (k·T·ln 2 a bit, at {ROOM:g} K) would ask for {landauer["base"]:.2g} J and

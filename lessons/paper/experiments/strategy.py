@@ -184,7 +184,7 @@ def _schedule_blocks(findings: Findings) -> list[str]:
             **Warm-up and the norm's place** (§5.3; the paper is post-norm). The schedules differ in `warmup_steps` of
             eq. 3 alone: the rate climbs to its peak and then falls as 1/√step, on the same curve for all, to
             {rates["warm-up"]["last"]:.2g} at the last step. With less warm-up the peak is earlier and higher. Here and
-            below each is one training; {_seeds_text(findings["seeds"])}.
+            below each is one run; {_seeds_text(findings["seeds"])}.
         """),
         table(["norm", "warm-up", "peak", "BLEU", "perplexity", ""], rows),
         bullets([*said, f"With the whole warm-up: {norms}"]),
@@ -199,7 +199,7 @@ def _steps(number: int) -> str:
 def _seeds_text(of_seeds: dict[str, float | None]) -> str:
     bleu, perplexity = of_seeds["bleu"], of_seeds["perplexity"]
     if bleu is None or perplexity is None:
-        return "what another seed changes can't be told, since a base diverged"
+        return "the effect of another seed is unknown, since a base diverged"
     return f"the base's {1 + len(SEEDS)} seeds come out up to {bleu:.1f} BLEU and {perplexity:.3f} perplexity apart"
 
 

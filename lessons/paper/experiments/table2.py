@@ -119,13 +119,13 @@ def report(findings: Findings) -> list[str]:
                 Every model was trained for as many steps as it can take for {scientific(findings["operations"])}
                 operations: of the matrix products, those of the forward and twice as many of the backward, on full
                 batches. Counted on their own batches, padding included, it was {" to ".join(spent)}, and
-                {min(epochs):.1f} to {max(epochs):.1f} times over the {rows[0]["pairs"]:,} pairs. They were asked with
-                the mean of five checkpoints of the last fifth of the training, a beam of {findings["beam"]} and α = 0.6
-                (§6.1). In brackets: the 95 % interval of 1,000 bootstrap samples of the test sentences; there is one
-                training of each, so what another seed would change is not in it; table 3 shows how much that is for its
-                base. RNN is an LSTM of one layer. The learning rate is the paper's schedule, made for the Transformer
-                and tuned for none of the others; its peaks: {rates}. For the same operations the larger Transformer
-                takes the fewest steps, of which {findings["warmup"]:,} are warm-up.
+                {min(epochs):.1f} to {max(epochs):.1f} times over the {rows[0]["pairs"]:,} pairs. They were tested
+                with the mean of five checkpoints of the last fifth of the training, a beam of {findings["beam"]} and
+                α = 0.6 (§6.1). In brackets: the 95 % interval of 1,000 bootstrap samples of the test sentences; each
+                model was trained once, so the interval leaves out the effect of another seed, which table 3 shows for
+                its base. RNN is an LSTM of one layer. The learning rate is the paper's schedule, made for the
+                Transformer and tuned for none of the others; its peaks: {rates}. For the same operations the larger
+                Transformer takes the fewest steps, of which {findings["warmup"]:,} are warm-up.
             """)
         ]
     else:
@@ -171,7 +171,8 @@ def _still_falling(curves: dict[str, list[dict[str, float]]]) -> list[str]:
         f"{name} from {before['perplexity']:.3f} to {last['perplexity']:.3f} in {last['step'] - before['step']:,} steps"
         for name, (before, last) in falls.items()
     )
-    return [f"How near its end a training was: validation perplexity went last, for {told}."] if told else []
+    begins = "How close each run was to its end: in its last steps validation perplexity went, for"
+    return [f"{begins} {told}."] if told else []
 
 
 def _published() -> str:
@@ -200,15 +201,15 @@ def _costs(costs: dict[str, dict[str, float]]) -> list[str]:
     ]
     return [
         paragraph("""
-            Where 3.3 · 10¹⁸ and 2.3 · 10¹⁹ come from: the paper multiplies training time, number of GPUs and what a
-            P100 can sustain, 9.5 · 10¹² operations a second (footnote 5). We repeat that from its steps and seconds a
-            step, and count beside it what the matrix products need: 25,000 tokens a side and step, three times the
-            forward.
+            The origin of 3.3 · 10¹⁸ and 2.3 · 10¹⁹: the paper multiplies training time, number of GPUs and the
+            sustained rate of a P100, 9.5 · 10¹² operations a second (footnote 5). We repeat that from its steps and
+            seconds a step, and count beside it the operations of the matrix products: 25,000 tokens a side and step,
+            three times the forward.
         """),
         table(head, rows),
         paragraph(f"""
-            The rest may have gone to all that is no matrix product, to padding, and to waiting for memory and for each
-            other: the paper does not say. Base's row of the paper agrees with its own steps and seconds
+            The rest may have gone to other operations than matrix products, to padding, and to waiting for memory and
+            for each other: the paper does not say. Base's row of the paper agrees with its own steps and seconds
             ({scientific(costs["base"]["billed"])}, printed 3.3 · 10¹⁸ from 12 hours, of which steps take
             {RUNS["base"].hours:.1f}); big's likewise ({scientific(costs["big"]["billed"])}, printed 2.3 · 10¹⁹ from
             3.5 days).

@@ -269,13 +269,13 @@ def _training_paragraph(findings: Findings) -> str:
         before, last = curve[-2:]
         falling = f"""
             None is trained to its end: over the last {last["step"] - before["step"]:,} steps the base's validation
-            perplexity fell from {before["perplexity"]:.3f} to {last["perplexity"]:.3f}. So what a row shows is how
-            far it gets in so many steps, and what slows learning down (dropout, smoothing) costs more here than in a
-            long training.
+            perplexity fell from {before["perplexity"]:.3f} to {last["perplexity"]:.3f}. So a row shows how
+            far it gets in so many steps, and anything that slows learning down (dropout, smoothing) costs more here
+            than in a long run.
         """
     return paragraph(f"""
         **In miniature.** Every size is divided by the same number ({divisors}); every row is trained on
-        {base["pairs"]:,} pairs for {base["steps"]:,} steps, which is {base["epochs"]:.1f} times over, and asked with
+        {base["pairs"]:,} pairs for {base["steps"]:,} steps, which is {base["epochs"]:.1f} times over, and tested with
         its last checkpoint, a beam of 4 and α = 0.6, as in §6.2. Big has the base's dropout and takes no more steps
         than the others (in the paper 0.3, and three times as many). Perplexities are per token. *Minus base's*: the
         difference with its 95 % interval, both models on the same bootstrap samples of the test sentences; **bold**
@@ -332,10 +332,10 @@ def _claim_blocks(findings: Findings) -> list[str]:
         for metric, digits in (("bleu", 1), ("perplexity", 3))
     )
     explained = paragraph(f"""
-        What the paper's table shows, and whether it shows here, at this size and length of training. The base was
+        The claims of the paper's table, and whether they hold here, at this size and length of training. The base was
         trained with {len(bases)} seeds, which came to {bleu} BLEU and {perplexity} perplexity: a difference counts as
         shown if its interval leaves out zero **and** it is larger than theirs ({of_bleu:.1f} and {of_perplexity:.3f}).
-        Each row but the base is one training.
+        Each other row is one training run.
     """)
     of_seeds = {"bleu": of_bleu, "perplexity": of_perplexity}
     return [explained, bullets(_judged(findings, *claim, of_seeds) for claim in CLAIMS), positions]
@@ -348,11 +348,11 @@ def _judged(findings: Findings, claim: str, row: str, metric: str, sign: int, of
         return f"{claim}: not to be compared, {row}: {why}."
     gap = Interval(**found)
     digits, name = (1, "BLEU") if metric == "bleu" else (3, "perplexity")
-    state = "**can't be told** from chance here"
+    state = "**not told apart** from chance here"
     if gap.excludes_zero and abs(gap.value) > of_seeds[metric]:
         state = "**shown**" if gap.value * sign > 0 else "**the other way round** here"
     elif gap.excludes_zero:
-        state = "**can't be told** from what another seed changes"
+        state = "**not told apart** from the effect of another seed"
     return f"{claim}: {state}; {row} {gap.text(digits, sign=True)} {name}."
 
 
@@ -360,7 +360,7 @@ def _length_blocks(lengths: dict[str, Any]) -> list[str]:
     short, long, rows = lengths["trained"], lengths["asked"], lengths["scores"]
     diverged = [positions for positions, found in rows.items() if found["short"]["diverged"]]
     if diverged:
-        return [f"**Length extrapolation**: the training with {' and '.join(diverged)} positions diverged."]
+        return [f"**Length extrapolation**: the training run with {' and '.join(diverged)} positions diverged."]
     cells = [
         [name, *(shown(found[which], "bleu") for which in found), shown(found["long"], "perplexity", 2)]
         for name, found in rows.items()
@@ -371,15 +371,15 @@ def _length_blocks(lengths: dict[str, Any]) -> list[str]:
         paragraph(f"""
             **Length extrapolation** (§3.5: sinusoids "may allow the model to extrapolate to sequence lengths longer
             than the ones encountered during training"). Two bases, trained on the {some["short"]["pairs"]:,} pairs of
-            at most {short[1]} tokens on either side ({some["short"]["epochs"]:.0f} times over), are asked
+            at most {short[1]} tokens on either side ({some["short"]["epochs"]:.0f} times over), are tested on
             {some["short"]["sentences"]} such pairs of the test set and {some["long"]["sentences"]} with {long[0]}
-            tokens and more on both sides. There is one training of each, so what another seed would change is not in
-            the intervals:
+            tokens and more on both sides. Each was trained once, so the intervals leave out the effect of another
+            seed:
         """),
         table(head, cells),
         bullets(
             f"{which.capitalize()}: {verdict('Sinusoidal', 'learned', 'bleu', gap)}"
             for which, gap in lengths["differences"].items()
         ),
-        "Learned vectors of places that no sentence reached are where they began: noise.",
+        "Learned vectors of positions that no sentence reached are still their initial noise.",
     ]

@@ -286,15 +286,15 @@ def _introduction(findings: Findings) -> list[str]:
             {many["config"]["vocab_size"]:,} for many; dropout {few["config"]["dropout"]} and
             {many["config"]["dropout"]}, the higher rate for the trees that are seen more often; batches of
             {few["training"]["tokens_per_batch"]:,} padded tokens. Sizes, rates and batches are the same for both
-            models where both have them. They were chosen for the Transformer after a few short trainings, not by a
+            models where both have them. They were chosen for the Transformer after a few short runs, not by a
             search.
         """),
         paragraph(f"""
-            Each was asked {asked:,} sentences of the test set, with
+            Each was tested on {asked:,} sentences of the test set, with
             {"the mean of its last five checkpoints" if search["averaged"] else "its last checkpoint"}, a beam of
             {search["beam"]}, α = {search["length_penalty"]} and at most {search["max_extra"]} tokens more than the
-            input has. In brackets: the 95 % interval of 1,000 bootstrap samples of the test sentences. There is one
-            training of each, so what another seed would change is not in the interval.
+            input has. In brackets: the 95 % interval of 1,000 bootstrap samples of the test sentences. Each was
+            trained once, so the interval leaves out the effect of another seed.
         """),
     ]
 
@@ -331,9 +331,9 @@ def _verdicts(findings: Findings) -> list[str]:
         bullets(f"{ours} In the paper: {f'{printed:+.1f}'.replace('-', '−')}." for ours, printed in said),
         paragraph(f"""
             Many trees and few differ in dropout and vocabulary too. Validation cross-entropy at the end, in nats a
-            token: {"; ".join(losses) or "no training came so far"}. It asks for one token after the right ones; F1 asks
-            for a whole tree, in which one XX too many shifts all that follows. So the two need not agree on which model
-            is better.
+            token: {"; ".join(losses) or "no run came so far"}. It asks for one token after the right ones; F1 asks
+            for a whole tree, in which one XX too many shifts everything after it. So the two need not agree on which
+            model is better.
         """),
     ]
 
@@ -342,8 +342,8 @@ def _linearisation(example: Mapping[str, str]) -> list[str]:
     return [
         paragraph("""
             A tree becomes tokens as Vinyals et al. (2015) write it: one opens a constituent, one closes it, each word
-            is XX, and parts of speech are left out. A sentence of the test set, its tree, and what the model is to
-            write:
+            is XX, and parts of speech are left out. A sentence of the test set, its tree, and the sequence that the
+            model has to write:
         """),
         verbatim([example["sentence"], example["tree"], example["linearised"]]),
     ]
@@ -359,17 +359,18 @@ def _brackets(rows: list[dict[str, Any]]) -> list[str]:
         paragraph(f"""
             F1 is the harmonic mean of labelled precision and recall over all constituents of the test set: one is right
             if the reference has it with the same label over the same words (PARSEVAL). A parse is malformed if it is no
-            tree or has not as many words as the sentence (how many of either: {"; ".join(counts) or "none was asked"}).
-            No sentence is left out: of a malformed parse a closing bracket closes the nearest open constituent of
-            its label and those inside it, one without is ignored, as is a constituent without words, and what is open
-            in the end is closed there. Words are counted, not matched: with one XX too few, all constituents after it
-            are shifted and wrong. The second F1 gives malformed parses no right constituent at all. Over the sound ones
-            alone, other sentences for each parser, F1 is {"; ".join(sound) or "of none"}.
+            tree or has not as many words as the sentence (how many of each kind:
+            {"; ".join(counts) or "none was tested"}). No sentence is left out: of a malformed parse a closing bracket
+            closes the nearest open constituent of its label and those inside it, one without such a constituent is
+            ignored, as is a constituent without words, and constituents still open at the end are closed there. Words
+            are counted, not matched: with one XX too few, all constituents after it are shifted and wrong. The second
+            F1 gives malformed parses no right constituent at all. Over the sound ones alone, other sentences for each
+            parser, F1 is {"; ".join(sound) or "of none"}.
         """),
         paragraph(f"""
-            How much of that is counting? Of the malformed parses so many have the reference's brackets, all of them and
-            in their order, and only the words between them miscounted: {"; ".join(words) or "none was asked"}. Of all
-            parses so many have them: {"; ".join(right) or "none was asked"}.
+            How much of that is counting? Malformed parses with all of the reference's brackets in their order, and only
+            the words between them miscounted: {"; ".join(words) or "none was tested"}. Of all parses, with these
+            brackets: {"; ".join(right) or "none was tested"}.
         """),
     ]
 
@@ -391,9 +392,9 @@ def _differences(findings: Findings) -> str:
     shares = [f"{100 * row['known'] / row['sentences']:.0f} % among the {row['num_trees']:,}" for row in known.values()]
     seen = f" Of the test's trees, words aside, {' and '.join(shares)} to train on." if shares else ""
     return paragraph(f"""
-        What differs from the paper, besides size: the sentences and their trees are written together, from a fixed set
-        of constructions, so they are far more regular than a newspaper's; our figures stand beside the paper's for
-        their order, not for their height.{seen} The paper's large setting adds trees that other parsers wrote, mistakes
+        Differences from the paper, besides size: the sentences and their trees are generated together, from a fixed set
+        of constructions, so they are far more regular than a newspaper's; compare the order of our figures with that
+        of the paper's, not their height.{seen} The paper's large setting adds trees that other parsers wrote, mistakes
         included; ours are all right. Its recurrent row is an LSTM of three layers; and of its Transformer it chose
         dropout, learning rate and beam on a development set.
     """)

@@ -329,7 +329,7 @@ dgamma is of x | dgamma += dy * normed → dgamma += dy * x | the sum over rows 
 averaged | returns dx, dgammas.mean(dim=0), dbetas.mean(dim=0) | are added, not averaged
 the last program wins | tl.program_id(0) * n + column → column | (torch.empty(( → (torch.zeros(( | a row of its own
 a row a program
-    num_rows, tl.num_programs(0 → min(num_rows, tl.num_programs(0)), tl.num_programs(0 | so that each row is somebody's
+    num_rows, tl.num_programs(0 → min(num_rows, tl.num_programs(0)), tl.num_programs(0 | so that every row is taken
 all add to one row
     dgamma += dy * normed → tl.store(dgamma_ptr + column, tl.load(dgamma_ptr + column, mask) + dy * normed, mask)
     dbeta += dy\n → tl.store(dbeta_ptr + column, tl.load(dbeta_ptr + column, mask) + dy, mask)\n

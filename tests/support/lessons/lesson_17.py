@@ -130,7 +130,7 @@ the second barrier alone
 a barrier in the first round alone
     tl.debug_barrier()  # all have stored → if distance == 1:\n            tl.debug_barrier()  # all have stored
     byte 120 of y_ptr: all waves must have stored
-a wave alone | triton.next_power_of_2(n) → triton.next_power_of_2(n), num_warps=1 | nobody is there to race with
+a wave alone | triton.next_power_of_2(n) → triton.next_power_of_2(n), num_warps=1 | there is no other wave to race with
 tl.cumsum | is _cumsum | no thread reads what another has stored
 what only Python loops over | is _list | it does not compile
 no round at all | while distance < n: → while distance < 1: | nothing is added up

@@ -138,7 +138,7 @@ def report(findings: Findings) -> list[str]:
         paragraph(f"""
             **Figures 1 and 2**, drawn from the arrays that a model computes on two sentences of the test set
             (“{findings["batch"]["sentences"][0]}” is the first); it has {layers} layers with {heads} heads, and each
-            shape is what the arrow carries.
+            shape is that of the array on the arrow.
         """),
         picture(f"{NAME}-architecture", "Figure 1: the architecture with the shapes on its arrows"),
         picture(f"{NAME}-attention", "Figure 2: scaled dot-product attention and its heads"),
@@ -160,10 +160,10 @@ def _heads_blocks(findings: Findings) -> list[str]:
     pictures = findings["pictures"]
     return [
         paragraph("""
-            **Figures 3 to 5**, from the larger of table 2’s Transformers, English to German. Left is what looks, right
-            what is looked at; a line is as thick as its weight. The decoder reads the reference translation, and what
-            counts is where it looks as it writes a word’s first piece. A weight says where a head looks, not what the
-            model does with it.
+            **Figures 3 to 5**, from the larger of table 2’s Transformers, English to German. Queries are on the left,
+            keys on the right; a line is as thick as its weight. The decoder reads the reference translation, and its
+            weights are taken when it writes a word’s first piece. A weight says where a head looks, not how the
+            model uses it.
         """),
         *([unknown] if findings["dependencies"] is None else _dependency_blocks(findings)),
         *_picture_blocks("long-distance", "Figure 3’s counterpart, a dependency over a distance", pictures),
@@ -193,10 +193,10 @@ def _dependency_blocks(findings: Findings) -> list[str]:
     head = ["dependency", "attention", "head", "weight on the governor", "mean of all heads", "even"]
     head += ["tokens apart", "sentences"]
     explained = paragraph(f"""
-        What a word depends on is known here from the grammar’s derivation. Of {findings["searched"]:,} test sentences
-        those that hold a dependency were halved: on one half the head was chosen that gives the governor most weight,
-        on the other it was measured (mean, and its 95 % interval over these sentences). `even` is what the governor
-        would get if all words that may be seen got the same.
+        The grammar’s derivation says which word each word depends on. Of {findings["searched"]:,} test sentences those
+        with a dependency were halved: on one half the head was chosen that gives the governor most weight, on the other
+        it was measured (mean, and its 95 % interval over these sentences). `even` is the governor’s weight if all
+        visible words got the same.
         {f"No head gives the governor more than that: {'; '.join(missed)}." if missed else ""}
         {f"Too few sentences to judge: {'; '.join(few)}." if few else ""}
     """)
@@ -226,7 +226,7 @@ def _said_of_words(found: dict[str, Any], where: str) -> str:
     gives = f"gives the governor {weight.text(2)}"
     said = f"No head does it: the best, {where}, {gives}, even attention {even:.2f}."
     if _resolves(found):
-        said = f"{where.capitalize()} {gives}, {weight.value / even:.1f} times what even attention would."
+        said = f"{where.capitalize()} {gives}, {weight.value / even:.1f} times that of even attention."
     dependent, governor = found["words"]
     return paragraph(f"""
         {found["name"]}. {said} In the sentence, the median of those that are short enough, “{dependent}” gives

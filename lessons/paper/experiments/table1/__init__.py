@@ -192,8 +192,8 @@ def _operation_blocks(findings: Findings) -> list[str]:
         "### Operations",
         table(["layer", "paper", "derived", f"counted, n = {n:,}, d = {d}", "exponent of n", "exponent of d"], rows),
         paragraph("""
-            As in the paper, what counts is what lets positions meet, here forward. Attention's projections, four
-            products with d × d matrices at each position, come on top: 8 n d².
+            As in the paper, only operations that let positions meet are counted, here in the forward. Attention's
+            projections, four products with d × d matrices at each position, come on top: 8 n d².
         """),
         bullets(f"{kind}, {formula}: {' '.join(why)}" for kind, (formula, *why) in DERIVED.items()),
         paragraph(f"""
@@ -222,16 +222,16 @@ def _path_blocks(findings: Findings) -> list[str]:
         "### Sequential operations, and the longest path",
         table([*head, *(f"hops, n = {n:,}" for n in lengths)], rows),
         paragraph(f"""
-            An op works on all positions that it is given at once; ops are called one after the other. With each further
-            position a recurrent layer calls {more[RECURRENT]:g} more: the product with a state, and its tanh, wait for
-            the state before. The others call {others}.
+            An op works on all its positions at once; ops are called one after the other. With each further position a
+            recurrent layer calls {more[RECURRENT]:g} more: the product with a state, and its tanh, wait for the state
+            before. The others call {others}.
         """),
         paragraph(f"""
             A hop is a layer, or in a recurrent layer a step from state to state. From one end to the other it takes
             {"; ".join(f"{name}: {formula}" for name, (formula, _) in PATHS.items())}. {agreement} Our convolution sees
             neighbours, (k − 1) / 2 on either side; for such contiguous kernels the paper too gives O(n/k) (§4).
-            O(log_k(n)) is of dilated ones: in the l-th layer, from 0, a position sees itself and the k − 1 before it at
-            multiples of k^l, so that L layers reach k^L positions, and n take ⌈log_k n⌉. The last row follows a signal
-            through such a stack until the last position has heard of the first.
+            O(log_k(n)) belongs to dilated ones: in the l-th layer, from 0, a position sees itself and the k − 1 before
+            it at multiples of k^l, so that L layers reach k^L positions, and n take ⌈log_k n⌉. The last row follows a
+            signal through such a stack until it has travelled from the first position to the last.
         """),
     ]

@@ -138,20 +138,21 @@ def gradient_blocks(found: dict[str, Any], sizes: dict[str, Any], name: str) -> 
         for kind in ("RNN + attention", "Transformer")
     ]
     return [
-        "### What a long path does to a gradient",
+        "### A gradient over a long path",
         paragraph(f"""
-            Of the last position's output in a random direction, the gradient at each position before, relative to that
-            at the last position itself: layers of width {found["width"]} at their initial weights, noise of
-            {sizes["positions"]} positions, the geometric mean of {seeds} seeds and its 95 % interval over them. Rate
-            and half-life are fitted to the logarithm over the distances from 1 to {far}.
+            The gradient of the last position's output, in a random direction, with respect to each position before,
+            relative to the gradient at the last position itself: layers of width {found["width"]} at their initial
+            weights, noise of {sizes["positions"]} positions, the geometric mean of {seeds} seeds and its 95 % interval
+            over them. Rate and half-life are fitted to the logarithm over the distances from 1 to {far}.
         """),
-        picture(name, "What is left of a gradient at each distance"),
+        picture(name, "The share of a gradient that is left at each distance"),
         table(head, rows),
         bullets([*orders, *late]),
         paragraph(f"""
             Between two positions a recurrent layer's gradient is multiplied once for each position. Attention reaches
             all n positions in one hop, each with a share, 1/n = {1 / sizes["positions"]:.2g} where it looks at all
-            alike. What a Transformer's layer has at distance 0 also came past attention, by the residual connection.
+            alike. At distance 0, a part of a Transformer's gradient also goes past attention, through the residual
+            connection.
         """),
     ]
 

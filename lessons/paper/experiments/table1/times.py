@@ -159,9 +159,9 @@ def time_blocks(findings: Findings, name: str) -> list[str]:
         "### Time",
         paragraph(f"""
             Forward and backward of one sequence, the least of at least {effort["repeats"]} in each of
-            {effort["rounds"]} rounds; in brackets, from the lowest to the highest, what single rounds and their least
-            give. *Attention alone* is what the paper counts, without projections; with them a layer is a sum, of which
-            the paper gives one term.
+            {effort["rounds"]} rounds; in brackets, the lowest and the highest result of single rounds and of their
+            least. *Attention alone* is the paper's count, without projections; with them a layer is a sum, of which the
+            paper gives one term.
         """),
         picture(name, "Time of each layer against n and against d, in logarithms"),
         _time_table(findings["over_n"], "n", f"against n, d = {sizes['width']}", 0),
@@ -196,19 +196,19 @@ def _away_from_theory(findings: Findings) -> str:
     work, longer = (widths[1] / widths[0]) ** 2, times[1] / times[0]
     text = (
         f"{flatter} of the {len(fits)} exponents are lower over the lower half of the sizes than over the upper: a "
-        "call costs something however little it is given. A recurrent layer makes the most calls: from "
+        "call has its price, however little it computes. A recurrent layer makes the most calls: from "
         f"d = {widths[0]} to d = {widths[1]} it has {work:g} times the operations and takes {longer:.2f} times as "
         f"long, {1e6 * times[0] / length:.1f} and {1e6 * times[1] / length:.1f} µs a position."
     )
     if longer < work / 2:
-        text += " What it pays for there is calls that wait for each other, not arithmetic."
+        text += " There it pays for calls that wait for each other, not for arithmetic."
     longest = findings["over_n"]["sizes"][-1]
     steep = min(findings["over_n"]["series"][ATTENTION + ALONE_SUFFIX]["upper"]["rounds"])
     if steep > 2:
         text += (
-            f" Attention alone grows faster than n² in every round, by n^{steep:.2f} or more. Operations do not; but "
-            f"the weights of all pairs take {4 * longest**2 / 2**20:,.3g} MiB at n = {longest:,}, and are read and "
-            "written several times."
+            f" Attention alone grows faster than n² in every round, by n^{steep:.2f} or more. Its operations do "
+            f"not; but the weights of all pairs take {4 * longest**2 / 2**20:,.3g} MiB at n = {longest:,}, and are "
+            "read and written several times."
         )
     return text
 
