@@ -16,7 +16,6 @@
 # heads, through a layer of the decoder, and through the whole model. You write these three.
 
 # %%
-import matplotlib.pyplot as plt
 import numpy as np
 from threadpoolctl import threadpool_limits
 
@@ -25,6 +24,7 @@ from course.lesson_18.assembly import imported, part, run_with_numpy_alone, writ
 from course.lesson_18.layers import Layers
 from course.lesson_18.pictures import draw_training
 from course.lesson_18.trials import batch_of, batches_of, gradient_errors, initial_weights
+from course.style import show
 from minitransformer.decoding import Translator
 from minitransformer.gradcheck import check_gradients
 from minitransformer.grammar import pairs
@@ -34,7 +34,7 @@ threadpool_limits(1)  # lesson 14 says why
 rng = np.random.default_rng(0)
 
 # %% [markdown]
-# ## What is there already
+# ## The parts that you have
 #
 # A ✓ is yours, and a dot is the course's. Answer the exercise of that name, and yours takes its place the next time you
 # run this cell.
@@ -91,13 +91,13 @@ def multi_head_backward(dout, cache):
 multi_head_backward = check(multi_head_backward)
 
 # %% [markdown] tags=["help"]
-# `merge_heads` only puts numbers in other places. Which function puts them back? And what is handed from it to the
-# attention that lies before it?
+# `merge_heads` only puts numbers in other places. Which function puts them back? And which function goes back through
+# the attention before it?
 #
 # ---
 #
 # The gradient of the heads' outputs is `split_heads(dout, H)`, where H is the second axis of the query. Hand it to
-# `attention_backward`. What that returns is split into heads; query, key and value were not, before `multi_head`.
+# `attention_backward`. Its results are split into heads; query, key and value were not, before `multi_head`.
 
 # %% [markdown]
 # Against central differences:
@@ -157,7 +157,7 @@ decoder_layer_backward = check(decoder_layer_backward)
 # %% [markdown]
 # ## The whole model
 #
-# What is left is the loss, and the way from its gradient down to every weight. The model has these functions:
+# Now the loss, and the way from its gradient down to every weight. The model has these functions:
 #
 # * `model.encode(source)` → the memory, and a cache;
 # * `model.decode(target_in, memory, source)` → the hidden states (B, Tt, C), and a cache; the mask needs `source`;
@@ -250,13 +250,13 @@ STEPS, draws = 1200, np.random.default_rng(0)
 small = mine.MyTransformer(initial_weights(model, width=64, d_ff=128, rng=draws), num_heads=4)
 short = [pair for pair in pairs("train", 0, count=20_000) if len(pair[0].split()) <= 6]
 known = [(tokenizer.encode(english), tokenizer.encode(german)) for english, german in short]
-losses = small.train(batches_of(known, draws), STEPS, warmup_steps=100)
-for sentence in ("The dog sleeps.", "She sees the cat.", "The old teacher reads a book."):
+losses = small.train(batches_of(known, draws), STEPS, warmup_steps=250)
+for sentence in ("The child laughs.", "She is tired.", "He does not sleep."):
     print(f"{sentence:<32}{mine.translate(small, tokenizer, sentence)}")
 
 # %% tags=["picture"]
 draw_training(losses)
-plt.show()
+show("The loss of each step: it falls steeply in the first few hundred steps, and then more and more slowly.")
 
 # %% [markdown]
 # The file is yours. It lies in the folder `answers`; copy it wherever you like, with the weights beside it:
