@@ -14,7 +14,7 @@ from study.charts import draw_intervals, plain_logarithm
 from study.markdown import scientific
 from study.trials.bootstrap import Interval
 
-from ..style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, SKY, VERMILION, show
+from ..style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, SKY, VERMILION, dark, show
 from .studies import columns, trained, whole
 
 TEMPERATURES = VERMILION, ORANGE, SKY
@@ -38,8 +38,8 @@ def draw_smaller_and_larger(
     """
     _, (left, right) = plt.subplots(1, 2, figsize=(8.6, 3.6))
     rows = np.arange(len(words))
-    for (temperature, values), colour in zip(probabilities.items(), TEMPERATURES, strict=True):
-        left.plot(values, rows, "o", ms=5, color=colour, label=f"T = {temperature:g}")
+    for (temperature, values), colour, mark in zip(probabilities.items(), TEMPERATURES, "os^", strict=True):
+        left.plot(values, rows, mark, ms=5, color=colour, label=f"T = {temperature:g}")
     left.set_yticks(rows, words, fontsize=8)
     left.invert_yaxis()
     left.set(xscale="log", xlabel="probability of the next word", title=title)
@@ -51,7 +51,7 @@ def draw_smaller_and_larger(
         right.plot(sizes, law(sizes, budget / 6 / sizes), color=colour, lw=1.3)
         right.plot(n, law(n, d), "o", ms=5, color=colour)
         right.text(
-            n * 45, law(n * 40, budget / 6 / n / 40), f"$10^{{{np.log10(budget):.0f}}}$", fontsize=9, color=colour
+            n * 45, law(n * 40, budget / 6 / n / 40), f"$10^{{{np.log10(budget):.0f}}}$", fontsize=9, color=dark(colour)
         )
     sizes = np.array([best(budget)[0] for budget in budgets])
     right.set_xlim(sizes.min() / 60, sizes.max() * 800)
@@ -87,8 +87,8 @@ def draw_students(tokens: Sequence[int], curves: Mapping[str, Sequence[float]], 
 def draw_exponents(sizes: np.ndarray, exponents: Mapping[str, np.ndarray], marks: Mapping[str, float]) -> None:
     """Draw the power of C with which the best size grows against the size, by way to count, and known powers."""
     _, axes = plt.subplots(figsize=(7.2, 3.0))
-    for (name, values), colour in zip(exponents.items(), (BLUE, VERMILION), strict=True):
-        axes.plot(sizes, values, color=colour, label=name)
+    for (name, values), colour, line in zip(exponents.items(), (BLUE, VERMILION), ("-", "--"), strict=True):
+        axes.plot(sizes, values, line, color=colour, label=name)
     for name, value in marks.items():
         axes.axhline(value, color=GREY, lw=0.8, ls=":")
         high = value > np.mean(list(marks.values()))

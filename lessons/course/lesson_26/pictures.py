@@ -10,7 +10,7 @@ from matplotlib.patches import FancyBboxPatch
 
 from minitransformer.training.parallel.shards import share, subtrees
 
-from ..style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, SKY, VERMILION, show
+from ..style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, SKY, VERMILION, on, show
 
 PROCESSES = BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION
 """A colour for each process."""
@@ -23,7 +23,7 @@ def draw_drift(differences: Mapping[str, Sequence[float]], rounding: float) -> N
     """Draw differences by step, on a logarithmic axis, with a line at the last bit of a number about 1."""
     _, axes = plt.subplots(figsize=(7.2, 3.6))
     for (name, values), (colour, style) in zip(
-        differences.items(), ((ORANGE, "-"), (BLUE, "-"), (VERMILION, "-")), strict=True
+        differences.items(), ((ORANGE, "--"), (BLUE, "-"), (VERMILION, ":")), strict=True
     ):
         shown = np.where(np.asarray(values) > 0, values, np.nan)
         axes.plot(np.arange(1, len(shown) + 1), shown, style, color=colour, lw=1.2, label=name)
@@ -75,7 +75,7 @@ def _draw_tree(axes: Axes, num_shards: int, size: int) -> None:
             markeredgecolor=INK if ring else GREY if alone == "white" else alone, markeredgewidth=2.4 if ring else 1.0,
         )  # fmt: skip
         if count == 1:
-            axes.text(x, y, str(first), ha="center", va="center", color="white", fontsize=8, zorder=4)
+            axes.text(x, y, str(first), ha="center", va="center", color=on(alone), fontsize=8, zorder=4)
     top = levels * SPACING
     bar, whole = top + 1.3, num_shards - 0.4
     edges = np.linspace(-0.3, -0.3 + whole, size + 1)
@@ -85,7 +85,9 @@ def _draw_tree(axes: Axes, num_shards: int, size: int) -> None:
                            color=PROCESSES[rank], lw=0)
         )  # fmt: skip
         middle = (start + stop) / 2
-        axes.text(middle, bar + 0.25, f"process {rank}", ha="center", va="center", color="white", fontsize=8)
+        axes.text(
+            middle, bar + 0.25, f"process {rank}", ha="center", va="center", color=on(PROCESSES[rank]), fontsize=8
+        )
         axes.annotate("", (middle, bar - 0.06), (places[0, 2**levels][0], top + 0.28),
                       arrowprops={"arrowstyle": "->", "color": GREY, "lw": 1})  # fmt: skip
     axes.text(-0.3, bar + 0.68, "each process: the sum in its slice, and Adam there", fontsize=8, color=INK)
