@@ -50,8 +50,8 @@ rng = np.random.default_rng(0)
 # %% [markdown]
 # ## The picture: two blocks
 #
-# Read both from the bottom up. The thick line is the [*residual stream*](glossary.md#residual-stream). The coloured
-# boxes are what changed.
+# Read both from the bottom up. The thick line is the [*residual stream*](glossary.md#residual-stream). The
+# numbered boxes are what changed.
 
 # %% tags=["picture"]
 draw.draw_blocks()
@@ -61,12 +61,12 @@ show(
 )
 
 # %% [markdown]
-# | part | in the picture | question |
-# |---|---|---|
-# | RMSNorm | *RMSNorm*, twice | Layer norm subtracts the mean and divides by the standard deviation: why both? |
-# | SwiGLU | *gate, silu* × *up* | One number says whether something passes, and what. Why not two numbers? |
-# | RoPE | *turned by position* | A position is added at the bottom. Attention needs distances: why not there? |
-# | grouped heads | few *k*, *v*, many *q* | Does every head need its own keys and values in the cache? |
+# | | part | in the picture | question |
+# |---|---|---|---|
+# | 1 | RMSNorm | *RMSNorm*, twice | Layer norm subtracts the mean and divides by the standard deviation: why both? |
+# | 2 | SwiGLU | *gate, silu* × *up* | One number says whether something passes, and what. Why not two numbers? |
+# | 3 | RoPE | *turned by position* | A position is added at the bottom. Attention needs distances: why not there? |
+# | 4 | grouped heads | few *k*, *v*, many *q* | Does every head need its own keys and values in the cache? |
 #
 # The shapes are those of the course: $B$ sentences, $T$ positions, $C$ channels, $H$ heads, $D = C/H$, $F$ hidden
 # units.
