@@ -48,7 +48,8 @@ path = write()
 #
 # | your part | runs |
 # |---|---|
-# | `transformer` | when the model is used: its logits for the next token, and `softmax` for their probabilities |
+# | `transformer` | when the model is used, for the logits of the next token |
+# | `softmax` | in `attention`, and for the probabilities of the next token |
 # | `encoder_layer`, `decoder_layer` | in `transformer`, and in training |
 # | `attention` | in every head where nothing is hidden; `masked_softmax` where a mask hides something |
 #

@@ -3,13 +3,14 @@
 import ast
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from course import answers
-from course.lesson_18.assembly import assembled, imported, part, run_with_numpy_alone, write
+from course.lesson_18.assembly import OURS, assembled, imported, part, run_with_numpy_alone, write
 from course.lesson_18.trials import batch_of, gradient_errors
 from course.sources import LESSONS
 from minitransformer.decoding import Translator
@@ -166,7 +167,19 @@ def causal_mask(a, b):
     assert part("00", "linear_backward")(np.ones((2, 1)), np.ones((2, 1)), np.ones((1, 1)))[2] == 2
 
 
-def test_an_answer_that_uses_the_package_gets_the_textbooks_op(kept):
+def test_all_parts_can_be_the_learners(kept):
+    for lesson, name in assembled().own:
+        solution = getattr(import_module(f"course.lesson_{lesson}.solutions"), name)
+        answers.save(lesson, solution, lambda alone: True)
+    text, own, _, refused = assembled()
+    assert all(own.values())
+    assert not refused
+    assert OURS.capitalize() not in text
+    mine = imported(write())
+    assert mine.translate(*mine.load(WEIGHTS), SENTENCES[0]) == "Der alte Lehrer liest ein Buch."
+
+
+def test_an_answer_that_uses_the_packages_softmax_gets_the_learners(kept, monkeypatch):
     text = """from minitransformer.ops import softmax_forward as soft
 import numpy as np
 def masked_softmax(scores, mask):
@@ -177,6 +190,23 @@ def masked_softmax(scores, mask):
     mine = imported(write())
     weights = mine.masked_softmax(np.zeros((1, 2)), np.array([[True, False]]))
     np.testing.assert_array_equal(weights, [[1, 0]])
+    np.testing.assert_array_equal(
+        mine.softmax_forward(np.array([[-np.inf, -np.inf], [0, -np.inf]]))[0], [[0, 0], [1, 0]]
+    )
+    monkeypatch.setattr(mine, "softmax", lambda x: 3 + 0 * x)
+    assert (mine.masked_softmax(np.zeros((1, 2)), np.array([[True, True]])) == 3).all()
+
+
+def test_an_answer_that_uses_the_package_gets_the_textbooks_op(kept):
+    text = """from minitransformer.ops import relu_forward as relu
+def feed_forward_forward(x, weight1, bias1, weight2, bias2):
+    active, _ = relu(x @ weight1 + bias1)
+    return active @ weight2 + bias2, (x, active, weight1, weight2)
+"""
+    answer(kept, "07", "feed_forward_forward", text)
+    _, own, given, _ = assembled()
+    assert own["07", "feed_forward_forward"]
+    assert "relu_forward" in given
 
 
 @pytest.mark.parametrize(

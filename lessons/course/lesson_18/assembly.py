@@ -3,7 +3,8 @@
 Two modules of this folder, `layers.py` and `model.py`, have the code that is no exercise. Their imports say what else
 the file needs: `from ..lesson_04.solutions import causal_mask` stands for the learner's own `causal_mask`, or for the
 course's if the learner's is not yet right. The package's ops, which an answer may call, become those of
-`minitransformer.textbook`. The file then imports only NumPy and Python's own modules.
+`minitransformer.textbook`, and its softmax the learner's (`ops.py`). The file then imports only NumPy and Python's own
+modules.
 """
 
 import ast
@@ -70,7 +71,7 @@ def _head(file: "_File") -> str:
     lines = ['"""' + TITLE]
     for whose, mine in (("Mine", True), (OURS.capitalize(), False)):
         parts = [part for part, own in file.own.items() if own == mine]
-        lines += ["", f"{whose}: {len(parts)} of {len(file.own)} parts"]
+        lines += ["", f"{whose}: {len(parts)} of {len(file.own)} parts"] * bool(parts)
         for lesson in sorted({lesson for lesson, _ in parts}):
             lines.append(f"    lesson {lesson}: {', '.join(name for number, name in parts if number == lesson)}")
     return "\n".join([*lines, "", f"{GIVEN.capitalize()}:", f"    {', '.join(file.given)}", '"""'])
@@ -246,6 +247,9 @@ class _File:
         from minitransformer import textbook
 
         if name in self.pieces:
+            return
+        if name == "softmax_forward":
+            self.add((ROOM / "ops.py").read_text(encoding="utf-8"))
             return
         function = getattr(textbook, name, None)
         if function is None or getattr(function, "__module__", "").rpartition(".")[0] != textbook.__name__:
