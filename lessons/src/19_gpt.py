@@ -756,7 +756,7 @@ for text in good[:5]:
 # The grammatical sentences are new. So the model must have found rules: which verb a singular subject wants, what
 # follows *does not want*. It was only trained to guess the next token.
 #
-# ## Watch it think
+# ## Watch it think (optional)
 #
 # The [explorer](../minitransformer/explorer/README.md) shows such a model at work, in a browser: type a beginning, and
 # see what each block adds to a token's vector, which token the model would say after each block, and where each head

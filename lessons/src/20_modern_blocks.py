@@ -472,8 +472,7 @@ print(f"largest difference along a diagonal: {along_diagonals:.0e}")
 # The first two pairs of places have the same distance, and the same angle between them. The third has the opposite
 # distance, and another angle: RoPE knows *before* from *after*. In the square every diagonal has one colour, and the
 # curve beside it has one number for each distance. A query and a key that are alike match best where they stand
-# together, and worse (with waves) as they move apart. A model can learn any other favourite distance: its $W^Q$ and
-# $W^K$ can turn the pairs against each other.
+# together, and worse (with waves) as they move apart.
 #
 # ### What is RoPE worth?
 #
@@ -626,9 +625,6 @@ for name, (mine, other) in zip(arrays, both, strict=True):
 # $\mathrm{d\,shared}_j = \sum_{\lfloor h/G \rfloor = j} \mathrm{d\,key}_h$, and the same for values.
 #
 # </details>
-#
-# The package makes no copies. The queries of a group become more *rows* of one head, `(B, Hk, G·T, D)`, so one product
-# serves the group, and the sum over the group happens inside the product that makes the gradient of the keys.
 #
 # ### What are grouped heads worth? (optional)
 #
@@ -843,8 +839,8 @@ for what, off in recorded("20_rmsnorm", kernel_errors).items():
 # %% [markdown]
 # ## What each is worth, at equal cost
 #
-# Each part has a good story. Whether a model *learns* more with it, only a measurement can tell. This project took a
-# small GPT, exchanged one part at a time, and trained each variant with three seeds for the same number of operations
+# Does a model *learn* more with a part? This project took a small GPT, exchanged one part at a time, and trained each
+# variant with three seeds for the same number of operations
 # (`lessons/after`, experiment `ablation`). Each line below is a variant's loss of a token of the test set, minus the
 # base's. The interval says how much it would move with other seeds and other test sentences. **If it crosses zero,
 # these training runs cannot tell the two apart.**
