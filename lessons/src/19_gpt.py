@@ -2,7 +2,8 @@
 # # 19 · Decoder only: GPT from your own parts
 #
 # **You will be able to** make a language model of the parts of your Transformer, with every gradient; train it until it
-# writes sentences; choose its words well; and say in bits how good it is.
+# writes sentences; and choose its words well. In the optional parts: say in bits how good it is, and write long texts
+# with a cache.
 #
 # | | |
 # |---|---|
@@ -13,14 +14,11 @@
 #
 # What would happen if we threw the encoder away?
 #
-# Cross-attention must go too: there is nothing left that it could look at. The decoder keeps its causal self-attention
-# and its feed-forward network. It reads the beginning of a text and gives the probabilities of the next token. So it
-# cannot translate any more. Or can it? Write the source sentence into the text, and its translation after it: then to
-# translate is to continue a text. To answer a question is to continue a text too, and so is to sum up a page. This is
-# the bet of GPT-2: one task, *what comes next?*, contains all others. And for this task every text is training data.
-# Nobody has to translate it.
-#
-# In this lesson you build that model from your own parts.
+# Cross-attention must go too: there is nothing left to attend to. The decoder keeps its causal self-attention and its
+# feed-forward network. It reads the beginning of a text and gives the probabilities of the next token. Can it still
+# translate? Write the source sentence into the text, and its translation after it: then translating is continuing a
+# text. So is answering a question, and so is summing up a page. This is the bet of GPT-2: one task, *what comes next?*,
+# contains all others, and every text is training data for it.
 
 # %%
 import json
@@ -28,13 +26,15 @@ import time
 from itertools import islice
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from course import answers, start
 from course.lesson_18.assembly import imported, write
+from course.lesson_18.trials import gradient_errors
 from course.lesson_19 import pictures as draw
+from course.lesson_19.loop import train
+from course.style import show
 from minitransformer.data import BPETokenizer
 from minitransformer.gradcheck import error
 from minitransformer.grammar import sample, translate
@@ -51,21 +51,26 @@ rng = np.random.default_rng(0)
 
 # %% tags=["picture"]
 draw.two_blocks()
-plt.show()
+show(
+    "On the left a layer of the paper's decoder: the encoder and cross-attention are grey, because they go, and the "
+    "norms stand on the residual stream. On the right GPT-2: a norm before each sub-layer and one after the last block."
+)
 
 # %% [markdown]
-# On the left is a layer of the paper's decoder. What is grey is thrown away: the encoder with its memory, and the
-# sub-layer that looks at it. On the right is what GPT-2 makes of the rest. One thing has moved: the norm no longer
-# stands on the *lane*, the highway of lesson 07 on which the sums lie, but at the entrance of each sub-layer
-# ([pre-norm](glossary.md#post-norm-pre-norm), lesson 08). Two things are new: a last norm above all blocks, since
-# nothing else norms what leaves the lane; and a table $P$ of positions, which is learned, in place of the sinusoids.
-# The table of tokens, $E$, stands at both ends in both. It is looked up at the bottom, and makes the logits at the top.
+# On the left is a layer of the paper's decoder. The grey parts are thrown away: the encoder with its memory, and the
+# sub-layer that attends to it. On the right is what GPT-2 makes of the rest.
+#
+# * One thing has moved. The norm no longer stands on the [*residual stream*](glossary.md#residual-stream), the line on
+#   which the sub-layers' outputs add up, but at the entrance of each sub-layer
+#   ([pre-norm](glossary.md#post-norm-pre-norm), lesson 08).
+# * Two things are new: a final norm after the last block, because nothing else normalises the residual stream; and a
+#   learned table $P$ of positions in place of the sinusoids.
+# * The table of tokens, $E$, is used at both ends: it is looked up at the bottom, and makes the logits at the top.
 #
 # ## The text: every position is an example
 #
 # Our text is English of the course's grammar: 20,000 sentences, one after another, each with the end mark `</s>`. All
-# tokens lie in one long array, the *stream*. Here the tokens are those of a byte-pair encoding (lesson 02), learned
-# from a part of this text.
+# tokens lie in one long array, the *stream*. The tokens are those of a byte-pair encoding (lesson 02).
 
 # %%
 EOS = 2
@@ -79,9 +84,8 @@ print(" ".join(token.replace("▁", "_") for token in tokenizer.tokens(stream[:2
 
 # %% [markdown]
 # For a translator a batch was made of sentences, and filled up with padding. A [language
-# model](glossary.md#language-model) needs neither. Cut the stream into rows of $T$ tokens, wherever the cut falls, and
-# every place of the batch holds a real token. The target of a position is the token after it: the same stream, one
-# place later.
+# model](glossary.md#language-model) needs neither. Cut the stream into rows of $T$ tokens, wherever the cut falls. The
+# target of a position is the token after it: the same stream, one place later.
 
 
 # %%
@@ -95,15 +99,13 @@ def rows_of(stream, T, first=0):
 ids, targets = rows_of(stream, T)
 print(f"{len(ids):,} rows of {T}: {ids.size:,} positions, and each is an example")
 draw.row_of_examples(tokenizer.tokens(ids[0, :10]), tokenizer.tokens(targets[0, :10]))
-plt.show()
+show("Ten lines: each has one token more than the line above, and the token after it in red, which has to be guessed.")
 
 # %% [markdown]
 # Each line of the picture is a training example: what has been read, and the token to be guessed. A row of 32 tokens
 # holds 32 examples, and one forward pass answers them all. This is teacher forcing (lesson 03), and the causal mask
-# keeps it honest. A row may begin in the middle of a sentence, and may hold the ends of several. The model has to find
-# out from `</s>` where a sentence ends; nothing else tells it. The cuts should not always fall at the same places, so
-# each epoch of the training below begins at another `first`. (The package's
-# [`TextDataset`](../minitransformer/data/text.py) does the same, and joins the ends of the stream.)
+# keeps it honest. A row may begin in the middle of a sentence, and may hold the ends of several: only `</s>` tells the
+# model where a sentence ends. Each epoch of the training below begins at another `first`, so that the cuts move.
 #
 # ## The block
 #
@@ -114,33 +116,16 @@ mine = imported(write())
 
 
 # %% [markdown]
-# Your `Layers` have linear maps, heads, self-attention and the feed-forward network, each with its backward. GPT-2
-# changes two of them:
-#
-# * The norm stands alone. Yours was always in an Add & Norm.
-# * The feed-forward network has another activation: [**GELU**](glossary.md#gelu) (Hendrycks and Gimpel 2016),
-#   $x\,\Phi(x)$, where $\Phi(x)$ is the probability that a standard normal number is below $x$. It is a rectifier
-#   without a corner: for a large $x$ it is $x$, for a very negative one 0, and in between it is smooth. GPT-2 computes
-#   $\Phi$ by a formula that is nearly right: $\Phi(x) \approx \frac12 \big(1 + \tanh\big(\sqrt{2/\pi}\,(x +
-#   0.044715\,x^3)\big)\big)$. The package's [`gelu`](../minitransformer/ops/elementwise.py) has it and its derivative.
+# The file's `Layers` have linear maps, heads, self-attention, the norm and the feed-forward network, each with its
+# backward. GPT-2 changes one of them: the feed-forward network has another activation, [**GELU**](glossary.md#gelu)
+# (Hendrycks and Gimpel 2016), $x\,\Phi(x)$, where $\Phi(x)$ is the probability that a standard normal number is below
+# $x$. It is a rectifier without a corner. GPT-2 approximates $\Phi$ by a formula with a tanh; the package's
+# [`gelu`](../minitransformer/ops/elementwise.py) has it and its derivative.
 
 
 # %%
 class GPTLayers(mine.Layers):
-    """Your layers, with a norm that stands alone and with GELU. A backward takes (gradient, cache) and adds to
-    `self.gradients`."""
-
-    def norm(self, name, x):
-        rows = x.reshape(-1, x.shape[-1])
-        y, cache = mine.layernorm_forward(rows, self.weights[f"{name}.gamma"], self.weights[f"{name}.beta"])
-        return y.reshape(x.shape), (name, cache)
-
-    def norm_backward(self, dy, cache):
-        name, norm_cache = cache
-        dx, dgamma, dbeta = mine.layernorm_backward(dy.reshape(-1, dy.shape[-1]), *norm_cache)
-        self.gradients[f"{name}.gamma"] += dgamma
-        self.gradients[f"{name}.beta"] += dbeta
-        return dx.reshape(dy.shape)
+    """The file's layers, with GELU. A backward takes (gradient, cache) and adds to `self.gradients`."""
 
     def feed_forward(self, name, x):
         hidden, expand = self.linear(f"{name}.expand", x)  # (B, T, F)
@@ -155,10 +140,12 @@ class GPTLayers(mine.Layers):
 
 
 draw.activations(np.linspace(-4, 4, 201), lambda x: gelu_forward(x, approximate="tanh"))
-plt.show()
+show(
+    "GELU follows ReLU far from zero; near zero it bends smoothly, dips a little below zero, and its slope has no jump."
+)
 
 # %% [markdown]
-# And this is the block. It reads as its formula, $x \leftarrow x + f(\mathrm{LN}(x))$, twice:
+# And this is the block, $x \leftarrow x + f(\mathrm{LN}(x))$ twice:
 
 
 # %%
@@ -193,8 +180,8 @@ def block_backward(layers, dx, cache):
 block_backward = check(block_backward)
 
 # %% [markdown] tags=["help"]
-# Take the last line of the forward, `x + out`. Where does the gradient of this sum go? One way leads straight down. The
-# other one leads through two parts: which is undone first? And what becomes of the two ways where they meet again?
+# Take the last line of the forward, `x + out`. Where does the gradient of this sum go? One path leads straight down.
+# The other one leads through two parts: which is undone first? And what happens where the two paths meet again?
 #
 # ---
 #
@@ -202,14 +189,13 @@ block_backward = check(block_backward)
 # first half of the block is undone in the same way, with this new `dx`.
 
 # %% [markdown]
-# Compare it with the backward of the paper's layer. There the gradient goes through the norm first, *all* of it. Here
-# `dx` comes down the lane untouched, from the last norm to the embedding, and every sub-layer only adds to it. This is
-# why deep stacks put the norm here.
+# Compare it with the paper's layer. There *all* of the gradient goes through the norm first. Here `dx` comes down the
+# residual stream untouched, from the final norm to the embedding, and every sub-layer only adds to it. This is why deep
+# stacks put the norm here.
 #
 # ## The model, and a table with two ends
 #
-# Below the blocks, a token becomes a vector: its row of the table, plus the row of its position in a second table,
-# which is learned too. (The paper has sinusoids there, and multiplies the look-up by $\sqrt C$. GPT does neither.)
+# Below the blocks, a token becomes a vector: its row of the table, plus the row of its position in a second table.
 # Above the blocks the same table makes the logits:
 #
 # $$ x = E[\text{ids}] + P[0 \dots T-1] \qquad
@@ -222,9 +208,8 @@ block_backward = check(block_backward)
 #    output layer}} \;+\; \underbrace{\sum_{b,t} \text{one-hot}(\text{ids}_{bt})^\top\, \mathrm{d}x_{bt}}_{\text{as the
 #    look-up}} $$
 #
-# The two parts are of different kinds. The first is dense: in every step every token of the vocabulary gets a gradient,
-# because the softmax pushes down all tokens that were not the answer. The second is sparse: it reaches only the tokens
-# that stand in the batch.
+# The first part is dense: in every step every token of the vocabulary gets a gradient, because the softmax pushes down
+# all tokens that were not the answer. The second is sparse: it reaches only the tokens of the batch.
 #
 # ### Exercise 2 ★★☆: the gradient of a tied table
 #
@@ -310,8 +295,8 @@ class MyGPT(GPTLayers):
 # ## Is it right?
 #
 # Three questions. First: does one pass over a row give the losses that $T$ passes give, over its $T$ beginnings, each
-# asked for one token? If not, a position has seen something that it must not see. This is the loop that the causal mask
-# saves us:
+# asked for one token? If not, a position has seen something that it must not see. Second: is every gradient right, by
+# central differences? Third: does the package compute the same?
 
 # %%
 config = GPTConfig(V, d_model=16, num_heads=4, d_ff=64, num_layers=2, max_length=T, eos_id=EOS)
@@ -332,61 +317,32 @@ at_once = surprise(exact.forward(ids[:1])[0], targets[:1])[0]  # (T,)
 one_by_one = [surprise(exact.forward(ids[:1, : t + 1])[0][:, -1], targets[:1, t])[0] for t in range(T)]
 print(f"{T} examples at once against one by one: {error(at_once, np.array(one_by_one)):.1e}")
 
-# %% [markdown]
-# Second: is every gradient right? Central differences, at three random places of each weight, through the loss. Third:
-# does the package compute the same?
 
-# %%
 batch = ids[:4], targets[:4]
-loss = exact.loss_and_gradients(*batch)
-found = {name: gradient.copy() for name, gradient in exact.gradients.items()}
-errors = {}
-for name, weight in exact.weights.items():
-    slopes, places = [], [tuple(rng.integers(weight.shape)) for _ in range(3)]
-    for place in places:
-        was, losses = weight[place], []
-        for value in (was + 1e-5, was - 1e-5):
-            weight[place] = value
-            losses.append(surprise(exact.forward(batch[0])[0], batch[1]).mean())
-        weight[place] = was
-        slopes.append((losses[0] - losses[1]) / 2e-5)
-    errors[name] = error(np.array([found[name][place] for place in places]), np.array(slopes))
+errors = gradient_errors(exact, batch, rng)
 worst = max(errors, key=errors.get)
 print(f"{len(errors)} weights; the largest error against central differences, {errors[worst]:.1e}, is in {worst}")
 
+loss = exact.loss_and_gradients(*batch)
 package_loss, cache = package.loss(*batch)
 package.loss_backward(1.0, cache)
-off = {name: error(gradient, package.parameters.named[name].grad) for name, gradient in found.items()}
+off = {name: error(gradient, package.parameters.named[name].grad) for name, gradient in exact.gradients.items()}
 print(f"against the package: loss {abs(loss - float(package_loss)):.1e}, gradients {max(off.values()):.1e}")
-
-# %% [markdown]
-# The two parts of the table's gradient, by themselves. For tokens that stand in the batch both parts count. The others
-# have the first part alone. It pushes them away from the hidden vectors, so that they become less likely there:
-
-# %%
-logits, (_, _, _, hidden) = exact.forward(batch[0])
-_, dlogits = mine.cross_entropy(logits.reshape(-1, V), batch[1].ravel())
-above = dlogits.T @ hidden.reshape(len(dlogits), -1)  # as the output layer
-below = found[TABLE] - above  # as the look-up
-there = np.isin(np.arange(V), np.stack(batch))  # as an input or as a target
-for name, group in (("in the batch", there), ("not there", ~there)):
-    sizes = [np.linalg.norm(part[group], axis=1).mean() for part in (above, below)]
-    print(f"{group.sum():5} tokens {name:<13} mean length: output layer {sizes[0]:.4f}, look-up {sizes[1]:.4f}")
 
 # %% [markdown]
 # ## Training
 #
-# Two blocks, 64 numbers a token, and Adam from your file. The weights begin as GPT-2's do: normal numbers with standard
-# deviation 0.02. Those of the two matrices that write onto the lane, `output` and `contract`, are smaller by
-# $\sqrt{2L}$ for $L$ blocks, since $2L$ of them add up there. The learning rate rises for 50 steps, and then falls
-# along a cosine to 0, as GPT's did. (We leave out dropout: no token of the text is read more than a few times.)
+# Two blocks, 64 numbers a token, and Adam from your file. The initial weights are GPT-2's: normal numbers with standard
+# deviation 0.02, and smaller by $\sqrt{2L}$ in the two matrices that write into the residual stream, because for $L$
+# blocks $2L$ of them add up there. The learning rate rises for 50 steps, and then falls along a cosine to 0, as GPT's
+# did. The [loop](course/lesson_19/loop.py) is that of lesson 09.
 #
-# Three reference values help to read the curve. A model that knows nothing has a loss of $\ln V$. One that knows how
-# frequent each token is reaches the *unigram* entropy. And one that also knows the token before, and counts pairs of
-# neighbours, reaches that of *bigrams*. (Both are counted in the training text itself.)
+# Three reference values help to read the curve. A model that knows nothing has a loss of $\ln V$. If it knows how
+# frequent each token is, it reaches the *unigram* entropy; if it also knows the frequencies of pairs of neighbours,
+# that of *bigrams*.
 
 # %%
-B, STEPS, PEAK, WARMUP = 24, 900, 6e-3, 50
+B, STEPS = 24, 900
 config = GPTConfig(V, d_model=64, num_heads=4, d_ff=256, num_layers=2, max_length=T, eos_id=EOS)
 
 
@@ -409,62 +365,47 @@ def batches(seed=0):
             yield ids[rows], targets[rows]
 
 
-def softmax(logits):
-    exponentials = np.exp(logits.astype(np.float64) - logits.max(axis=-1, keepdims=True))
-    return exponentials / exponentials.sum(axis=-1, keepdims=True)
-
-
-def written(model, length=16, seed=1):
+def written(model, choose=mine.softmax, length=16, seed=1):
     """A text that the model writes after </s>: each token is drawn from its probabilities, and becomes input."""
     draws, ids = np.random.default_rng(seed), [EOS]
     for _ in range(length):
         logits, _ = model.forward(np.array([ids]))
-        ids.append(int(draws.choice(V, p=softmax(logits[0, -1]))))
+        ids.append(int(draws.choice(V, p=choose(logits[0, -1].astype(np.float64)))))
     return tokenizer.decode(ids[1:]).replace("</s>", " ").replace("\n", " ")
 
 
-def train(model, batches, steps, report=()):
-    """Adam on the first `steps` batches → the loss of each. After the steps in `report` the model writes a text."""
-    moments = {name: (np.zeros_like(weight), np.zeros_like(weight)) for name, weight in model.weights.items()}
-    losses = []
-    for step, (ids, targets) in enumerate(islice(batches, steps), 1):
-        losses.append(model.loss_and_gradients(ids, targets))
-        rate = PEAK * min(step / WARMUP, (1 + np.cos(np.pi * step / steps)) / 2)
-        for name, weight in model.weights.items():
-            m, v = moments[name]
-            weight[...], m[...], v[...] = mine.adam_step(weight, model.gradients[name], m, v, step, rate)
-        if step in report:
-            print(f"step {step:4}   loss {np.mean(losses[-20:]):.2f}   {written(model)}")
-    return losses
+def report(step, losses):
+    if step in (1, 40, 200, STEPS):
+        print(f"step {step:4}   loss {np.mean(losses[-20:]):.2f}   {written(model)}")
 
 
-losses = train(model, batches(), STEPS, report=(1, 40, 200, STEPS))
+losses = train(model, batches(), STEPS, mine.adam_step, report)
 
 # %%
-counts = np.bincount(stream, minlength=V)
-shares = counts / counts.sum()
-unigram = -np.sum(shares * np.log(np.where(shares > 0, shares, 1)))
-pairs = np.zeros((V, V))
+counts, pairs = np.bincount(stream, minlength=V), np.zeros((V, V))
 np.add.at(pairs, (stream[:-1], stream[1:]), 1)
 per_row = pairs / np.maximum(pairs.sum(axis=1, keepdims=True), 1)
-bigram = -np.sum(pairs * np.log(np.where(pairs > 0, per_row, 1))) / pairs.sum()
+unigram = -(counts * np.log(np.maximum(counts, 1) / counts.sum())).sum() / counts.sum()
+bigram = -(pairs * np.log(np.where(pairs > 0, per_row, 1))).sum() / pairs.sum()
 draw.training(losses, {"nothing known: ln V": np.log(V), "unigrams": unigram, "bigrams": bigram})
-plt.show()
+show(
+    "The loss falls from ln V past the unigrams within a few dozen steps, then past the bigrams, and levels off below."
+)
 
 # %% [markdown]
 # The curve falls past the unigrams within a few dozen steps: the model knows by then which tokens are frequent. Then it
-# learns which ones follow each other. Where it crosses the last line, at the latest, it has begun to use what stands
-# further back than one token. The samples say the same. First any tokens, then frequent ones, then sentences.
+# learns which ones follow each other. Below the last line it uses tokens that stand further back. The samples say the
+# same: first any tokens, then frequent ones, then sentences.
 #
-# ## How good is it? Perplexity, and bits per byte
+# ## How good is it? Perplexity, and bits per byte (optional)
 #
 # We take sentences of the test split, which are not in the training text, as far as they fit into $T$ positions. The
 # **perplexity** $e^{\text{loss}}$ (lesson 09) is the number of equally likely tokens among which the model is
 # undecided.
 #
-# It has a weakness: a token is whatever the tokenizer says. With longer tokens there are fewer of them, and each is
-# harder to guess. So perplexities of models with different vocabularies say nothing about each other. What they all
-# have in common is the text, and its bytes. A code that spends $-\log_2 p$ bits on each token can write the text down
+# It has a weakness: with longer tokens there are fewer of them, and each is harder to guess. So perplexities of models
+# with different vocabularies say nothing about each other. What they have in common is the text, and its bytes. A code
+# that spends $-\log_2 p$ bits on each token can write the text down
 # exactly (this is what a compressor does), so count the bits for the whole text, and divide by its bytes:
 #
 # $$ \text{bits per byte} = \frac{1}{\ln 2} \cdot \frac{\sum_t -\ln P(y_t \mid y_{<t})}{\text{number of bytes}} $$
@@ -506,7 +447,7 @@ for name, (total, count) in models.items():
 # the counter of tokens only once in several bytes. In bits per byte the second is better, and this number is the honest
 # one.
 #
-# ## Nothing twice: the cache
+# ## Nothing twice: the cache (optional)
 #
 # `written` computes the whole text again for each token. Lesson 11 removed this for a single new position. Two things
 # are different here. There is no encoder, so the [*prompt*](glossary.md#prompt) has to go through the same blocks, and
@@ -517,13 +458,13 @@ for name, (total, count) in models.items():
 
 # %%
 draw.piece(cached=5, new=3)
-plt.show()
+show("The last three rows of a triangle: each new query sees all cached keys, and the new keys up to its own position.")
 
 # %% [markdown]
-# With an empty cache this is the triangle of the training. With one new position it is the step of lesson 11, without
-# a mask. It is always the last $n$ rows of the whole triangle.
+# With an empty cache this is the triangle of training. With one new position it is the step of lesson 11, without a
+# mask. In general it is the last $n$ rows of the whole triangle.
 #
-# ### Exercise 3 ★★☆: a piece of the text, with a cache
+# ### Exercise 3 ★★☆: a piece of the text, with a cache (optional)
 
 
 # %% tags=["exercise"]
@@ -615,18 +556,30 @@ for length in lengths:
     without.append(fastest(lambda text=text: read(timed, text, empty_cache(timed, 1))))
     with_cache.append(fastest(lambda text=text, cache=cache: read(timed, text[:, -1:], dict(cache))))
 draw.cost_of_a_token(lengths, {"everything again": without, "with the cache": with_cache})
-plt.show()
+show("Without a cache the time for the next token grows with the text; with the cache it stays nearly the same.")
 print(f"after {lengths[-1]} tokens the cache makes the next one {without[-1] / with_cache[-1]:.0f} times as fast")
 
 # %% [markdown]
-# Both axes are logarithmic. Without a cache the next token costs a pass over the whole text before it. To write a text
-# that is twice as long then takes about four times as long, or more. What the cache costs is memory: for each token and
-# block two vectors of $C$ numbers.
+# Both axes are logarithmic. Without a cache the next token costs a pass over the whole text before it, and a text that
+# is twice as long takes about four times as long, or more. The cache costs memory: for each token and block two vectors
+# of $C$ numbers.
 
 # %%
 for name, blocks, width, context in (("yours", 2, 64, T), ("GPT-2", 12, 768, 1024), ("GPT-2, largest", 48, 1600, 1024)):
     each = 2 * blocks * width * 4
     print(f"{name:<15} {each:9,} bytes a token, {each * context / 2**20:7.3g} MiB for a text of {context:,} tokens")
+
+# %% [markdown]
+# A mistake that raises no error: `np.tri(n, t + n)` is right in training, where $t = 0$, and wrong with a cache, where
+# the first new position then sees only one key of the whole past.
+
+# %%
+query, key, value = rng.standard_normal((3, 1, 1, 8, 4))
+right, _, _ = cached_attention(query[:, :, 5:], key[:, :, 5:], value[:, :, 5:], key[:, :, :5], value[:, :, :5])
+scores = query[:, :, 5:] @ key.swapaxes(-1, -2) / 2  # √D = 2
+for name, offset in (("bottom right", 5), ("top left", 0)):
+    weights = mine.softmax(np.where(np.tri(3, 8, offset, dtype=bool), scores, -np.inf))
+    print(f"triangle at the {name:<12}: off by {error(weights @ value, right):.1e}")
 
 # %% [markdown]
 # ## Which token? Temperature, top-k, top-p
@@ -640,43 +593,44 @@ CONTEXTS = ("She does not want", "The old teacher", "On Tuesday, the")
 
 def after(text):
     """The logits (V,) of the token after a text."""
-    return read(model, np.array([[EOS, *tokenizer.encode(text)]]), empty_cache(model, 1))[0].astype(np.float64)
+    return model.forward(np.array([[EOS, *tokenizer.encode(text)]]))[0][0, -1].astype(np.float64)
 
 
 for text in CONTEXTS:
-    probabilities = softmax(after(text))
+    probabilities = mine.softmax(after(text))
     best = np.argsort(-probabilities)[:5]
     listed = "  ".join(f"{tokenizer.tokens([token])[0].strip('▁')} {probabilities[token]:.2f}" for token in best)
     print(f"{text + ' …':<20} {listed}   (perplexity {np.exp(-probabilities @ np.log(probabilities)):.1f})")
 
 # %% [markdown]
 # After the first text there is hardly a choice; after the last there are about a hundred. Always taking the best token
-# (greedy) suits the first and gives the same noun again and again in the last: one text, for ever. Drawing from the
-# probabilities as they are (*sampling*) gives variety. But a model is never quite right about what is *im*probable.
-# Each of a thousand wrong tokens has a tiny probability, and all of them together have a notable one. In a text of many
-# tokens one of them comes up, sooner or later, and the model continues from there. So one changes the distribution, in
-# one of three ways.
+# (greedy) suits the first, and gives the same noun again and again in the last. Drawing from the probabilities as they
+# are (*sampling*) gives variety. But a model is never quite right about *im*probable tokens: each of a thousand wrong
+# ones has a tiny probability, and all together have a notable one. In a long text one of them comes up sooner or later,
+# and the model continues from there. So one changes the distribution, in one of three ways.
 #
 # [**Temperature**](glossary.md#temperature) divides the logits by $\tau$ before the softmax. Every ratio of
 # probabilities becomes its power $1/\tau$:
 #
 # $$ p_i \propto e^{z_i / \tau} \qquad \frac{p_i}{p_j} \;\to\; \Big(\frac{p_i}{p_j}\Big)^{1/\tau} $$
 #
-# Below 1 the good tokens gain, and at $\tau \to 0$ it becomes greedy. Above 1 all become more alike. The word is from
-# physics, where hot things are found in many states and cold ones in few.
+# Below 1 the good tokens gain, and $\tau \to 0$ is greedy. Above 1 all become more alike.
 #
 # **Top-k** keeps the $k$ best tokens (Fan and others 2018). **Top-p** keeps as many as it takes to reach the
-# probability $p$ together, the [*nucleus*](glossary.md#nucleus-sampling) (Holtzman and others 2020). Both put the rest
-# to zero, and divide by the sum of what is left.
+# probability $p$ together, the [*nucleus*](glossary.md#nucleus-sampling) (Holtzman and others 2020). Both set the rest
+# to zero, and divide by the sum of the kept ones.
 
 # %%
 draw.temperatures({text: after(text) for text in CONTEXTS}, (0.5, 1.0, 2.0), k=10, p=0.9)
-plt.show()
+show(
+    "Bars of the best forty tokens after three texts, at three temperatures. The nucleus, in dark, is small where one "
+    "token is clear and large where many fit, and it grows with the temperature; top-k always keeps ten."
+)
 
 # %% [markdown]
-# Each row of the picture is a context, each column a temperature. The bars are the best forty tokens in their order.
-# What top-k keeps (here 10) is the same number everywhere. That is too many where one token is clear, and too few where
-# a hundred fit. The nucleus, the dark bars, grows and shrinks with how sure the model is.
+# Each row of the picture is a context, each column a temperature. Top-k keeps the same number everywhere (here 10): too
+# many where one token is clear, and too few where a hundred fit. The nucleus, the dark bars, grows and shrinks with how
+# sure the model is.
 #
 # ### Exercise 4 ★★☆: the nucleus
 
@@ -710,14 +664,19 @@ top_p = check(top_p)
 for text in CONTEXTS:
     kept = top_p(after(text)[None], 0.9)[0]
     print(f"{text + ' …':<20} the nucleus of 0.9 has {np.count_nonzero(kept):3} of {V:,} tokens")
+for name, choose in {
+    "drawn": mine.softmax,
+    "τ = 0.5": lambda z: mine.softmax(z / 0.5),
+    "p = 0.9": lambda z: top_p(z[None], 0.9)[0],
+}.items():
+    print(f"{name:<8} {written(model, choose, length=24)}")
 
 # %% [markdown]
-# ## What does it do to the sentences?
+# ## What does it do to the sentences? (optional)
 #
-# In most languages nobody can say exactly which texts are right. In ours a program can: `translate` parses a sentence,
-# and raises `ValueError` if the grammar cannot form it. So let the model write 300 texts side by side, at each of
-# several settings, and let the parser judge. For variety we count how many different words there are in the first 1,000
-# that were written.
+# In most languages no program can say which texts are right. In ours one can: `translate` parses a sentence, and raises
+# `ValueError` if the grammar cannot form it. So let the model write 300 texts side by side, at each of several
+# settings, and let the parser judge. For variety we count the different words among the first 1,000.
 
 
 # %%
@@ -753,38 +712,37 @@ def judged(choose):
 
 def top_k(logits, k):
     least = np.partition(logits, -k, axis=-1)[:, -k, None]  # (B, 1): the k-th best
-    return softmax(np.where(logits < least, -np.inf, logits))
+    return mine.softmax(np.where(logits < least, -np.inf, logits))
 
 
 TEMPERATURES = (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.5)
-by_temperature = [judged(lambda logits, tau=tau: softmax(logits / tau)) for tau in TEMPERATURES]
+by_temperature = [judged(lambda logits, tau=tau: mine.softmax(logits / tau)) for tau in TEMPERATURES]
 cuts = {"top-k, k = 10": judged(lambda logits: top_k(logits, 10)), "top-p, p = 0.9": judged(lambda z: top_p(z, 0.9))}
 cuts["top-p, p = 0.5"] = judged(lambda logits: top_p(logits, 0.5))
 draw.grammatical(TEMPERATURES, by_temperature, cuts, TEXTS)
-plt.show()
+show(
+    "The share of grammatical texts falls as the temperature rises, while the number of different words grows. With "
+    "the tail cut off, more texts are grammatical than at temperature 1."
+)
 for name, (share, words) in (*zip((f"τ = {tau}" for tau in TEMPERATURES), by_temperature, strict=True), *cuts.items()):
     print(
         f"{name:<15} {share:4.0%} grammatical, give or take {np.sqrt(share * (1 - share) / TEXTS):.0%}; {words} words"
     )
 
 # %% [markdown]
-# A low temperature buys correctness, and pays with variety. At $\tau = 1$ the model says all that it believes, and its
-# mistakes too. With more heat the share of right sentences falls fast, since one wrong token spoils a sentence. Very
-# cold, it writes few different words, and some sentences are still wrong. There the wrong token is the one that the
-# model likes best, and no way of drawing repairs this.
-# [The family's page](../minitransformer/pretrained/README.md#trained-here-from-nothing) says what a larger model
-# reaches.
+# A low temperature buys correctness, and pays with variety. At higher temperatures the share of right sentences falls
+# fast, because one wrong token spoils a sentence. At the lowest, some sentences are still wrong: there the model likes
+# the wrong token best, and no sampling rule repairs this.
 #
-# In the right half of the picture a point should be far up and far to the right. Cutting off the tail helps: at
-# $\tau = 1$ all three cuts bring many more right sentences. But compare the words of top-k and of the nucleus of 0.9.
-# Top-k leaves ten nouns wherever a noun may stand. The nucleus leaves about a hundred there, and one token after *does
-# not want*. So it gives up far fewer words, for a gain that is a little smaller. (In this small language a little
-# cooling does as well as the nucleus. In real text the tail is longer, with tens of thousands of tokens.)
+# In the right half of the picture a point should be far up and far to the right. All three cuts bring many more right
+# sentences than $\tau = 1$. But compare the words of top-k and of the nucleus of 0.9. Top-k keeps ten nouns wherever a
+# noun may stand. The nucleus keeps about a hundred there, and one token after *does not want*. So it gives up far fewer
+# words, for a gain that is a little smaller. (In real text the tail is longer, with tens of thousands of tokens.)
 #
-# What is a wrong sentence like? And does the model only repeat what it has read?
+# What does a wrong sentence look like? And does the model only repeat its training text?
 
 # %%
-warm = texts_of(softmax)
+warm = texts_of(mine.softmax)
 good = [text for text in warm if is_grammatical(text)]
 print("not of the grammar:")
 for text in [text for text in warm if text not in good][:5]:
@@ -795,15 +753,14 @@ for text in good[:5]:
     print("  ", text, "→", translate(text).german)
 
 # %% [markdown]
-# The grammatical sentences are new, and so nobody has told the model that they are right. It must have found rules, and
-# they hold in more than half of what it writes: which verb a singular subject wants, what follows *does not want*. This
-# was never asked for. It only had to guess the next token.
+# The grammatical sentences are new. So the model must have found rules: which verb a singular subject wants, what
+# follows *does not want*. It was only trained to guess the next token.
 #
-# ## Watch it think
+# ## Watch it think (optional)
 #
 # The [explorer](../minitransformer/explorer/README.md) shows such a model at work, in a browser: type a beginning, and
-# see what each block adds to a token's vector, which token the model would say after each block, and who looks at
-# whom. Train one from the command line, which takes some minutes, and write its page:
+# see what each block adds to a token's vector, which token the model would say after each block, and where each head
+# looks. Train one from the command line, which takes some minutes, and write its page:
 #
 # ```bash
 # python -m minitransformer train --kind gpt --dataset grammar --steps 1500 --out runs/gpt
@@ -828,10 +785,9 @@ print(f"{path.name}: {path.stat().st_size:,} bytes")
 #
 # ### After which block does it know? (optional)
 #
-# One of the explorer's views in numbers. Take the vector on the lane after each block, put it through the last norm and
-# the table, as if the model ended there, and see how good the guess is (this is called the *logit lens*). Here it is
-# for your model; and for a deeper one with tokens of its own, trained on the same grammar and recorded by
-# `python -m after inside`.
+# One of the explorer's views in numbers, the *logit lens*: take the residual stream after each block, put it through
+# the final norm and the table, as if the model ended there, and see how good the guess is. Here it is for your model,
+# and for a deeper one, trained on the same grammar and recorded by `python -m after inside`.
 
 
 # %%
@@ -851,21 +807,23 @@ for name, depths in (("yours", lens(model, *next(batches()))), ("a deeper one", 
     print(f"{name:<12} loss after 0, 1, … blocks: " + "  ".join(f"{value:.2f}" for value in depths))
 
 # %% [markdown]
-# Without a block the vector on the lane is the token that was just read, so the table answers with that token itself,
-# which is nearly always wrong. Each block makes the guess better. The lane carries a guess, and the blocks improve it.
+# Without a block the residual stream holds the token that was just read, so the table answers with that token itself,
+# which is nearly always wrong. Each block improves the guess.
 #
 # ### A token's cost in a long text (optional)
 #
-# Yours is too small to show where the cache becomes the larger part of the work. This was recorded by
-# `python -m after decoding`, on two cores with NumPy, for a larger GPT: the time of one more token, and the bytes of
-# the cache, after texts of thousands of tokens. *Grouped* means that several heads share one set of keys and values, so
-# that the cache is smaller.
+# This was recorded by `python -m after decoding`, on two cores with NumPy, for a larger GPT: the time of one more
+# token, and the bytes of the cache, after texts of thousands of tokens. *Grouped* means that several heads share one
+# set of keys and values.
 
 # %%
 long = json.loads(Path("after/results/decoding.json").read_text(encoding="utf-8"))["findings"]
 kinds = {"each head its own keys and values": long["kinds"]["full"], "grouped": long["kinds"]["grouped"]}
 draw.long_texts(long["sizes"]["lengths"], kinds)
-plt.show()
+show(
+    "Time and memory of one more token, against the tokens so far: both grow with the text, and with grouped heads the "
+    "cache is smaller at every length."
+)
 print(", ".join(f"{name} {long['sizes'][name]}" for name in ("num_layers", "d_model", "num_heads", "kv_heads")))
 
 # %% [markdown]
@@ -873,7 +831,7 @@ print(", ".join(f"{name} {long['sizes'][name]}" for name in ("num_layers", "d_mo
 # more than the weights. This is why large models share them among heads (grouped-query attention, Ainslie and others
 # 2023).
 #
-# ## From the paper's decoder to GPT-2
+# ## From the paper's decoder to GPT-2 (optional)
 #
 # | | the paper's decoder (2017) | GPT (Radford and others 2018) | GPT-2 (2019) |
 # |---|---|---|---|
@@ -889,80 +847,60 @@ print(", ".join(f"{name} {long['sizes'][name]}" for name in ("num_layers", "d_mo
 # | text | sentence pairs | 7,000 books | 8 million web pages |
 # | then | translates | is *trained on*, for each task | is *asked*: the task stands in the text |
 #
-# So GPT was still post-norm, as the paper. (A decoder without an encoder had been used before it, to sum up articles:
-# Liu and others 2018.) GPT's point was the order: first a language model on much text, then a little more training for
-# the task at hand. GPT-2's point was that the second step can be left out. The model is still the paper's: what is
-# changed fills a few cells of this lesson, and the rest came from your file.
+# GPT's point was the order: first a language model on much text, then a little more training for the task at hand.
+# GPT-2's point was that the second step can be left out.
 #
 # ## Common mistakes, and what they look like
 #
 # **Targets that are not shifted.** `targets = ids`: each position is asked for the token that it has just read. A tied
-# table makes this very easy, since the lane carries the token from one end to the other. A short training, with four
-# rows in a batch:
+# table makes this very easy, because the residual stream carries the token from one end to the other. A short training
+# run, with four rows in a batch:
 
 # %%
 copies = ((ids[:4], ids[:4]) for ids, _ in batches())
-told = train(fresh(), copies, 150)
+told = train(fresh(), copies, 150, mine.adam_step)
 print(f"not shifted: loss {np.mean(told[-20:]):.2f} after {150 * 4 * T:7,} examples")
 print(f"shifted:     loss {np.mean(losses[-20:]):.2f} after {STEPS * B * T:7,} examples")
 
 # %% [markdown]
-# Far fewer examples, and a far lower loss. But all that such a model writes is the token that it has just read, again
-# and again. **No causal mask** misleads in the same way: the answer stands one place to the right, and attention can
-# find it. A loss far below that of a good model is a mistake, not a success.
+# Far fewer examples, and a far lower loss. But all that such a model writes is the token that it has just read. **No
+# causal mask** misleads in the same way: attention finds the answer one place to the right. A loss far below that of a
+# good model is a mistake, not a success.
 #
-# **A triangle at the top left.** `np.tri(n, t + n)` is right in training, where $t = 0$, and wrong with a cache. The
-# first new position then sees one key of the whole past. Nothing raises an error:
-
-# %%
-query, key, value = rng.standard_normal((3, 1, 1, 8, 4))
-right, _, _ = cached_attention(query[:, :, 5:], key[:, :, 5:], value[:, :, 5:], key[:, :, :5], value[:, :, :5])
-scores = query[:, :, 5:] @ key.swapaxes(-1, -2) / 2  # √D = 2
-for name, offset in (("bottom right", 5), ("top left", 0)):
-    weights = softmax(np.where(np.tri(3, 8, offset, dtype=bool), scores, -np.inf))
-    print(f"triangle at the {name:<12}: off by {error(weights @ value, right):.1e}")
-
-# %% [markdown]
-# **The last norm forgotten.** Every sub-layer adds to the lane, so with pre-norm its vectors grow from block to block.
-# The output layer needs them at one size. If the norm is left out when a trained model is loaded, nothing crashes:
-
-# %%
-x, held = model.weights[TABLE][ids[:64]] + model.weights[POSITIONS][:T], targets[:64]
-sizes = [np.sqrt((x**2).mean())]
-for name in model.blocks:
-    x, _ = block_forward(model, name, x, np.tri(T, dtype=bool))
-    sizes.append(np.sqrt((x**2).mean()))
-print("size on the lane after 0, 1, … blocks:", "  ".join(f"{size:.2f}" for size in sizes))
-for name, hidden in (("with", model.norm(LAST, x)[0]), ("without", x)):
-    print(f"loss {name:<7} the last norm: {surprise(hidden @ model.weights[TABLE].T, held).mean():.2f}")
-
-# %% [markdown]
+# **The final norm forgotten.** With pre-norm every sub-layer adds to the residual stream, so its vectors grow from
+# block to block, and the output layer needs them at one size. If the norm is left out when a trained model is loaded,
+# nothing crashes.
+#
 # **A table that is tied by a copy.** If input and output begin with equal numbers in two arrays, both are trained, each
 # with its own part of the gradient, and they drift apart. Tied means one array.
 #
-# **A space at the end of the prompt.** Our words begin with their space (`▁dog`). After "The old " the space has been
-# said already, and the model has to look for a word that begins without one. It has never seen such a thing:
+# **A space at the end of the prompt.** Our words begin with their space (`▁dog`). After "The old " the space is there
+# already, and the model must find a word that begins without one, which it has never seen:
 
 # %%
 for text in ("The old", "The old "):
-    probabilities = softmax(after(text))
+    probabilities = mine.softmax(after(text))
     best = tokenizer.tokens(np.argsort(-probabilities)[:4].tolist())
     print(f"{text + '|':<10} {'  '.join(best)}")
 
 # %% [markdown]
 # ## What changed since 2017
 #
-# The road from here is short. GPT-3 (Brown and others 2020) is nearly GPT-2's model, with up to 175 billion parameters;
-# every other layer looks at a part of the past only. Llama (Touvron and others 2023) has other parts in the same
-# places: RMS norms, rotations of queries and keys for positions, a gate in the feed-forward network, no biases, and two
-# tables in place of a tied one. An assistant is such a model that was trained further: on conversations, and on
-# people's preferences (Ouyang and others 2022). Under it is still a stack of causal blocks, which is asked for the next
-# token.
+# Today's large language models are still stacks of causal blocks that are asked for the next token. Since GPT-2:
 #
-# Sampling has changed little. Temperature and top-p are the two numbers that most services let you set. A newer rule,
-# *min-p* (Nguyen and others 2024), keeps the tokens that have a certain share of the best one's probability.
+# * **The block.** [Llama](https://arxiv.org/abs/2302.13971) (2023) has RMSNorm, rotary positions, a gated feed-forward
+#   network, no biases and two tables in place of a tied one: [lesson 20](20_modern_blocks.ipynb). In many large models
+#   a token goes through a few of many feed-forward networks ([Mixtral](https://arxiv.org/abs/2401.04088),
+#   [DeepSeek-V3](https://arxiv.org/abs/2412.19437)).
+# * **The size.** [GPT-3](https://arxiv.org/abs/2005.14165) (2020) has up to 175 billion parameters; the models of
+#   [Llama 3](https://arxiv.org/abs/2407.21783) (2024) were trained on about 15 trillion tokens.
+# * **After the training on text** comes training on instructions and on people's preferences
+#   ([InstructGPT](https://arxiv.org/abs/2203.02155)), and reinforcement learning on problems whose answers can be
+#   checked ([DeepSeek-R1](https://arxiv.org/abs/2501.12948)).
+# * **Sampling** has changed little: temperature and top-p are still common. [Min-p](https://arxiv.org/abs/2407.01082)
+#   keeps the tokens that have a certain share of the best one's probability.
 #
-# Open projects, to try yourself:
+# ### Open projects (optional)
 #
 # * **It can translate, after all.** Train it on lines such as `The dog sleeps. = Der Hund schläft.` (`pairs` of the
 #   grammar gives them), with longer rows, and give it the first half as a prompt. How many steps does it need until it

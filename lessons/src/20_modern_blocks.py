@@ -2,7 +2,7 @@
 # # 20 · Modern blocks: RMSNorm, SwiGLU, RoPE, grouped heads
 #
 # **You will be able to** write the four parts in which Llama's block differs from GPT-2's, forward and backward, prove
-# them, put them into a model of the package, and say what each of them is worth.
+# them, and say what each of them is worth; and, in the optional parts, run a model of the package on them.
 #
 # | | |
 # |---|---|
@@ -13,15 +13,13 @@
 #
 # Open the files of Llama, Mistral or Qwen. You find the block of lesson 19, with four parts exchanged, and nearly
 # always the same four (three in the [first Llama](https://arxiv.org/abs/2302.13971); shared keys came with
-# [Llama 2](https://arxiv.org/abs/2307.09288)). The formula of attention is the paper's, and so is the residual sum. Yet
-# layer norm has lost its mean, the feed-forward network has three matrices, nothing is added to the embeddings for
-# positions, and most heads have no keys of their own. **What would happen if you took a GPT and removed the mean from
-# all its layer norms?** You can do that in this lesson, and the answer says why nobody misses it.
+# [Llama 2](https://arxiv.org/abs/2307.09288)). Layer norm has lost its mean, the feed-forward network has three
+# matrices, nothing is added to the embeddings for positions, and most heads have no keys of their own. **What would
+# happen if you took a GPT and removed the mean from all its layer norms?** In this lesson you do it.
 
 # %%
 from dataclasses import replace
 
-import matplotlib.pyplot as plt
 import numpy as np
 from threadpoolctl import threadpool_limits
 
@@ -30,6 +28,7 @@ from course import recorded, start
 from course.gpu import machine, tl, torch, triton  # noqa: F401 - before anything else imports triton
 from course.lesson_20 import pictures as draw
 from course.lesson_20.measured import COLOURS, beyond, gaps, measured
+from course.style import show
 from course.tensors import numpy, tensor
 from minitransformer import ops
 from minitransformer.costs import num_parameters
@@ -42,7 +41,6 @@ from minitransformer.models import GPT, GPTConfig
 from minitransformer.ops import Pair, attention_backward, attention_forward, attention_weights, numpy_ops
 from minitransformer.ops.rope import bucket_of
 from minitransformer.pretrained.llama import table as llama_table
-from minitransformer.training.optimizer import Adam
 from study.measuring import rounds_text
 
 check = start("20")
@@ -52,25 +50,26 @@ rng = np.random.default_rng(0)
 # %% [markdown]
 # ## The picture: two blocks
 #
-# Read both from the bottom up. The thick line is the [*residual stream*](glossary.md#residual-stream), the lane of
-# lesson 19. What has a colour differs.
+# Read both from the bottom up. The thick line is the [*residual stream*](glossary.md#residual-stream). The
+# numbered boxes are what changed.
 
 # %% tags=["picture"]
 draw.draw_blocks()
-plt.show()
+show(
+    "Two blocks side by side. Llama's has RMSNorm in place of layer norm, two heads of keys and values for four of "
+    "queries, queries and keys turned by position in place of an added vector, and a gate multiplied with up."
+)
 
 # %% [markdown]
-# Each of the four answers a question.
+# | | part | in the picture | question |
+# |---|---|---|---|
+# | 1 | RMSNorm | *RMSNorm*, twice | Layer norm subtracts the mean and divides by the standard deviation: why both? |
+# | 2 | SwiGLU | *gate, silu* × *up* | One number says whether something passes, and what. Why not two numbers? |
+# | 3 | RoPE | *turned by position* | A position is added at the bottom. Attention needs distances: why not there? |
+# | 4 | grouped heads | few *k*, *v*, many *q* | Does every head need its own keys and values in the cache? |
 #
-# | part | question |
-# |---|---|
-# | RMSNorm (blue) | Layer norm subtracts the mean, and divides by the standard deviation. Does it need both? |
-# | SwiGLU (green) | One number of a hidden unit says whether something passes, and what. Why not two numbers? |
-# | RoPE (orange) | A position is added once, at the bottom. Attention needs distances. Why not put them there? |
-# | grouped heads (red) | A model that writes keeps all keys and values. Does every head need its own? |
-#
-# We take them one after the other. The shapes are those of the course: $B$ sentences, $T$ positions, $C$ channels,
-# $H$ heads, $D = C/H$, $F$ hidden units.
+# The shapes are those of the course: $B$ sentences, $T$ positions, $C$ channels, $H$ heads, $D = C/H$, $F$ hidden
+# units.
 #
 # ## RMSNorm: layer norm without the mean
 #
@@ -81,9 +80,8 @@ plt.show()
 # $$ s = \frac1C\sum_c x_c^2 \qquad r = \frac{1}{\sqrt{s + \epsilon}} \qquad n_c = x_c\, r \qquad
 #    y_c = \gamma_c\, n_c $$
 #
-# $s$ is the mean square, and $\sqrt{s}$ is the *root mean square*, RMS. The vector $n$ has the length $\sqrt{C}$ (but
-# for $\epsilon$): $x$ is moved along its own direction until it reaches a sphere, and nothing else happens. First in
-# loops, then for all rows at once:
+# $s$ is the mean square, and $\sqrt{s}$ the *root mean square*, RMS. The vector $n$ has the length $\sqrt{C}$ (but for
+# $\epsilon$): $x$ is scaled until it reaches a sphere. First in loops, then for all rows at once:
 
 
 # %%
@@ -150,16 +148,18 @@ rmsnorm_backward = check(rmsnorm_backward)
 # channels of the row remains.
 
 # %% [markdown]
-# The right column, filled in and put together with $x\,r = n$:
+# <details><summary>The right column</summary>
 #
 # $$ \mathrm{d}r = \sum_c \mathrm{d}n_c\, x_c \qquad \mathrm{d}s = -\tfrac12 r^3\, \mathrm{d}r \qquad
 #    \mathrm{d}x = r\,\mathrm{d}n + \tfrac2C\, x\,\mathrm{d}s $$
 #
-# $$ \boxed{\;\mathrm{d}x = r\,\big(\mathrm{d}n - n\,\mathrm{mean}(\mathrm{d}n \cdot n)\big)\;} $$
+# With $x\,r = n$ this is $\mathrm{d}x = r\,\big(\mathrm{d}n - n\,\mathrm{mean}(\mathrm{d}n \cdot n)\big)$.
 #
-# It is the formula of lesson 07 without $\mathrm{mean}(\mathrm{d}n)$. Where a change of $x$ does not change $y$, the
-# gradient has to be 0. RMSNorm does not see the length of $x$ (for $\epsilon = 0$), so $\mathrm{d}x$ has no part along
-# $x$. Layer norm does not see a shift of $x$ either, so its backward has one more term.
+# </details>
+#
+# Compare yours with lesson 07's formula: one term is missing. Where a change of $x$ does not change $y$, the gradient
+# has to be 0. RMSNorm does not see the length of $x$ (for $\epsilon = 0$), so $\mathrm{d}x$ has no part along $x$.
+# Layer norm does not see a shift of $x$ either, so its backward has one more term.
 
 # %%
 arrays = {"x": x, "gamma": gamma}
@@ -180,14 +180,14 @@ print(f"for ε = 0, dx along x, which the norm does not see: {np.abs(along).max(
 #
 # $$ \mathrm{LayerNorm}(x) = \mathrm{RMSNorm}\big(x - \mathrm{mean}(x)\big) + \beta $$
 #
-# In a pre-norm model every norm reads the residual stream. And who writes into that stream? Only linear maps: the
-# tables of tokens and positions, the output matrix of attention, the second matrix of the feed-forward network. Take
-# the mean over channels out of *their* rows and biases, once and for all. Then the stream has mean 0 at every position,
-# for every input, and layer norm's own subtraction finds nothing to subtract.
+# In a pre-norm model every norm reads the residual stream, and only linear maps write into it: the tables of tokens and
+# positions, the output matrix of attention, the second matrix of the feed-forward network. Take the mean over channels
+# out of *their* rows and biases, once and for all. Then the stream has mean 0 at every position, for every input, and
+# layer norm finds nothing to subtract.
 #
-# So here is the experiment of the first paragraph. We take a GPT with layer norm and random weights. Its norms have no
-# $\beta$, and its table is not tied: a tied table also makes the logits, and these would change if we centred its rows.
-# We put the weights into a model with RMSNorm. Then we do the same with the rows' means taken out:
+# We take a GPT with layer norm and random weights. (Its norms have no $\beta$, and its table is not tied: a tied table
+# also makes the logits, which would change if we centred its rows.) We put the weights into a model with RMSNorm, first
+# as they are, then with the rows' means taken out:
 
 # %%
 V = 50
@@ -211,12 +211,10 @@ for what, state in (("as they are", weights), ("with centred writers", centred))
     print(f"RMSNorm, weights {what:<22} logits off by {error(with_rmsnorm.forward(ids)[0], logits):.0e}")
 
 # %% [markdown]
-# The second model computes the same function as the first, to the last digits. **Whatever layer norm's mean does, the
-# matrices before it can do as well**, and a training can find it there if it helps
-# ([Jiang and others 2023](https://arxiv.org/abs/2305.14858) prove it). RMSNorm saves little, and loses nothing by it:
-# one sum over the channels instead of two, in the forward and in the backward, half the parameters of a norm, and one
-# thing less to get wrong. (This argument needs pre-norm. In a post-norm model the norm's own output, scaled by
-# $\gamma$, goes on as the stream, and no matrix stands there that could centre it.)
+# The second model computes the same function as the one with layer norm. **Whatever layer norm's mean does, the
+# matrices before it can do as well** ([Jiang and others 2023](https://arxiv.org/abs/2305.14858) prove it). RMSNorm's
+# savings are small (one sum over the channels instead of two, half a norm's parameters), but they cost nothing. (This
+# needs pre-norm: in a post-norm model the norm's own output goes on as the stream.)
 #
 # ## SwiGLU: a gate
 #
@@ -228,7 +226,7 @@ for what, state in (("as they are", weights), ("with centred writers", centred))
 # $$ \mathrm{SwiGLU}(x) = \big(\mathrm{silu}(z) \odot u\big)\, W_{down} \qquad
 #    \mathrm{silu}(z) = z\,\sigma(z) \qquad \sigma(z) = \frac{1}{1 + e^{-z}} $$
 #
-# silu is also called *swish*: that is the "Sw" of the name. Its shape is nearly gelu's, which you know from lesson 19:
+# silu is also called *swish*: that is the "Sw" of the name. Its shape is nearly gelu's:
 
 # %%
 z = np.linspace(-4, 4, 201)
@@ -240,17 +238,15 @@ curves = {
     "silu": (of_silu, np.gradient(of_silu, z)),  # by differences: the formula is for you to find
 }
 draw.draw_gates(z, curves, product=z[:, None] * of_silu[None, :])
-plt.show()
+show(
+    "relu, gelu and silu and their slopes: the last two are smooth. Beside them the product silu(gate) · up: almost "
+    "nothing left of gate 0; right of it the product grows with the gate and has the sign of up."
+)
 
 # %% [markdown]
-# On the right is what one unit can put out. Left of the line the gate is (nearly) shut: whatever *up* says, little
-# passes. Right of it *up* passes, with either sign, and the more the larger the gate is. A relu unit has only the grey
-# curve of the first picture: one number decides everything, and what comes out is never negative.
-#
-# ### Exercise 2 ★★☆: the backward of SwiGLU
-#
-# The two matrices are linear maps, whose backward you have written in lesson 00. What is new stands between them. Mind
-# that $z$ is used twice in $z\,\sigma(z)$. The sigmoid's own slope is $\sigma(1 - \sigma)$.
+# On the right is one unit's output. Left of the line the gate is (nearly) shut: whatever *up* says, little passes.
+# Right of it *up* passes, with either sign, and the more the larger the gate is. A relu unit has only the solid grey
+# curve of the first picture: one number decides everything, and the output is never negative. In code:
 
 
 # %%
@@ -258,6 +254,13 @@ def swiglu_forward(gate, up):
     """silu(gate) · up, element by element: gate and up (B, T, F) → y (B, T, F), cache."""
     sigmoid = (1 + np.tanh(gate / 2)) / 2  # 1 / (1 + e^−gate), and never overflows
     return gate * sigmoid * up, (gate, up)
+
+
+# %% [markdown]
+# ### Exercise 2 ★★☆: the backward of SwiGLU (optional)
+#
+# The two matrices are linear maps, whose backward you have written in lesson 00. Only the part between them is new.
+# Mind that $z$ is used twice in $z\,\sigma(z)$. The sigmoid's own slope is $\sigma(1 - \sigma)$.
 
 
 # %% tags=["exercise"]
@@ -283,10 +286,14 @@ swiglu_backward = check(swiglu_backward)
 # large negative gates $e^{-z}$ overflows; `(1 + np.tanh(gate / 2)) / 2` is the same number, and does not.
 
 # %% [markdown]
+# <details><summary>The two gradients</summary>
+#
 # $y = \mathrm{silu}(z)\,u$ is a product, and so is $\mathrm{silu}(z) = z\,\sigma(z)$:
 #
 # $$ \mathrm{d}u = \mathrm{d}y\;\mathrm{silu}(z) \qquad
 #    \mathrm{d}z = \mathrm{d}y\; u\, \big(\sigma(z) + z\,\sigma(z)\,(1 - \sigma(z))\big) $$
+#
+# </details>
 #
 # Each factor's gradient is scaled by the *other* factor: a gate learns from what would have passed, and *up* learns
 # only as far as the gate is open.
@@ -301,16 +308,15 @@ for name, mine, other in zip(("gate", "up"), swiglu_backward(dy, (gate, up)), th
     print(f"d{name:<5} against the package {error(mine, other):.1e}")
 
 # %% [markdown]
-# ### What is the gate worth?
+# ### What is the gate worth? (optional)
 #
-# It lets a network *multiply*. Since $\sigma(z) + \sigma(-z) = 1$,
+# A gate lets a network *multiply*. Since $\sigma(z) + \sigma(-z) = 1$,
 #
 # $$ \mathrm{silu}(z) - \mathrm{silu}(-z) = z\,\sigma(z) + z\,\sigma(-z) = z $$
 #
-# So two units with gates $z$ and $-z$ and the same $u$ give $\mathrm{silu}(z)\,u - \mathrm{silu}(-z)\,u = z\,u$: the
-# exact product of two linear maps of $x$. A network of relus is linear in pieces: it can only approach a product, with
-# many pieces. Here is how well $F$ relus do. Their directions are random, and the last layer is the best there is
-# (least squares):
+# So two units with gates $z$ and $-z$ and the same $u$ give $z\,u$: the exact product of two linear maps of $x$. A
+# network of relus is linear in pieces: it can only approach a product. Here is how well $F$ relus do, with random
+# directions and the best last layer (least squares):
 
 # %%
 points = rng.uniform(-1, 1, (4000, 2))
@@ -324,8 +330,8 @@ for F in (2, 8, 32, 128):
     print(f"{F:3d} relu units:  root mean square error {np.sqrt(np.mean((features @ best - wanted) ** 2)):.3f}")
 
 # %% [markdown]
-# The price is a third matrix. To compare fairly, one keeps the number of weights: $3CF' = 2CF$, so $F' = \frac23 F$.
-# With the usual $F = 4C$ that is $\frac83 C$, and this is where Llama's odd width comes from:
+# The price is a third matrix. For the same number of weights, $3CF' = 2CF$, so $F' = \frac23 F$. With the usual
+# $F = 4C$ that is $\frac83 C$: this is where Llama's odd width comes from.
 
 # %%
 C = 4096
@@ -333,20 +339,18 @@ print(f"C = {C}: F = 4C = {4 * C:,}; two thirds of it {2 * 4 * C / 3:,.1f}; the 
       f"{-(-2 * 4 * C // 3 // 256) * 256:,}; Llama's smallest model has {GPTConfig.llama().d_ff:,}")  # fmt: skip
 
 # %% [markdown]
-# Does it help a language model, at equal cost? Shazeer measured lower losses for all the gated forms that he tried, and
-# ended his paper with the sentence that their success is due "to divine benevolence". Our own measurement is at the
-# end.
+# Shazeer measured lower losses for all the gated forms that he tried, and ended his paper with the sentence that their
+# success is due "to divine benevolence". Our own measurement is at the end.
 #
 # ## RoPE: positions as rotations
 #
-# The learned vectors of lesson 19 are added at the bottom, and every layer above has to find them again in the mix.
-# But only one operation needs positions: attention, where two tokens meet. And what it needs there is mostly the
-# *distance*. Lesson 06 ended with a rotation $M_m$ for each position $m$: turn the query at $m$ by $M_m$ and the key at
-# $n$ by $M_n$, and the score depends on $m - n$ alone. That is RoPE
+# The learned vectors of lesson 19 are added at the bottom. But only one operation needs positions: attention, where two
+# tokens meet. There it needs mostly the *distance*. Lesson 06 ended with a rotation $M_m$ for each position $m$: turn
+# the query at $m$ by $M_m$ and the key at $n$ by $M_n$, and the score depends on $m - n$ alone. That is RoPE
 # ([Su and others 2021](https://arxiv.org/abs/2104.09864)). It remains to compute it without any matrix.
 #
-# Take two channels $(a, b)$ of a head, and read them as one complex number $a + \mathrm{i}b$. (The upright $\mathrm{i}$
-# is the imaginary unit, $\mathrm{i}^2 = -1$.) To turn it by the angle $\alpha$ is to multiply it by
+# Take two channels $(a, b)$ of a head, and read them as one complex number $a + \mathrm{i}b$, with $\mathrm{i}^2 = -1$.
+# To turn it by the angle $\alpha$ is to multiply it by
 # $e^{\mathrm{i}\alpha} = \cos\alpha + \mathrm{i}\sin\alpha$:
 #
 # $$ (a + \mathrm{i}b)\,e^{\mathrm{i}\alpha} = (a\cos\alpha - b\sin\alpha) + \mathrm{i}\,(b\cos\alpha + a\sin\alpha) $$
@@ -361,7 +365,7 @@ print(f"C = {C}: F = 4C = {4 * C:,}; two thirds of it {2 * 4 * C / 3:,.1f}; the 
 #    = \sum_j \mathrm{Re}\Big(q_j\,\overline{k_j}\; e^{\mathrm{i} (m-n)\,\omega_j}\Big) $$
 #
 # $m$ and $n$ are gone; $m - n$ is left. Which channels make a pair does not matter, as long as it is always the same.
-# Su and others take neighbours, channels $2j$ and $2j + 1$, and so do the files that Meta published. Llama's files in
+# Su and others, and the files that Meta published, take neighbours, channels $2j$ and $2j + 1$. Llama's files in
 # Hugging Face's format take channels $j$ and $j + D/2$, one from each **half**, and so do we. In loops:
 
 
@@ -434,10 +438,15 @@ print(f"dx against the package         {error(rope_backward(dy, cache), ops.rope
 print(f"turned, and turned back        {error(rope_backward(y, cache), x):.1e}")
 
 # %% [markdown]
+# The backward needs no $x$ and keeps nothing but two small tables, which all layers share. And it keeps lengths: a
+# gradient is as long after it as before.
+#
+# <details><summary>Why</summary>
+#
 # Transposed, $\begin{pmatrix} \cos & -\sin \\ \sin & \cos \end{pmatrix}$ has $+\sin$ above and $-\sin$ below: the
-# rotation by the opposite angle. So the backward is the forward with $-\sin$: it turns back. It needs no $x$ and keeps
-# nothing but two small tables, which all layers share. And it keeps lengths: a gradient is as long after it as before,
-# so RoPE neither brakes nor amplifies anything.
+# rotation by the opposite angle. So the backward is the forward with $-\sin$: it turns back.
+#
+# </details>
 #
 # Now the claim itself. Above: one pair of a query and one of a key, at three pairs of places. Below: a whole query and
 # a whole key, the same two everywhere; each pixel is the score that they would have at these two places.
@@ -451,27 +460,31 @@ everywhere = [np.tile(each, (1, 1, T, 1)) for each in (query, key)]  # (1, 1, T,
 turned_query, turned_key = (rope_forward(each, cos, sin)[0][0, 0] for each in everywhere)  # (T, D)
 scores = turned_query @ turned_key.T  # (T, T)
 draw.draw_turns((0.6, -0.3), 0.35, ((3, 1), (9, 7), (3, 5)), scores)
-plt.show()
+show(
+    "A query and a key at places 3 and 1, and at 9 and 7, have the same angle between them; at 3 and 5 it differs. "
+    "Below, the scores of one query and one key at all places are equal along every diagonal, and fall in waves with "
+    "the distance."
+)
 along_diagonals = max(float(np.ptp(np.diagonal(scores, offset))) for offset in range(-T + 1, T))
 print(f"largest difference along a diagonal: {along_diagonals:.0e}")
 
 # %% [markdown]
 # The first two pairs of places have the same distance, and the same angle between them. The third has the opposite
-# distance, and another angle: RoPE knows *before* from *after*. In the square every diagonal has one colour. The curve
-# beside it is what is left of all $T^2$ places: one number for each distance. A query and a key that are alike match
-# best where they stand together, and worse (with waves) as they move apart. A model can learn any other favourite
-# distance: its $W^Q$ and $W^K$ can turn the pairs against each other.
+# distance, and another angle: RoPE knows *before* from *after*. In the square every diagonal has one colour, and the
+# curve beside it has one number for each distance. A query and a key that are alike match best where they stand
+# together, and worse (with waves) as they move apart.
 #
 # ### What is RoPE worth?
 #
 # * It has no parameters, and every layer sees the positions, not only the lowest.
-# * It fits a cache (lesson 19): a key is turned once, by its own position, and then kept. Nothing has to be turned
-#   again when the text grows. The *value* is not turned: where a word stands says how much to look, and not what to
-#   fetch.
-# * The residual stream is not asked to carry positions beside words.
+# * It fits a cache (lesson 11): a key is turned once, by its own position, and then kept. The *value* is not turned: a
+#   word's place decides how much to look at it, not what to fetch from it.
+# * The residual stream need not carry positions beside words.
 #
-# What it does *not* give for free are texts longer than those of the training. The slow pairs turn by small angles
-# only, and beyond the longest training text they reach angles that no layer has ever seen:
+# ### Texts longer than in training (optional)
+#
+# RoPE does *not* give longer texts for free. The slow pairs turn by small angles only, and beyond the longest training
+# text they reach angles that no layer has ever seen:
 
 # %%
 D, length = 128, 8192
@@ -481,15 +494,15 @@ for theta in (10_000.0, 500_000.0):
           f"the slowest {turns.min():.3f} of one")  # fmt: skip
 
 # %% [markdown]
-# The fast pairs can tell neighbours apart, and have been everywhere. The slow ones hardly move within a text, and tell
-# far from near. Llama 3 has $\theta = 500{,}000$, for longer texts; Llama 3.1 stretches the slow ones further
-# (`RotaryConfig.factor`). What happens to our own models beyond their length is measured at the end.
+# The fast pairs tell neighbours apart, and have been everywhere. The slow ones hardly move within a text, and tell far
+# from near. Llama 3 has $\theta = 500{,}000$, for longer texts; Llama 3.1 stretches the slow ones further
+# (`RotaryConfig.factor`).
 #
 # ## Grouped heads: sharing keys and values
 #
-# While a model writes, it keeps the keys and the values of all tokens so far (lessons 11 and 19), and reads *all* of
-# them for every new token. How much is that? Here are the sizes of the smallest model in the
-# [paper on Llama 3](https://arxiv.org/abs/2407.21783), with 8 billion parameters and numbers of 2 bytes:
+# While a model writes, it keeps the keys and values of all tokens so far (lesson 11), and reads *all* of them for every
+# new token. How much is that for the smallest model in the [paper on Llama 3](https://arxiv.org/abs/2407.21783), with 8
+# billion parameters and numbers of 2 bytes?
 
 # %%
 layers, H, D = 32, 32, 128
@@ -501,8 +514,8 @@ for Hk, name in ((32, "a pair of keys and values for each head"), (8, "as publis
 print(f"its weights: {8e9 * 2 / 2**30:.1f} GiB")
 
 # %% [markdown]
-# With many texts at once the cache can be larger than the model. And time goes into reading it: for each number that is
-# read, attention does two operations, a product and a sum, and that is far below the ridge of any GPU (lesson 17).
+# With many texts at once the cache can be larger than the model, and reading it takes the time: for each number that is
+# read, attention does two operations, far below the ridge of any GPU (lesson 17).
 #
 # The remedy is to have fewer heads of keys and values than of queries. With $H$ heads of queries and $H_k$ of keys and
 # values, each of the latter serves a **group** of $G = H / H_k$ neighbours: query head $h$ uses head
@@ -519,7 +532,10 @@ draw.draw_sharing(
         (8, 1, f"Hk = 1: multi-query\n{2 * 1 * D:,} numbers a token and layer"),
     ]
 )
-plt.show()
+show(
+    "Eight heads of queries above their heads of keys and values: eight of their own, two that serve four neighbours "
+    "each, or one that serves all."
+)
 
 
 # %%
@@ -603,18 +619,19 @@ for name, (mine, other) in zip(arrays, both, strict=True):
     print(f"d{name:<6} central differences {checked[name]:.1e}   the package {error(mine, other):.1e}")
 
 # %% [markdown]
-# What is used by $G$ heads gets $G$ gradients, and they add:
+# <details><summary>The gradient</summary>
+#
+# An array that $G$ heads use gets $G$ gradients, and they add:
 # $\mathrm{d\,shared}_j = \sum_{\lfloor h/G \rfloor = j} \mathrm{d\,key}_h$, and the same for values.
 #
-# The package makes no copies. The queries of a group become more *rows* of one head, `(B, Hk, G·T, D)`. Then one
-# product serves the group, and the sum over the group happens inside the product that makes the gradient of the keys.
+# </details>
 #
-# ### What are grouped heads worth?
+# ### What are grouped heads worth? (optional)
 #
-# In training, little: a few weights and products less. In writing, a cache that is $G$ times smaller: more texts fit
-# into memory, and fewer bytes are read for each token. The number of operations between queries and keys stays the
-# same, so the gain in time depends on what the machine waits for. This project has timed a step of decoding on a CPU,
-# in NumPy (`make after ARGS=decoding`):
+# In training, little. In writing, a cache that is $G$ times smaller: more texts fit into memory, and fewer bytes are
+# read for each token. The number of operations between queries and keys stays the same, so the gain in time depends on
+# what the machine waits for. This project has timed a step of decoding on a CPU, in NumPy (`make after ARGS=decoding`;
+# in brackets the least and the most of its rounds):
 
 # %%
 decoding = measured("decoding")
@@ -625,10 +642,9 @@ if decoding:
     print(f"    {ratio['moved']:.1f} times the bytes, {rounds_text(ratio['time'])} times the time")
 
 # %% [markdown]
-# (In brackets: the least and the most of its rounds.) The price is quality: all heads of a group must look with the
-# same keys. What it costs at our size is measured at the end.
+# The price is quality: all heads of a group must look with the same keys. The cost at our size is measured at the end.
 #
-# ## All four: Llama's block, on your parts
+# ## All four: Llama's block, on your parts (optional)
 #
 # A model of the package takes its operations from a table (`minitransformer.ops.Ops`). Each entry is a pair, forward
 # and backward. Exchange four entries, and the whole model runs on what you wrote:
@@ -657,44 +673,10 @@ def gradient_on(ops):
     return model, float(loss), model.parameters.grad
 
 
-model, loss, grad = gradient_on(mine)
+_, loss, grad = gradient_on(mine)
 _, their_loss, their_grad = gradient_on(numpy_ops)
 print(f"{config.num_parameters:,} parameters; the loss on your parts {loss:.6f}, on the package's {their_loss:.6f}")
 print(f"the gradient against the package's: {error(grad, their_grad):.0e}")
-theta = model.parameters.data
-for place in rng.choice(len(theta), 4, replace=False):
-    kept, losses = theta[place], []
-    for moved in (kept + 1e-5, kept - 1e-5):
-        theta[place] = moved
-        losses.append(float(model.loss(rows[:8, :-1], rows[:8, 1:], with_grad=False)[0]))
-    theta[place] = kept
-    print(
-        f"parameter {place:6d}: backward {grad[place]:+.8f}, central difference {np.diff(losses[::-1])[0] / 2e-5:+.8f}"
-    )
-
-# %% [markdown]
-# And it trains. A few steps of Adam on your parts, and the same on the package's:
-
-
-# %%
-def train(ops, steps=60):
-    """The losses of a short training."""
-    model, order = GPT(config, ops=ops, dtype="float64"), np.random.default_rng(1)
-    adam, losses = Adam(model.parameters, model.ops), []
-    for step in range(1, steps + 1):
-        batch = rows[order.choice(len(rows), 16, replace=False)]
-        model.parameters.zero_grad()
-        loss, cache = model.loss(batch[:, :-1], batch[:, 1:])
-        model.loss_backward(1.0, cache)
-        adam.step(5e-3 * min(1, step / 20))
-        losses.append(float(loss))
-    return losses
-
-
-ours, theirs = train(mine), train(numpy_ops)
-print(f"loss at the first step {ours[0]:.3f}, at the last {ours[-1]:.3f}")
-print(f"largest difference from the package's losses: {np.abs(np.subtract(ours, theirs)).max():.0e}")
-
 # %% [markdown]
 # ### One part at a time
 #
@@ -723,8 +705,7 @@ for name, fields in steps.items():
 # RMSNorm drops the shifts, RoPE the table of positions, grouped heads half of $W^K$ and $W^V$ here. With SwiGLU the
 # number hardly moves, because $F$ was chosen so. (Llama leaves out the biases as well.)
 #
-# Under the following names the weights stand in Llama's files, which `minitransformer.pretrained` reads and writes.
-# Read the list once, and you can read any of these files:
+# These are the names of the weights in Llama's files, which `minitransformer.pretrained` reads and writes:
 
 # %%
 for row in llama_table(config)[:8]:
@@ -733,8 +714,8 @@ for row in llama_table(config)[:8]:
 
 # %% [markdown]
 # Our matrices are (in, out), as in the paper; theirs are (out, in). Our projections of a layer are one matrix, theirs
-# are three. Gate and up are one matrix here, too, and two there. And mind one name: `post_attention_layernorm` is no
-# post-norm. It stands after the attention, and is the pre-norm of the feed-forward network.
+# are three. Gate and up are one matrix here, and two there. And `post_attention_layernorm` is no post-norm: it stands
+# after the attention, and is the pre-norm of the feed-forward network.
 #
 # ## T5's bias: distances in buckets (optional)
 #
@@ -753,7 +734,10 @@ buckets = {
 T = 10
 between = np.array([[bucket_of(key - query, 32, 128, False) for key in range(T)] for query in range(T)])  # (Tq, Tk)
 draw.draw_buckets(distances, buckets, between)
-plt.show()
+show(
+    "T5's buckets by distance: near distances have a bucket each, far ones share one. An encoder uses half of the "
+    "buckets for each direction, a decoder all of them for the past."
+)
 
 # %% [markdown]
 # The forward is a look-up: `bias[h, i, j] = table[bucket[i, j], h]`. So the backward is that of lesson 02's look-up, a
@@ -794,8 +778,7 @@ print(f"dtable against the package's layer {error(biased_backward(dout, cache), 
 # ## RMSNorm as a kernel (optional)
 #
 # Layer norm's kernel in lesson 15 had a trap: after the mean was subtracted, lanes beyond the row were no longer 0.
-# What is 0 stays 0 in RMSNorm, so its kernel is shorter, and one trap is gone. Without a GPU it runs in Triton's
-# interpreter.
+# In RMSNorm a 0 stays 0, so its kernel is shorter, and one trap is gone. Without a GPU it runs in Triton's interpreter.
 
 # %%
 print(machine())
@@ -856,11 +839,11 @@ for what, off in recorded("20_rmsnorm", kernel_errors).items():
 # %% [markdown]
 # ## What each is worth, at equal cost
 #
-# Each part has a good story. Whether a model *learns* more with it is another question, and only a measurement answers
-# it. This project took a small GPT, exchanged one part at a time, and trained each variant with three seeds for the
-# same number of operations (`lessons/after`, experiment `ablation`). The loss is that of a token of the test set. Each
-# line below is a variant's loss minus the base's. Its interval says how much it would move with other seeds and other
-# test sentences. **If it crosses zero, these trainings cannot tell the two apart.**
+# Does a model *learn* more with a part? This project took a small GPT, exchanged one part at a time, and trained each
+# variant with three seeds for the same number of operations
+# (`lessons/after`, experiment `ablation`). Each line below is a variant's loss of a token of the test set, minus the
+# base's. The interval says how much it would move with other seeds and other test sentences. **If it crosses zero,
+# these training runs cannot tell the two apart.**
 
 # %%
 found = measured("ablation")
@@ -869,31 +852,44 @@ if found:
     print("part            loss minus the base's (95 %)       parameters   steps")
     for name, gap in worth.items():
         of_it = found["variants"][name]
-        said = "a training diverged" if gap is None else gap.text(4, sign=True)
+        said = "a training run diverged" if gap is None else gap.text(4, sign=True)
         verdict = "" if gap is None or gap.excludes_zero else "  cannot be told apart"
         print(f"{name:<15} {said:<33} {of_it['parameters']:11,} {of_it['steps']:7,}{verdict}")
     draw.draw_worth({name: gap for name, gap in worth.items() if gap is not None}, COLOURS)
-    plt.show()
+    show(
+        "Each variant's loss minus the base's, with its interval: left of the line is better than lesson 19's parts. "
+        "The intervals of RMSNorm and of grouped heads cross the line."
+    )
 
 # %% [markdown]
 # ("grouped" has one head of keys and values for all four of queries; SwiGLU's network is narrower, so that the number
-# of parameters is the base's.) Read it with the stories in mind, and mind what it cannot show. A difference in this
-# table belongs to a model of this size, at this learning rate, on these simple sentences; that of a large model may be
-# another. RMSNorm and grouped heads were never meant to lower the loss. Their question is whether they *raise* it, and
-# what they save is speed and memory.
+# of parameters is the base's.) A difference in this table belongs to a model of this size, at this learning rate, on
+# these simple sentences; that of a large model may be another. RMSNorm and grouped heads were never meant to lower the
+# loss: the question is whether they *raise* it, and they save time and memory.
 #
-# And beyond the length of training? *Ratio* is the perplexity of tokens beyond the length of training, divided by
-# the perplexity of tokens in the second half of that length. Near 1 means that the longer text does no harm:
+# And beyond the length of training? *Ratio* is the perplexity of tokens beyond that length, divided by the perplexity
+# of tokens in its second half (in brackets the 95 % interval). Near 1 means that the longer text does no harm:
 
 # %%
 if found:
     for name, ratio in beyond(found).items():
-        print(f"{name:<15} {'a training diverged' if ratio is None else f'ratio {ratio.text(2)}'}")
+        print(f"{name:<15} {'a training run diverged' if ratio is None else f'ratio {ratio.text(2)}'}")
 
 # %% [markdown]
-# (In brackets: the 95 % interval, of other seeds and other test sentences.)
-#
 # ## Common mistakes, and what they look like
+#
+# None of these raises an error. A model that is trained from the beginning with other pairs, other groups or another
+# gate even trains well: the mistake shows only when weights come from somewhere else.
+#
+# * **Halves or neighbours.** Both are right, each with its own weights. The channels of $W^Q$ and $W^K$ in another
+#   order turn one into the other: that is how Meta's files became Hugging Face's.
+# * **Positions that start again.** A decoder with a cache must know where the new token stands.
+# * **Which heads share.** Neighbours: `np.repeat`, and not `np.tile`.
+# * **Which half is the gate.** `silu(gate) · up`: look which of the two has the activation.
+# * **The mean of $\mathrm{d}n$ in RMSNorm's backward.** It is layer norm's. The gradient check finds it at once.
+# * **$1 + \gamma$.** Some models (Gemma) store $\gamma - 1$. Loaded as $\gamma$, every norm has the wrong scale.
+#
+# ### How far each is off (optional)
 
 # %%
 T, D = 6, 8
@@ -925,25 +921,20 @@ print(f"gate and up exchanged:                                 off by "
       f"{error(swiglu_forward(up, gate)[0], swiglu_forward(gate, up)[0]):.2f}")  # fmt: skip
 
 # %% [markdown]
-# None of these raises an error. A model that is trained from the beginning with other pairs, other groups or another
-# gate even trains well: the mistake shows only when weights come from somewhere else.
-#
-# * **Halves or neighbours.** Both are right, each with its own weights. The channels of $W^Q$ and $W^K$ in another
-#   order turn one into the other; the last digits show it. That is how Meta's files became Hugging Face's.
-# * **Positions that start again.** A decoder with a cache must know where the new token stands.
-# * **Which heads share.** Neighbours: `np.repeat`, and not `np.tile`.
-# * **Which half is the gate.** `silu(gate) · up`: look at which of the two has the activation.
-# * **The mean of $\mathrm{d}n$ in RMSNorm's backward.** It is layer norm's. The gradient check finds it at once.
-# * **$1 + \gamma$.** Some models (Gemma) store $\gamma - 1$. Loaded as $\gamma$, every norm has the wrong scale.
-#
 # ## What changed since 2017
 #
-# This lesson is what changed, as far as most open models agree. What they do not agree on: whether queries and keys are
-# normalised once more before they meet ([Dehghani and others 2023](https://arxiv.org/abs/2302.05442)), whether some
-# layers have no positions at all, how rotations are stretched for longer texts, whether a token goes through one
-# feed-forward network or through a few out of many (mixture of experts), and whether keys and values should be shared
-# by heads or squeezed into a few numbers from which every head makes its own (multi-head latent attention,
-# [DeepSeek-V2](https://arxiv.org/abs/2405.04434)).
+# This lesson is what changed, as far as most open models agree: pre-norm with RMSNorm, SwiGLU, rotary positions and
+# grouped heads are in [Llama 3](https://arxiv.org/abs/2407.21783), [Mistral 7B](https://arxiv.org/abs/2310.06825) and
+# [Qwen2](https://arxiv.org/abs/2407.10671). They do not agree on these:
+#
+# * whether queries and keys are normalised once more before they meet
+#   ([Dehghani and others 2023](https://arxiv.org/abs/2302.05442); [Qwen3](https://arxiv.org/abs/2505.09388) does it);
+# * whether some layers have no positions at all, or see only a window of the text
+#   ([Gemma 2](https://arxiv.org/abs/2408.00118) alternates windows with the whole);
+# * whether a token goes through one feed-forward network or through a few out of many, a mixture of experts
+#   ([Mixtral](https://arxiv.org/abs/2401.04088), [DeepSeek-V3](https://arxiv.org/abs/2412.19437));
+# * whether heads share keys and values, or make their own from a few numbers that are kept (multi-head latent
+#   attention, [DeepSeek-V2](https://arxiv.org/abs/2405.04434)).
 #
 # ## Open projects (optional)
 #
@@ -958,5 +949,5 @@ print(f"gate and up exchanged:                                 off by "
 #
 # ## Where next
 #
-# The block is up to date; it still reads from left to right. [Lesson 21](21_bert.ipynb) takes the mask away, and reads
-# in both directions.
+# The block still reads from left to right. [Lesson 21](21_bert.ipynb) takes the mask away, and reads in both
+# directions.

@@ -3,13 +3,15 @@
 import ast
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from course import answers
-from course.lesson_18.assembly import assembled, imported, part, write
+from course.lesson_18.assembly import OURS, assembled, imported, part, run_with_numpy_alone, write
+from course.lesson_18.trials import batch_of, gradient_errors
 from course.sources import LESSONS
 from minitransformer.decoding import Translator
 from minitransformer.gradcheck import error
@@ -39,6 +41,8 @@ def test_the_file_imports_numpy_alone(kept, capsys):
     }
     assert names - set(sys.stdlib_module_names) == {"numpy"}
     assert "0 of its" in capsys.readouterr().out
+    run_with_numpy_alone(path)
+    assert capsys.readouterr().out == "it needs NumPy alone\n"
     subprocess.run([sys.executable, "-I", "-W", "error", path], check=True)
 
 
@@ -72,6 +76,18 @@ def test_its_gradients_are_the_packages(kept):
         assert error(model.gradients[name], parameter.grad) < 1e-9, name
 
 
+def test_what_is_used_computes_what_is_trained(kept):
+    mine = imported(write())
+    rng = np.random.default_rng(0)
+    weights = mine.load(WEIGHTS)[0].weights
+    model = mine.MyTransformer({name: weight.astype(np.float64) for name, weight in weights.items()}, 6)
+    source, target = rng.integers(3, 2000, (3, 5)), rng.integers(3, 2000, (3, 6))
+    source[0, 3:] = 0
+    memory, _ = model.encode(source)
+    hidden, _ = model.decode(target, memory, source)
+    assert error(hidden @ model.table.T, model.logits(source, target)) < 1e-12
+
+
 def test_it_learns(kept, capsys):
     mine = imported(write())
     rng = np.random.default_rng(0)
@@ -82,10 +98,37 @@ def test_it_learns(kept, capsys):
         while True:
             yield ids, ids[:, :-1], ids[:, 1:]
 
-    losses = model.train(batches(), seconds=1.5, warmup_steps=10)
+    losses = model.train(batches(), steps=20, warmup_steps=10)
     assert losses[-1] < losses[0]
     assert not model.rate, "dropout ends with the training"
     assert "loss" in capsys.readouterr().out
+
+
+def test_central_differences_find_a_gradient_that_is_wrong(kept):
+    mine = imported(write())
+    rng = np.random.default_rng(0)
+    weights = {name: np.float64(weight) for name, weight in mine.load(WEIGHTS)[0].weights.items()}
+    model, batch = mine.MyTransformer(weights, 6), batch_of([([5, 6], [7, 8, 9]), ([5], [4])])
+    assert max(gradient_errors(model, batch, rng, elements=1).values()) < 1e-7
+    model.feed_forward_backward = lambda dout, cache: 0 * dout
+    assert max(gradient_errors(model, batch, rng, elements=1).values()) > 1e-2
+
+
+def test_the_learners_forwards_run_in_use_and_their_layers_in_training(kept, monkeypatch):
+    mine, called = imported(write()), set()
+    forwards = {"softmax", "attention", "encoder_layer", "decoder_layer", "transformer"}
+
+    def spied(name, function):
+        return lambda *arguments: called.add(name) or function(*arguments)
+
+    for name in forwards:
+        monkeypatch.setattr(mine, name, spied(name, getattr(mine, name)))
+    model, tokenizer = mine.load(WEIGHTS)
+    mine.translate(model, tokenizer, SENTENCES[0])
+    assert called == forwards
+    called.clear()
+    model.loss_and_gradients(*batch_of([([5, 6], [7, 8, 9])]))
+    assert {"encoder_layer", "decoder_layer"} <= called
 
 
 # --- Whose parts they are -------------------------------------------------------------------------------------
@@ -109,12 +152,14 @@ def causal_mask(a, b):
     return helper(b) <= helper(a)[:, None] + b - a
 """
     answer(kept, "04", "causal_mask", text)
-    file, own, _ = assembled()
+    file, own, *_ = assembled()
     assert own["00", "linear_backward"]
     assert not own["04", "attention_backward"]
     assert "# my own words" in file
     assert "# What comes before." in file
     assert "# Lesson 00: mine\n" in file
+    assert f"Mine: 2 of {len(own)} parts\n    lesson 00: linear_backward\n    lesson 04: causal_mask\n\n" in file
+    assert "# Given by the course\nclass Layers:" in file
     assert file.count("    def helper(") == 2, "two helpers of one name stay two"
     mine = imported(write())
     assert mine.causal_mask(2, 3).tolist() == [[True, True, False], [True, True, True]]
@@ -122,7 +167,19 @@ def causal_mask(a, b):
     assert part("00", "linear_backward")(np.ones((2, 1)), np.ones((2, 1)), np.ones((1, 1)))[2] == 2
 
 
-def test_an_answer_that_uses_the_package_gets_the_textbooks_op(kept):
+def test_all_parts_can_be_the_learners(kept):
+    for lesson, name in assembled().own:
+        solution = getattr(import_module(f"course.lesson_{lesson}.solutions"), name)
+        answers.save(lesson, solution, lambda alone: True)
+    text, own, _, refused = assembled()
+    assert all(own.values())
+    assert not refused
+    assert OURS.capitalize() not in text
+    mine = imported(write())
+    assert mine.translate(*mine.load(WEIGHTS), SENTENCES[0]) == "Der alte Lehrer liest ein Buch."
+
+
+def test_an_answer_that_uses_the_packages_softmax_gets_the_learners(kept, monkeypatch):
     text = """from minitransformer.ops import softmax_forward as soft
 import numpy as np
 def masked_softmax(scores, mask):
@@ -133,6 +190,23 @@ def masked_softmax(scores, mask):
     mine = imported(write())
     weights = mine.masked_softmax(np.zeros((1, 2)), np.array([[True, False]]))
     np.testing.assert_array_equal(weights, [[1, 0]])
+    np.testing.assert_array_equal(
+        mine.softmax_forward(np.array([[-np.inf, -np.inf], [0, -np.inf]]))[0], [[0, 0], [1, 0]]
+    )
+    monkeypatch.setattr(mine, "softmax", lambda x: 3 + 0 * x)
+    assert (mine.masked_softmax(np.zeros((1, 2)), np.array([[True, True]])) == 3).all()
+
+
+def test_an_answer_that_uses_the_package_gets_the_textbooks_op(kept):
+    text = """from minitransformer.ops import relu_forward as relu
+def feed_forward_forward(x, weight1, bias1, weight2, bias2):
+    active, _ = relu(x @ weight1 + bias1)
+    return active @ weight2 + bias2, (x, active, weight1, weight2)
+"""
+    answer(kept, "07", "feed_forward_forward", text)
+    _, own, given, _ = assembled()
+    assert own["07", "feed_forward_forward"]
+    assert "relu_forward" in given
 
 
 @pytest.mark.parametrize(
@@ -178,7 +252,7 @@ def test_an_answer_that_cannot_be_loaded_does_not_take_the_others_with_it(kept, 
         kept, "04", "causal_mask", "import numpy as np\ndef causal_mask(a, b):\n    return np.tri(a, b, b - a) > 0\n"
     )
     answer(kept, "06", "sinusoids", f"{line}\ndef sinusoids(n, d):\n    return 1\n")
-    _, own, refused = assembled()
+    _, own, _, refused = assembled()
     assert own["04", "causal_mask"]
     assert not own["06", "sinusoids"]
     assert len(refused) == 1

@@ -15,8 +15,9 @@ from typing import Any
 import nbformat
 import pytest
 
-from course import notebooks
+from course import answers, notebooks
 from course.exercise import exercises
+from course.lesson_18.assembly import assembled
 from course.minutes import minutes, sections
 from course.notebooks import execute, main, reason_to_keep
 from course.recorded import READS, fingerprints
@@ -334,6 +335,15 @@ def test_the_readme_says_how_many_hours_the_paths_take():
     assert hours[DOWN] == pytest.approx([down / 60], abs=0.75)
 
 
+def test_what_the_weekend_path_asks_for_enters_the_file_of_lesson_18(tmp_path, monkeypatch):
+    monkeypatch.setenv(answers.FOLDER, str(tmp_path))
+    asked = {(number, name) for number, step in _steps(WEEKEND) for name in _asked(number, step)}
+    parts, said = set(assembled().own), re.search(r"and (\d+) of its (\d+) parts", notebooks.README.read_text("utf-8"))
+    assert asked <= parts
+    assert said
+    assert [len(asked), len(parts)] == [int(count) for count in said.groups()]
+
+
 def test_the_path_down_asks_for_no_gradient_before_it_explains_them_and_for_no_exercise_twice():
     written, place = [], {}
     for number, step in _steps(DOWN):
@@ -353,13 +363,13 @@ def _steps(path):
 
 
 def _numbers(step):
-    """The exercises of a step: those of "exercises 1 to 3", "exercises 1 and 3", "exercise 2" or "no exercise"."""
-    found = re.search(r"exercises? (\d)(?: (to|and) (\d))?", step)
+    """The exercises of a step: those of "exercises 1 to 3", "exercises 1, 2 and 5", "exercise 2" or "no exercise"."""
+    found = re.search(r"exercises? (\d(?:(?: to |, | and )\d)*)", step)
     if not found:
         assert "no exercise" in step
         return set()
-    first, word, last = int(found[1]), found[2], int(found[3] or found[1])
-    return set(range(first, last + 1)) if word == "to" else {first, last}
+    ranges = re.findall(r"(\d)(?: to (\d))?", found[1])
+    return {number for first, last in ranges for number in range(int(first), int(last or first) + 1)}
 
 
 def _pieces(number) -> Iterator[tuple[str, Any]]:

@@ -3,12 +3,14 @@
 Two modules of this folder, `layers.py` and `model.py`, have the code that is no exercise. Their imports say what else
 the file needs: `from ..lesson_04.solutions import causal_mask` stands for the learner's own `causal_mask`, or for the
 course's if the learner's is not yet right. The package's ops, which an answer may call, become those of
-`minitransformer.textbook`. The file then imports only NumPy and Python's own modules.
+`minitransformer.textbook`, and its softmax the learner's (`ops.py`). The file then imports only NumPy and Python's own
+modules.
 """
 
 import ast
 import hashlib
 import re
+import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
@@ -25,8 +27,8 @@ from ..exercise import CORRECT, exercises
 
 ROOM = Path(__file__).parent
 SOLUTIONS = re.compile(r"(?:course\.|\.\.)lesson_(\d\d)\.solutions|\.solutions")
-TITLE = '"""My Transformer: Vaswani et al. 2017, "Attention Is All You Need". It needs NumPy, and nothing else."""'
-OURS = "the course's, until yours is right"
+TITLE = 'My Transformer: Vaswani et al. 2017, "Attention Is All You Need". It needs NumPy, and nothing else.'
+OURS, GIVEN = "the course's, until yours is right", "given by the course"
 USUAL = {"import numpy as np", "import math", "import json", "import re", "import time"}
 """Imports at the top of the file; others stay with the answer that has them."""
 SEAL = "# Written by lesson 18; the digest of all above is "
@@ -42,6 +44,8 @@ class Assembled(NamedTuple):
     text: str
     own: dict[tuple[str, str], bool]
     """For each exercise in the file, by lesson and name, True if the answer is the learner's."""
+    given: list[str]
+    """The functions and classes of the file that are no exercise."""
     refused: list[str]
     """For each answer of the learner's that could not be taken, the reason."""
 
@@ -54,12 +58,23 @@ def assembled() -> Assembled:
         for module in ("layers", "model"):
             file.add((ROOM / f"{module}.py").read_text(encoding="utf-8"))
         imports = sorted(file.imports, key=lambda line: (line.startswith("from"), line))
-        text = "\n\n\n".join([TITLE, "\n".join(imports), *file.pieces.values()]) + "\n"
+        text = "\n\n\n".join([_head(file), "\n".join(imports), *file.pieces.values()]) + "\n"
         found = {part: _fault(text, *part) for part, own in file.own.items() if own}
         if not any(found.values()):
             reasons = [f"lesson {lesson}, your {name} {why}" for (lesson, name), why in refused.items()]
-            return Assembled(text, file.own, reasons)
+            return Assembled(text, file.own, file.given, reasons)
         refused |= {part: why for part, why in found.items() if why}
+
+
+def _head(file: "_File") -> str:
+    """Return the file's docstring: its title, and whose each part is."""
+    lines = ['"""' + TITLE]
+    for whose, mine in (("Mine", True), (OURS.capitalize(), False)):
+        parts = [part for part, own in file.own.items() if own == mine]
+        lines += ["", f"{whose}: {len(parts)} of {len(file.own)} parts"] * bool(parts)
+        for lesson in sorted({lesson for lesson, _ in parts}):
+            lines.append(f"    lesson {lesson}: {', '.join(name for number, name in parts if number == lesson)}")
+    return "\n".join([*lines, "", f"{GIVEN.capitalize()}:", f"    {', '.join(file.given)}", '"""'])
 
 
 def _fault(text: str, lesson: str, name: str) -> str:
@@ -73,7 +88,7 @@ def _fault(text: str, lesson: str, name: str) -> str:
 
 def write() -> Path:
     """Write the file into the folder of the answers, print whose each part is, and return the file's path."""
-    text, own, refused = assembled()
+    text, own, given, refused = assembled()
     path = answers.folder() / "my_transformer.py"
     if path.exists() and not _untouched(path.read_bytes()):
         kept = next(each for number in count(1) if not (each := path.with_name(f"{path.stem}_{number}.py")).exists())
@@ -85,6 +100,7 @@ def write() -> Path:
     for lesson in sorted({lesson for lesson, _ in own}):
         parts = [f"{'✓' if own[lesson, name] else '·'} {name}" for number, name in own if number == lesson]
         print(f"   {lesson}   {'   '.join(parts)}")
+    print(f"   {GIVEN}: {', '.join(given)}")
     print("".join(f"   {reason}: the course's stands in\n" for reason in refused), end="")
     return path
 
@@ -118,12 +134,34 @@ def imported(path: Path) -> Any:
     return module
 
 
+ALONE = """
+import sys
+
+class OnlyNumPy:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] not in {"numpy", *sys.stdlib_module_names}:
+            raise ImportError(f"{name} is not NumPy")
+
+import numpy
+sys.meta_path.insert(0, OnlyNumPy())
+exec(open(sys.argv[1], encoding="utf-8").read())
+print("it needs NumPy alone")
+"""
+
+
+def run_with_numpy_alone(path: Path) -> None:
+    """Run the file with a Python that refuses all packages but NumPy, and print what it says."""
+    done = subprocess.run([sys.executable, "-c", ALONE, path], capture_output=True, text=True)
+    print(done.stdout.strip() or done.stderr.strip())
+
+
 class _File:
     """The file under construction: its `pieces` by name, in order."""
 
     def __init__(self, refused: dict[tuple[str, str], str]) -> None:
         self.imports, self.pieces = set[str](), dict[str, str]()
         self.own: dict[tuple[str, str], bool] = {}
+        self.given = list[str]()
         self.refused = refused
 
     def add(self, text: str, lesson: str = "", exercise: str = "", whose: str = "") -> None:
@@ -143,7 +181,9 @@ class _File:
                 inside.append(source)
         if not exercise:
             self.imports |= {line for line in inside if line.startswith(("import ", "from "))}
-            self.pieces |= {_defined(node): source for node, source in statements if _defined(node)}
+            self.pieces |= {
+                name: self.give(name, node, source) for node, source in statements if (name := _defined(node))
+            }
             return
         head = f"# Lesson {lesson}: {whose}\n"
         if alone and defined - others == {exercise}:
@@ -152,6 +192,13 @@ class _File:
         else:  # wrap the answer's helpers, constants and imports in a function, so that names do not clash
             body = textwrap.indent("\n\n".join([*inside, f"return {exercise}"]), "    ")
             self.pieces[exercise] = f"{head}def _{exercise}():\n{body}\n\n\n{exercise} = _{exercise}()"
+
+    def give(self, name: str, node: ast.stmt, source: str) -> str:
+        """Return what the course gives, a function or a class with a comment that says so."""
+        if not isinstance(node, ast.FunctionDef | ast.ClassDef):
+            return source
+        self.given.append(name)
+        return f"# {GIVEN.capitalize()}\n{source}"
 
     def add_import(self, node: ast.Import | ast.ImportFrom, source: str) -> list[str]:
         """Add the other answers or textbook ops that an import stands for; return the rest of the import."""
@@ -180,7 +227,7 @@ class _File:
             return
         self.own[key] = key not in self.refused
         if self.own[key]:
-            before = self.imports.copy(), self.pieces.copy(), self.own.copy()
+            before = self.imports.copy(), self.pieces.copy(), self.own.copy(), self.given.copy()
             try:
                 text = answers.read_answer(lesson, name)
                 self.add(text, lesson, name, "mine")
@@ -190,7 +237,7 @@ class _File:
                 pass
             except (NotNumPyAlone, answers.Damaged) as reason:
                 self.refused[key] = str(reason)
-            self.imports, self.pieces, self.own = before
+            self.imports, self.pieces, self.own, self.given = before
             self.own[key] = False
         solution = getattr(import_module(f"course.lesson_{lesson}.solutions"), name)
         self.add("\n\n\n".join(answers.standalone_parts(solution)), lesson, name, OURS)
@@ -201,6 +248,9 @@ class _File:
 
         if name in self.pieces:
             return
+        if name == "softmax_forward":
+            self.add((ROOM / "ops.py").read_text(encoding="utf-8"))
+            return
         function = getattr(textbook, name, None)
         if function is None or getattr(function, "__module__", "").rpartition(".")[0] != textbook.__name__:
             raise NotNumPyAlone(f"uses minitransformer's {name}, which its textbook does not have")
@@ -210,7 +260,7 @@ class _File:
             if isinstance(node, ast.Import | ast.ImportFrom):
                 self.imports |= set(self.add_import(node, source))
             else:
-                self.pieces[_defined(node)] = source
+                self.pieces[_defined(node)] = self.give(_defined(node), node, source)
 
     def check(self, *modules: str) -> None:
         """Raise `NotNumPyAlone` for a module that is neither NumPy's nor Python's own."""

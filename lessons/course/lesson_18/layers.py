@@ -1,9 +1,9 @@
-"""The layers of the capstone, forward and backward, around the parts that the learner wrote."""
+"""The sub-layers of the capstone, forward and backward, around the parts that the learner wrote."""
 
 import numpy as np
 
 from ..lesson_00.solutions import linear_backward
-from ..lesson_04.solutions import masked_softmax
+from ..lesson_04.solutions import attention, masked_softmax
 from ..lesson_05.solutions import merge_heads, split_heads
 from ..lesson_07.solutions import dropout_forward, feed_forward_forward, layernorm_backward, layernorm_forward
 from .solutions import multi_head_backward
@@ -36,8 +36,12 @@ class Layers:
     def multi_head(self, query, key, value, mask):
         """Attention of all heads, (B, Tq, C); the cache is query, key and value split into heads, and the weights."""
         query, key, value = (split_heads(x, self.num_heads) for x in (query, key, value))  # (B, H, T, D)
-        weights = masked_softmax(query @ key.swapaxes(-1, -2) / query.shape[-1] ** 0.5, mask)  # (B, H, Tq, Tk)
-        return merge_heads(weights @ value), (query, key, value, weights)
+        if mask.all():  # nothing is hidden: equation 1 as it stands
+            mixed, weights = attention(query, key, value)
+        else:
+            weights = masked_softmax(query @ key.swapaxes(-1, -2) / query.shape[-1] ** 0.5, mask)  # (B, H, Tq, Tk)
+            mixed = weights @ value
+        return merge_heads(mixed), (query, key, value, weights)
 
     def self_attention(self, name, x, mask):
         """Queries, keys and values are all made of x."""
@@ -91,17 +95,21 @@ class Layers:
     def dropout_backward(self, dout, kept):
         return dout if kept is None else dout * kept / (1 - self.rate)
 
-    def add_norm(self, name, x, sublayer_out):
-        """LayerNorm(x + Dropout(sublayer_out)). The backward returns dx, past the sub-layer, and dsublayer_out."""
-        dropped, kept = self.dropout(sublayer_out)
-        rows = (x + dropped).reshape(-1, x.shape[-1])
-        y, norm_cache = layernorm_forward(rows, self.weights[f"{name}.gamma"], self.weights[f"{name}.beta"])
-        return y.reshape(x.shape), (name, kept, norm_cache)
+    def norm(self, name, x):
+        """LayerNorm, for every position alone."""
+        rows = x.reshape(-1, x.shape[-1])
+        y, cache = layernorm_forward(rows, self.weights[f"{name}.gamma"], self.weights[f"{name}.beta"])
+        return y.reshape(x.shape), (name, cache)
 
-    def add_norm_backward(self, dy, cache):
-        name, kept, norm_cache = cache
+    def norm_backward(self, dy, cache):
+        name, norm_cache = cache
         dx, dgamma, dbeta = layernorm_backward(dy.reshape(-1, dy.shape[-1]), *norm_cache)
         self.gradients[f"{name}.gamma"] += dgamma
         self.gradients[f"{name}.beta"] += dbeta
-        dx = dx.reshape(dy.shape)
+        return dx.reshape(dy.shape)
+
+    def add_norm_backward(self, dy, cache):
+        """Back through LayerNorm(x + Dropout(sublayer_out)) → dx, past the sub-layer, and dsublayer_out."""
+        kept, norm_cache = cache
+        dx = self.norm_backward(dy, norm_cache)
         return dx, self.dropout_backward(dx, kept)

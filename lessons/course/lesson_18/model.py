@@ -2,55 +2,57 @@
 
 import json
 import re
-import time
+from functools import cached_property
 
 import numpy as np
 
+from ..lesson_01.solutions import softmax
 from ..lesson_02.solutions import encode
 from ..lesson_04.solutions import causal_mask
 from ..lesson_06.solutions import sinusoids
-from ..lesson_08.solutions import decoder_backward
+from ..lesson_08.solutions import decoder_backward, decoder_layer, encoder_layer, transformer
 from ..lesson_09.solutions import adam_step, schedule
 from ..lesson_11.solutions import beam_search
 from .layers import Layers
 from .solutions import decoder_layer_backward, model_gradients
 
 PAD, BOS, EOS = 0, 1, 2
-
-
-class DecoderLayer:
-    """One layer of the decoder, as `decoder_backward` wants it."""
-
-    def __init__(self, layers, name):
-        self.layers, self.name = layers, name
-
-    def forward(self, x, memory, mask, memory_mask):
-        layers, name = self.layers, self.name
-        out, self_attention = layers.self_attention(f"{name}.self_attention", x, mask)
-        x, self_norm = layers.add_norm(f"{name}.self_attention_norm", x, out)
-        out, cross_attention = layers.cross_attention(f"{name}.cross_attention", x, memory, memory_mask)
-        x, cross_norm = layers.add_norm(f"{name}.cross_attention_norm", x, out)
-        out, feed_forward = layers.feed_forward(f"{name}.feed_forward", x)
-        x, last_norm = layers.add_norm(f"{name}.feed_forward_norm", x, out)
-        return x, (self_attention, self_norm, cross_attention, cross_norm, feed_forward, last_norm)
-
-    def backward(self, dx, cache):
-        return decoder_layer_backward(self.layers, dx, cache)
+LONGEST = 1000  # tokens of a sentence
 
 
 class EncoderLayer:
-    """One layer of the encoder."""
+    """One layer of the encoder: the parts that `encoder_layer` calls. Each leaves its cache for the backward."""
 
     def __init__(self, layers, name):
-        self.layers, self.name = layers, name
+        self.layers, self.name, self.caches, self.kept = layers, name, {}, None
+
+    def sublayer(self, part, *inputs):
+        """A sub-layer of `Layers`, and dropout on what it gives."""
+        out, self.caches[part] = getattr(self.layers, part)(f"{self.name}.{part}", *inputs)
+        out, self.kept = self.layers.dropout(out)
+        return out
+
+    def norm(self, part, x):
+        """The norm after a sub-layer; its cache has what the sub-layer's dropout kept, too."""
+        y, cache = self.layers.norm(f"{self.name}.{part}", x)
+        self.caches[part] = self.kept, cache
+        return y
+
+    def self_attention(self, x, mask):
+        return self.sublayer("self_attention", x, mask)
+
+    def self_attention_norm(self, x):
+        return self.norm("self_attention_norm", x)
+
+    def feed_forward(self, x):
+        return self.sublayer("feed_forward", x)
+
+    def feed_forward_norm(self, x):
+        return self.norm("feed_forward_norm", x)
 
     def forward(self, x, mask):
-        layers, name = self.layers, self.name
-        out, self_attention = layers.self_attention(f"{name}.self_attention", x, mask)
-        x, self_norm = layers.add_norm(f"{name}.self_attention_norm", x, out)
-        out, feed_forward = layers.feed_forward(f"{name}.feed_forward", x)
-        x, last_norm = layers.add_norm(f"{name}.feed_forward_norm", x, out)
-        return x, (self_attention, self_norm, feed_forward, last_norm)
+        self.caches = {}
+        return encoder_layer(self, x, mask), tuple(self.caches.values())
 
     def backward(self, dx, cache):
         self_attention, self_norm, feed_forward, last_norm = cache
@@ -60,8 +62,31 @@ class EncoderLayer:
         return dx + self.layers.self_attention_backward(dout, self_attention)
 
 
+class DecoderLayer(EncoderLayer):
+    """One layer of the decoder: the parts that `decoder_layer` calls, and what `decoder_backward` wants."""
+
+    def cross_attention(self, x, memory, mask):
+        return self.sublayer("cross_attention", x, memory, mask)
+
+    def cross_attention_norm(self, x):
+        return self.norm("cross_attention_norm", x)
+
+    def forward(self, x, memory, mask, memory_mask):
+        self.caches = {}
+        return decoder_layer(self, x, memory, mask, memory_mask), tuple(self.caches.values())
+
+    def backward(self, dx, cache):
+        return decoder_layer_backward(self.layers, dx, cache)
+
+
 class MyTransformer(Layers):
-    """The paper's model. `weights` are arrays by the names of a checkpoint of the course."""
+    """The paper's model. `weights` are arrays by the names of a checkpoint of the course.
+
+    In use it is `transformer`, by way of `logits`. In training it is the same layers with their caches, in `encode`
+    and `decode`, and dropout.
+    """
+
+    pad = PAD
 
     def __init__(self, weights, num_heads):
         super().__init__(weights, num_heads)
@@ -70,11 +95,17 @@ class MyTransformer(Layers):
         self.encoder = [EncoderLayer(self, f"encoder.layers.{n}") for n in range(count["encoder"])]
         self.decoder = [DecoderLayer(self, f"decoder.layers.{n}") for n in range(count["decoder"])]
 
+    @property
+    def table(self):
+        return self.weights["tokens.table"]
+
+    @cached_property
+    def positions(self):
+        return sinusoids(LONGEST, self.table.shape[1]).astype(self.table.dtype)
+
     def embed(self, ids):
         """√C · table[ids] + positions, with dropout: (B, T) → (B, T, C)."""
-        table = self.weights["tokens.table"]
-        positions = sinusoids(ids.shape[1], table.shape[1]).astype(table.dtype)
-        return self.dropout(table.shape[1] ** 0.5 * table[ids] + positions)
+        return self.dropout(self.table.shape[1] ** 0.5 * self.table[ids] + self.positions[: ids.shape[1]])
 
     def encode(self, source):
         """source (B, Ts) → the memory (B, Ts, C), and the caches."""
@@ -111,8 +142,7 @@ class MyTransformer(Layers):
 
     def logits(self, source, target):
         """(B, Ts) and (B, Tt) → (B, Tt, V)."""
-        memory, _ = self.encode(source)
-        return self.decode(target, memory, source)[0] @ self.weights["tokens.table"].T
+        return transformer(self, source, target)
 
     def loss_and_gradients(self, source, target_in, target_out, label_smoothing=0.1):
         """The loss of a batch; its gradients are in `gradients` then, and nothing else is."""
@@ -123,36 +153,32 @@ class MyTransformer(Layers):
     def search(self, source, num_beams=4, extra=20):
         """The ids of a translation of one sentence, whose ids are `source`."""
         source = np.array([[*source, EOS]])
-        memory, _ = self.encode(source)
 
         def next_log_probs(prefix):
-            hidden, _ = self.decode(np.array([[BOS, *prefix]]), memory, source)
-            logits = hidden[0, -1].astype(np.float64) @ self.weights["tokens.table"].T
-            logits[[PAD, BOS]] = -np.inf  # never written
-            shifted = logits - logits.max()
-            return shifted - np.log(np.exp(shifted).sum())
+            logits = self.logits(source, np.array([[BOS, *prefix]]))[0, -1]
+            log_probs = np.full(len(logits), -np.inf)  # PAD and BOS are never written
+            log_probs[EOS:] = np.log(softmax(logits[EOS:].astype(np.float64)))
+            return log_probs
 
         ids, _ = beam_search(next_log_probs, num_beams, EOS, source.shape[1] + extra, 0.6)
         return [token for token in ids if token != EOS]
 
-    def train(self, batches, seconds, warmup_steps=200, rate=0.1, report=print):
-        """Train for so long on batches (source, target_in, target_out); returns the loss of each step.
+    def train(self, batches, steps, warmup_steps=200, rate=0.1, report=print):
+        """Train for `steps` batches (source, target_in, target_out); returns the loss of each step.
 
         The loss is reported ten times on the way.
         """
-        width = self.weights["tokens.table"].shape[1]
+        width = self.table.shape[1]
         moments = {name: (np.zeros_like(weight), np.zeros_like(weight)) for name, weight in self.weights.items()}
-        self.rate, step, losses, started, told = rate, 0, [], time.perf_counter(), 0
-        while (passed := time.perf_counter() - started) < seconds:
-            step += 1
+        self.rate, losses = rate, []
+        for step in range(1, steps + 1):
             losses.append(self.loss_and_gradients(*next(batches)))
             for name, weight in self.weights.items():
                 m, v = moments[name]
                 weight[...], m[...], v[...] = adam_step(
                     weight, self.gradients[name], m, v, step, schedule(step, width, warmup_steps)
                 )
-            if passed >= told * seconds / 10:
-                told += 1
+            if step * 10 // steps > (step - 1) * 10 // steps:
                 report(f"step {step:5}   loss {np.mean(losses[-20:]):.2f}")
         self.rate = 0.0
         return losses

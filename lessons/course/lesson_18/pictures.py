@@ -6,8 +6,8 @@ import numpy as np
 from ..style import BLUE, GREY, PALE
 
 
-def draw_training(losses, seconds):
-    """Draw the loss of each step of a training, its mean over 20 steps, and the seconds that it took."""
+def draw_training(losses):
+    """Draw the loss of each training step, and its mean over 20 steps."""
     figure, axes = plt.subplots()
     steps = np.arange(1, len(losses) + 1)
     axes.plot(steps, losses, color=PALE, linewidth=1)
@@ -15,5 +15,5 @@ def draw_training(losses, seconds):
         axes.plot(steps[19:], np.convolve(losses, np.ones(20) / 20, "valid"), color=BLUE, linewidth=2)
     axes.axhline(np.log(2000), color=GREY, linestyle=":", linewidth=1)
     axes.text(len(losses), np.log(2000), "every token equally likely: ln 2000", color=GREY, ha="right", va="bottom")
-    axes.set(title=f"{seconds} seconds of training, with your own gradients", xlabel="step", ylabel="loss")
+    axes.set(title=f"{len(losses):,} steps of training, with your own gradients", xlabel="step", ylabel="loss")
     return figure

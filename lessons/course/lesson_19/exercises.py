@@ -102,15 +102,15 @@ def _block_mistakes(above, matrices, past_first, through_attention) -> dict[str,
         "feed-forward network's residual connection": past_first + above @ attention @ norm1,
         "what there is if the gradient of the block's output passes by self-attention: what passes by it is the sum, "
         "with the feed-forward network's share": above + through_attention,
-        "the backward of a post-norm layer, LayerNorm(x + f(x)): here the norm stands before f, off the lane": (
-            (post @ norm1) @ (np.eye(len(norm1)) + attention)
-        ),
+        "the backward of a post-norm layer, LayerNorm(x + f(x)): here the norm stands before f, and not on the "
+        "residual stream": ((post @ norm1) @ (np.eye(len(norm1)) + attention)),
         "what there is if only what passes by goes through the norm: the norm stands on the way through the "
         "sub-layer": _crossed(above, matrices),
-        "what there is if the sum goes through the norm too: the lane has no norm on it": _summed(above, matrices),
-        "what there is if the gradient from above is added once more at the end: each lane has handed it on already": (
-            above + past_first + through_attention
+        "what there is if the sum goes through the norm too: no norm stands on the residual stream": _summed(
+            above, matrices
         ),
+        "what there is if the gradient from above is added once more at the end: the residual stream has handed it on "
+        "already": (above + past_first + through_attention),
         "what there is if self-attention gets the feed-forward network's share alone: it gets the whole sum": (
             above + dh + dh @ attention @ norm1
         ),
@@ -118,7 +118,7 @@ def _block_mistakes(above, matrices, past_first, through_attention) -> dict[str,
             above + dh @ attention @ norm1
         ),
         "what there is if the gradient of the norm's output passes by: what passes by a sub-layer is the gradient that "
-        "came, before the feed-forward network and before self-attention": _inner_lane(above, matrices),
+        "came, before the feed-forward network and before self-attention": _inner_stream(above, matrices),
         "a mean of the two ways: gradients add, they are not averaged": 0.25 * (past_first + through_attention),
     }
 
@@ -129,7 +129,7 @@ def _crossed(dx, matrices):
     return dx @ norm1 + dx @ attention
 
 
-def _inner_lane(dx, matrices):
+def _inner_stream(dx, matrices):
     norm1, attention, norm2, feed_forward = matrices
     dx = dx @ feed_forward @ (np.eye(len(norm2)) + norm2)
     return dx @ attention @ (np.eye(len(norm1)) + norm1)

@@ -1,4 +1,4 @@
-"""Lesson 19: the two blocks, a row of examples, a training, a piece with a cache, and what sampling does."""
+"""Lesson 19: the two blocks, a row of examples, the losses, a piece with a cache, and what sampling does."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -23,44 +23,46 @@ def two_blocks() -> None:
     axes.set_title("A layer of the paper's decoder, and GPT-2")
 
 
-def _paper(axes: Axes, lane: float) -> None:
-    axes.plot([lane, lane], [0.6, 9.9], color=INK, lw=1.3, zorder=1)
-    _box(axes, lane, 0.5, "E[ids] · √C + sinusoids", 3.4, GREEN)
+def _paper(axes: Axes, stream: float) -> None:
+    axes.plot([stream, stream], [0.6, 9.9], color=INK, lw=1.3, zorder=1)
+    _box(axes, stream, 0.5, "E[ids] · √C + sinusoids", 3.4, GREEN)
     for bottom, name, gone in (
         (1.3, "self-attention", False),
         (4.1, "cross-attention", True),
         (6.9, "feed-forward", False),
     ):
         colour = GONE if gone else INK
-        side = lane + 1.9
+        side = stream + 1.9
         axes.plot(
-            [lane, side, side, lane], [bottom, bottom, bottom + 1.4, bottom + 1.4], color=colour, lw=1.1, zorder=1
+            [stream, side, side, stream], [bottom, bottom, bottom + 1.4, bottom + 1.4], color=colour, lw=1.1, zorder=1
         )
         _box(axes, side, bottom + 0.7, name, 2.2, GONE if gone else BLUE)
-        _plus(axes, (lane, bottom + 1.4), colour)
-        _box(axes, lane, bottom + 2.1, "norm", 1.0, GONE if gone else ORANGE)
+        _plus(axes, (stream, bottom + 1.4), colour)
+        _box(axes, stream, bottom + 2.1, "norm", 1.0, GONE if gone else ORANGE)
     _box(axes, 1.0, 4.8, "encoder", 1.7, GONE)
-    axes.annotate("", (lane + 0.75, 4.8), (1.9, 4.8), arrowprops={"arrowstyle": "-|>", "color": GONE, "lw": 1.1})
+    axes.annotate("", (stream + 0.75, 4.8), (1.9, 4.8), arrowprops={"arrowstyle": "-|>", "color": GONE, "lw": 1.1})
     axes.text(2.28, 5.0, "memory", fontsize=6.5, color=GREY, ha="center")
-    axes.add_patch(Rectangle((lane - 0.9, 1.0), 4.1, 8.35, fill=False, ec=GREY, ls=":", lw=1))
-    axes.text(lane - 1.05, 7.4, "a layer,\nN times", fontsize=8, color=GREY, ha="right", va="center")
-    _box(axes, lane, 10.1, "logits: · Eᵀ", 2.2, GREEN)
+    axes.add_patch(Rectangle((stream - 0.9, 1.0), 4.1, 8.35, fill=False, ec=GREY, ls=":", lw=1))
+    axes.text(stream - 1.05, 7.4, "a layer,\nN times", fontsize=8, color=GREY, ha="right", va="center")
+    _box(axes, stream, 10.1, "logits: · Eᵀ", 2.2, GREEN)
 
 
-def _gpt2(axes: Axes, lane: float) -> None:
-    axes.plot([lane, lane], [0.6, 9.9], color=INK, lw=1.3, zorder=1)
-    _box(axes, lane, 0.5, "E[ids] + P[0 … T−1]", 3.4, GREEN)
+def _gpt2(axes: Axes, stream: float) -> None:
+    axes.plot([stream, stream], [0.6, 9.9], color=INK, lw=1.3, zorder=1)
+    _box(axes, stream, 0.5, "E[ids] + P[0 … T−1]", 3.4, GREEN)
     for bottom, name in ((1.7, "self-attention"), (5.0, "feed-forward")):
-        side = lane + 1.9
-        axes.plot([lane, side, side, lane], [bottom, bottom, bottom + 2.4, bottom + 2.4], color=INK, lw=1.1, zorder=1)
+        side = stream + 1.9
+        axes.plot(
+            [stream, side, side, stream], [bottom, bottom, bottom + 2.4, bottom + 2.4], color=INK, lw=1.1, zorder=1
+        )
         _box(axes, side, bottom + 0.7, "norm", 1.0, ORANGE)
         _box(axes, side, bottom + 1.7, name, 2.2, BLUE)
-        _plus(axes, (lane, bottom + 2.4), INK)
-    axes.add_patch(Rectangle((lane - 0.7, 1.4), 4.0, 6.4, fill=False, ec=GREY, ls=":", lw=1))
-    axes.text(lane - 0.85, 4.6, "a block,\nL times", fontsize=8, color=GREY, ha="right", va="center")
-    _box(axes, lane, 8.6, "norm", 1.0, ORANGE)
-    axes.text(lane + 0.7, 8.6, "the last norm", fontsize=8, color=GREY, va="center")
-    _box(axes, lane, 10.1, "logits: · Eᵀ", 2.2, GREEN)
+        _plus(axes, (stream, bottom + 2.4), INK)
+    axes.add_patch(Rectangle((stream - 0.7, 1.4), 4.0, 6.4, fill=False, ec=GREY, ls=":", lw=1))
+    axes.text(stream - 0.85, 4.6, "a block,\nL times", fontsize=8, color=GREY, ha="right", va="center")
+    _box(axes, stream, 8.6, "norm", 1.0, ORANGE)
+    axes.text(stream + 0.7, 8.6, "the last norm", fontsize=8, color=GREY, va="center")
+    _box(axes, stream, 10.1, "logits: · Eᵀ", 2.2, GREEN)
 
 
 def _box(axes: Axes, x: float, y: float, name: str, width: float, colour: str) -> None:

@@ -120,7 +120,7 @@ the block's output to self-attention
     between the two stands the feed-forward network's residual connection
 post-norm | is _post_norm | the norm stands before f
 the norm before the sub-layer | is _norm_first | in the order 3, 4, 1, 2
-the sum through the norm | is _everything_normed | the lane has no norm on it
+the sum through the norm | is _everything_normed | no norm stands on the residual stream
 the gradient from above once more
     first_norm, self_attention, second_norm, feed_forward = cache →
         first_norm, self_attention, second_norm, feed_forward, above = *cache, dx
