@@ -7,6 +7,7 @@ no network, and what it reads can speak.
 import json
 import shutil
 import tempfile
+import warnings
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -70,6 +71,19 @@ def handed_back(folder: Path, called: str, weights: Mapping[str, np.ndarray]) ->
     as_bytes = {name: ("F32", list(w.shape), w.astype("<f4").tobytes()) for name, w in weights.items()}
     (back / "model.safetensors").write_bytes(safetensors(as_bytes))
     return back
+
+
+def their_packages() -> tuple[Any, Any]:
+    """Return the modules torch and transformers. Raises ImportError where one is missing."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a progress bar that a notebook may lack
+        import torch
+        import transformers
+
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    torch.set_num_threads(1)
+    return torch, transformers
 
 
 def random_weights(config: GPTConfig, noise: float = 0.0) -> dict[str, np.ndarray]:
