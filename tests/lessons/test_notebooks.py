@@ -1,6 +1,7 @@
 """The committed notebooks: in step with their sources, executed, small, without warnings."""
 
 import ast
+import base64
 import json
 import re
 from collections.abc import Iterator
@@ -30,6 +31,7 @@ from minitransformer.cli import main as run_package
 
 each_lesson = pytest.mark.parametrize("source", sources(), ids=lambda source: source.stem)
 LARGEST = 1_000_000  # bytes
+FEWEST = 5  # words that say what a picture shows
 WEEKEND, DOWN = "The paper in a weekend", "From GPT-2's weights down"  # paths that the README lists step by step
 HEADER = ("**You will be able to**", "| you know |", "| runs in |", "| in the paper |", "| in the package |")
 SECTIONS = ("## Common mistakes", "## What changed since 2017", "## Where next")
@@ -54,7 +56,24 @@ def test_the_notebook_is_executed_without_errors_or_warnings(source):
         assert output.get("name") != "stderr", output.text
         assert "Warning" not in str(output.get("text", ""))
         assert "widget" not in str(output.get("data", {}).keys())
-    assert any("image/png" in output.get("data", {}) for cell in code for output in cell.outputs), "no picture"
+
+
+@each_lesson
+def test_every_picture_says_what_it_shows_and_has_twice_the_pixels_of_its_place(source):
+    notebook = nbformat.read(notebook_of(source), as_version=4)
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    pictures = [output for output in outputs if "image/png" in output.get("data", {})]
+    assert pictures, "no picture"
+    for picture in pictures:
+        told, data = picture.metadata.get("image/png", {}), base64.b64decode(picture.data["image/png"])
+        assert len(told.get("alt", "").split()) >= FEWEST, "a figure reaches the page through `show(alt)`"
+        width, height = (int.from_bytes(data[place : place + 4]) for place in (16, 20))
+        assert (told["width"], told["height"]) == (width // 2, height // 2)
+
+
+def test_pictures_are_shown_with_a_text_alone():
+    files = [*sources(), *(LESSONS / "course").rglob("*.py")]
+    assert [path.name for path in files if "plt.show(" in path.read_text("utf-8")] == ["style.py"]
 
 
 @each_lesson

@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import to_rgb
 
-from ..style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, SIGNED, SKY
+from ..style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, SIGNED, SKY, show
 
 CHOICES = (BLUE, ORANGE, PURPLE)  # a colour for each of the three outcomes
 GOAL = GREEN
@@ -30,7 +30,10 @@ def draw_overflow(shifts: np.ndarray, naive: np.ndarray, stable: np.ndarray) -> 
     panels[0].set_ylabel("probability")
     for number, y in enumerate(stable[0]):
         panels[1].text(shifts[-1], y + 0.02, f"score {number + 1}", ha="right", color=CHOICES[number])
-    plt.show()
+    show(
+        "Probabilities of three scores when one number is added to all. The textbook's formula gives NaN where the "
+        "number is large or very negative; a stable softmax gives the same three probabilities everywhere."
+    )
 
 
 def draw_jacobians(titles: Sequence[str], probabilities: np.ndarray, jacobians: np.ndarray) -> None:
@@ -57,7 +60,10 @@ def draw_jacobians(titles: Sequence[str], probabilities: np.ndarray, jacobians: 
     panels[0, 0].set_ylabel("y")
     panels[1, 0].set_ylabel("probability i")
     figure.colorbar(images[0], ax=panels[1], label="∂yᵢ / ∂xⱼ", shrink=0.9)
-    plt.show()
+    show(
+        "The softmax's probabilities and its Jacobian for scores of three sizes. The diagonal is positive and the "
+        "rest negative; with large scores, where one probability is almost 1, almost all of the Jacobian is 0."
+    )
 
 
 def draw_losses_and_slopes(
@@ -65,11 +71,12 @@ def draw_losses_and_slopes(
     losses: Mapping[str, np.ndarray],
     slopes: Mapping[str, np.ndarray],
     xlabel: str,
+    alt: str,
     mark: tuple[float, float] | None = None,
 ) -> None:
     """Draw losses (left) and slopes by the right answer's score (right) against `gap`, a line for each name.
 
-    `mark` is a minimum, (gap, loss), to point at.
+    `alt` says what is seen; `mark` is a minimum, (gap, loss), to point at.
     """
     _, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.0))
     for name, colour in zip(losses, (INK, SKY), strict=True):
@@ -83,7 +90,7 @@ def draw_losses_and_slopes(
             axes.plot(mark[0], height, "o", color=GOAL, ms=5, zorder=3)
             axes.axvline(mark[0], color=GOAL, lw=0.8, ls=":")
     left.legend()
-    plt.show()
+    show(alt)
 
 
 def draw_descent(frequencies: np.ndarray, paths: Mapping[str, np.ndarray], outcomes: str) -> None:
@@ -112,7 +119,10 @@ def draw_descent(frequencies: np.ndarray, paths: Mapping[str, np.ndarray], outco
         axes.set(title=name, xlabel=rf"$({first} - {second})\,/\,\sqrt{{2}}$", xlim=across[[0, -1]], ylim=up[[0, -1]])
         axes.set_aspect("equal")
     panels[0].set_ylabel(rf"$({first} + {second} - 2{third})\,/\,\sqrt{{6}}$")
-    plt.show()
+    show(
+        "Gradient descent on the contours of the loss with three learning rates: small steps do not arrive, larger "
+        "ones reach the minimum, and too large ones jump from side to side of it."
+    )
 
 
 def draw_regions(
@@ -139,4 +149,8 @@ def draw_regions(
     right.axhline(np.log(len(colours)), color=GREY, lw=0.8, ls=":", label="log 3: knows nothing")
     right.set(title="the loss falls", xlabel="step", ylabel="cross-entropy (nats)", ylim=(0, 1.6))
     right.legend(loc="upper right")
-    plt.show()
+    show(
+        "Left, points of three classes, and the plane in the colours of the probabilities that the classifier "
+        "learned: each class has its region, and the colours blend between them. Right, the loss falls within a few "
+        "dozen steps from log 3 to the loss of the true probabilities."
+    )

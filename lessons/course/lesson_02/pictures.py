@@ -9,7 +9,7 @@ from matplotlib.patches import Rectangle
 
 from minitransformer.data.tokenizer import BPETokenizer
 
-from ..style import BLUE, COLOURS, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SIGNED
+from ..style import BLUE, COLOURS, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SIGNED, show
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
@@ -67,7 +67,11 @@ def draw_lookup(
         axes.set(xlim=(-1.9, 8.2), ylim=(len(tokens) - 0.5, -1.1))
         axes.set_title(title)
         axes.axis("off")
-    plt.show()
+    show(
+        "Rows of a table are copied to the places of their tokens; on the way back the gradients of the places are "
+        "added to the rows. The row of a token that stands in the sentence twice is read twice and gets the sum of "
+        "two gradients; rows that nobody reads get zeros."
+    )
 
 
 def draw_merge_trees(words: Sequence[str], merges: Sequence[tuple[str, str]], cuts: Sequence[int]) -> None:
@@ -100,7 +104,10 @@ def draw_merge_trees(words: Sequence[str], merges: Sequence[tuple[str, str]], cu
             1.0, height, f"{cut} merges", transform=panels[0, -1].get_yaxis_transform(), ha="right", va="bottom",
             color=GREEN, fontsize=7,
         )  # fmt: skip
-    plt.show()
+    show(
+        "Two words as trees of merges, from characters at the bottom to the whole word at the top. Early merges join "
+        "frequent pairs of letters, later ones join pieces of words."
+    )
 
 
 class Joint(NamedTuple):
@@ -148,7 +155,10 @@ def draw_vocabulary(
     right.plot(sizes, 100 * rare, "o-", ms=3, color=PURPLE)
     right.set(xscale="log", xlabel="tokens in the vocabulary", ylabel="seen less than ten times (%)", ylim=(0, None))
     right.set_title("… and more tokens hardly seen")
-    plt.show()
+    show(
+        "The larger the vocabulary, the fewer tokens in a sentence, down to about as many as it has words; but the "
+        "share of tokens that are hardly ever seen rises to about a half."
+    )
 
 
 def draw_map(points: np.ndarray, words: Sequence[str], kinds: Sequence[str], shares: np.ndarray) -> None:
@@ -183,4 +193,7 @@ def draw_map(points: np.ndarray, words: Sequence[str], kinds: Sequence[str], sha
                 break
     axes.set_facecolor("white")
     axes.grid(color=PALE)
-    plt.show()
+    show(
+        "Nouns in a plane, placed by the words beside them. People, animals, places, food, texts and objects form "
+        "groups of their own, though the program was told no meanings; clothes lie among the objects."
+    )

@@ -14,7 +14,7 @@ from study.charts import draw_intervals, plain_logarithm
 from study.markdown import scientific
 from study.trials.bootstrap import Interval
 
-from ..style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, SKY, VERMILION
+from ..style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, SKY, VERMILION, show
 from .studies import columns, trained, whole
 
 TEMPERATURES = VERMILION, ORANGE, SKY
@@ -58,7 +58,11 @@ def draw_smaller_and_larger(
     right.set(
         xscale="log", xlabel="parameters N", ylabel="loss, nats a token", title="One line: one budget, in operations"
     )
-    plt.show()
+    show(
+        "Left, a teacher's probabilities for the next word: a higher temperature lowers the first word's and raises "
+        "those of the others. Right, the loss against the size of the model, a curve for each budget: each has a "
+        "lowest point, which moves to larger models as the budget grows."
+    )
 
 
 def draw_students(tokens: Sequence[int], curves: Mapping[str, Sequence[float]], teacher: float) -> None:
@@ -74,7 +78,10 @@ def draw_students(tokens: Sequence[int], curves: Mapping[str, Sequence[float]], 
     axes.set_ylim(teacher - 0.25, min(4.6, max(curve[0] for curve in curves.values()) + 0.2))
     axes.set_title("One student, one number of steps, other targets")
     axes.legend(fontsize=8)
-    plt.show()
+    show(
+        "The test loss of a student against the words of text that it sees. Taught by the text alone it is far worse "
+        "the fewer words there are; taught by the teacher's probabilities it comes near the teacher even with few."
+    )
 
 
 def draw_exponents(sizes: np.ndarray, exponents: Mapping[str, np.ndarray], marks: Mapping[str, float]) -> None:
@@ -91,7 +98,10 @@ def draw_exponents(sizes: np.ndarray, exponents: Mapping[str, np.ndarray], marks
     axes.set_ylim(bottom=0.44)
     axes.set_title("One law, two ways to count")
     axes.legend(fontsize=8, loc="upper right")
-    plt.show()
+    show(
+        "The power with which the best size grows with the compute. With all parameters counted it is about one half "
+        "everywhere; without the embeddings small models show a far larger power, around Kaplan's."
+    )
 
 
 def draw_reach(factors: np.ndarray, off: np.ndarray, bands: np.ndarray) -> None:
@@ -105,7 +115,10 @@ def draw_reach(factors: np.ndarray, off: np.ndarray, bands: np.ndarray) -> None:
     axes.set_title("The farther from the trainings, the less is said")
     _plain(axes, (1,))
     axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(0.24, 1))  # right of the dotted line
-    plt.show()
+    show(
+        "How far the fitted law is off the true loss, by budget. Within the budgets of the training runs the interval "
+        "is narrow; it widens the farther beyond them the law is asked."
+    )
 
 
 def _plain(axes: Axes, subs: Sequence[float] = (1, 3)) -> None:
@@ -128,7 +141,7 @@ def draw_bleu(found: dict[str, Any]) -> None:
         scores = {name: Interval(**found["models"][name][search]["bleu"]) for name in names}
         draw_intervals(axes, scores, colours, f"BLEU, {label}")
     both[1].invert_yaxis()  # `draw_intervals` inverted the shared axis twice
-    plt.show()
+    show("BLEU of the teacher and of students with its intervals, greedy and with a beam. All intervals overlap.")
 
 
 def draw_trainings(found: dict[str, Any], law: Law) -> None:
@@ -157,4 +170,8 @@ def draw_trainings(found: dict[str, Any], law: Law) -> None:
     handles, labels = left.get_legend_handles_labels()
     right.legend(handles, labels, fontsize=7.5, loc="lower right")
     right.set(xlabel="loss that the law says", ylabel="loss that came", title="On the dotted line it is right")
-    plt.show()
+    show(
+        "Left, the loss of training runs against the size of the model, with the fitted law's curve for each budget. "
+        "Right, the losses that came against those that the law says: the points lie near the diagonal, also that of "
+        "the run that was kept aside."
+    )

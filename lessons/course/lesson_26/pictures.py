@@ -10,7 +10,7 @@ from matplotlib.patches import FancyBboxPatch
 
 from minitransformer.training.parallel.shards import share, subtrees
 
-from ..style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, SKY, VERMILION
+from ..style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, SKY, VERMILION, show
 
 PROCESSES = BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION
 """A colour for each process."""
@@ -32,7 +32,10 @@ def draw_drift(differences: Mapping[str, Sequence[float]], rounding: float) -> N
     axes.set(yscale="log", xlabel="step", ylabel="difference", title="Two trainings that add in another order")
     axes.set_ylim(bottom=1e-10)  # losses that are equal to the last bit fall below the axis
     axes.legend(loc="lower right", fontsize=8)
-    plt.show()
+    show(
+        "Differences between two training runs that add in another order, by step. They begin around the last bit of "
+        "a float32 number, and then grow by several powers of ten."
+    )
 
 
 def draw_exchange(num_shards: int = 8, sizes: Sequence[int] = (2, 3)) -> None:
@@ -41,7 +44,10 @@ def draw_exchange(num_shards: int = 8, sizes: Sequence[int] = (2, 3)) -> None:
     for axes, size in zip(panels, sizes, strict=True):
         _draw_tree(axes, num_shards, size)
     figure.suptitle("One tree, whoever adds: ringed sums are sent, the white ones are added slice by slice", color=INK)
-    plt.show()
+    show(
+        "One tree of sums over the shards, for two and for three processes. Each process adds up its own subtrees and "
+        "sends their sums; the upper sums are added slice by slice, a slice for each process."
+    )
 
 
 def _draw_tree(axes: Axes, num_shards: int, size: int) -> None:
