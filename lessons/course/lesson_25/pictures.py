@@ -1,4 +1,4 @@
-"""Lesson 25: a teacher's probabilities, losses at equal cost, what students learn, and laws against trainings."""
+"""Lesson 25: a teacher's probabilities, losses at equal cost, what students learn, and laws against training runs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,10 +14,10 @@ from study.charts import draw_intervals, plain_logarithm
 from study.markdown import scientific
 from study.trials.bootstrap import Interval
 
-from ..style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, SKY, VERMILION, show
+from ..style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, SKY, VERMILION, dark, show
 from .studies import columns, trained, whole
 
-TEMPERATURES = VERMILION, ORANGE, SKY
+TEMPERATURES = (VERMILION, "o"), (ORANGE, "s"), (SKY, "D")
 BUDGETS = SKY, BLUE, GREEN, ORANGE, VERMILION
 
 Law = Callable[[Any, Any], Any]
@@ -38,8 +38,8 @@ def draw_smaller_and_larger(
     """
     _, (left, right) = plt.subplots(1, 2, figsize=(8.6, 3.6))
     rows = np.arange(len(words))
-    for (temperature, values), colour in zip(probabilities.items(), TEMPERATURES, strict=True):
-        left.plot(values, rows, "o", ms=5, color=colour, label=f"T = {temperature:g}")
+    for (temperature, values), (colour, mark) in zip(probabilities.items(), TEMPERATURES, strict=True):
+        left.plot(values, rows, mark, ms=5, color=colour, label=f"T = {temperature:g}")
     left.set_yticks(rows, words, fontsize=8)
     left.invert_yaxis()
     left.set(xscale="log", xlabel="probability of the next word", title=title)
@@ -51,7 +51,7 @@ def draw_smaller_and_larger(
         right.plot(sizes, law(sizes, budget / 6 / sizes), color=colour, lw=1.3)
         right.plot(n, law(n, d), "o", ms=5, color=colour)
         right.text(
-            n * 45, law(n * 40, budget / 6 / n / 40), f"$10^{{{np.log10(budget):.0f}}}$", fontsize=9, color=colour
+            n * 45, law(n * 40, budget / 6 / n / 40), f"$10^{{{np.log10(budget):.0f}}}$", fontsize=9, color=dark(colour)
         )
     sizes = np.array([best(budget)[0] for budget in budgets])
     right.set_xlim(sizes.min() / 60, sizes.max() * 800)
@@ -87,8 +87,8 @@ def draw_students(tokens: Sequence[int], curves: Mapping[str, Sequence[float]], 
 def draw_exponents(sizes: np.ndarray, exponents: Mapping[str, np.ndarray], marks: Mapping[str, float]) -> None:
     """Draw the power of C with which the best size grows against the size, by way to count, and known powers."""
     _, axes = plt.subplots(figsize=(7.2, 3.0))
-    for (name, values), colour in zip(exponents.items(), (BLUE, VERMILION), strict=True):
-        axes.plot(sizes, values, color=colour, label=name)
+    for (name, values), (colour, line) in zip(exponents.items(), ((BLUE, "-"), (VERMILION, "--")), strict=True):
+        axes.plot(sizes, values, line, color=colour, label=name)
     for name, value in marks.items():
         axes.axhline(value, color=GREY, lw=0.8, ls=":")
         high = value > np.mean(list(marks.values()))
@@ -112,7 +112,7 @@ def draw_reach(factors: np.ndarray, off: np.ndarray, bands: np.ndarray) -> None:
     axes.axhline(0, color=INK, lw=0.9, ls="--")
     axes.axvline(1, color=GREY, lw=0.8, ls=":")
     axes.set(xscale="log", xlabel="budget, in times the largest that was trained", ylabel="off the true loss, %")
-    axes.set_title("The farther from the trainings, the less is said")
+    axes.set_title("The farther from the training runs, the less the law says")
     _plain(axes, (1,))
     axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(0.24, 1))  # right of the dotted line
     show(
@@ -148,16 +148,16 @@ def draw_trainings(found: dict[str, Any], law: Law) -> None:
     """Draw the loss against size for each budget with the law's line, and predicted against measured losses."""
     runs = whole(found)
     _, (left, right) = plt.subplots(1, 2, figsize=(8.0, 3.3))
-    for number, (operations, colour) in enumerate(zip(found["operations"], BUDGETS, strict=False)):
+    for number, (operations, colour, mark) in enumerate(zip(found["operations"], BUDGETS, "osD^v", strict=False)):
         n, d, losses = map(np.array, columns([run for run in runs if run["budget"] == number], ALL))
         if not len(n):
             continue
-        left.plot(n, losses, "o", ms=4.5, color=colour, label=f"C = {scientific(operations)}")
+        left.plot(n, losses, mark, ms=4.5, color=colour, label=f"C = {scientific(operations)}")
         fine = np.geomspace(n.min() / 1.3, n.max() * 1.3, 60)
         # The tokens that the budget buys at other sizes are interpolated, since a token does not cost exactly 6 N.
         tokens = np.exp(np.polyval(np.polyfit(np.log(n), np.log(d), min(2, len(n) - 1)), np.log(fine)))
         left.plot(fine, law(fine, tokens), color=colour, lw=1.2)
-        right.plot(law(n, d), losses, "o", ms=4.5, color=colour)
+        right.plot(law(n, d), losses, mark, ms=4.5, color=colour)
     shown = [run["loss"] for run in runs]
     if found["aside"]["diverged"] is None:
         (n,), (d,), (loss,) = columns([found["aside"]], ALL)
@@ -165,7 +165,7 @@ def draw_trainings(found: dict[str, Any], law: Law) -> None:
         right.plot(law(n, d), loss, "*", ms=11, color=INK)
         shown.append(loss)
     right.plot([min(shown), max(shown)], [min(shown), max(shown)], color=GREY, lw=0.9, ls=":")
-    left.set(xscale="log", xlabel="all parameters", ylabel="loss, nats a token", title="Trainings, and the law")
+    left.set(xscale="log", xlabel="all parameters", ylabel="loss, nats a token", title="Training runs, and the law")
     _plain(left)
     handles, labels = left.get_legend_handles_labels()
     right.legend(handles, labels, fontsize=7.5, loc="lower right")
