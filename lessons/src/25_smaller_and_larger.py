@@ -352,8 +352,8 @@ compute_optimal = check(compute_optimal)
 # exponential, and D is what the budget leaves: `operations / 6 / n`.
 
 # %% [markdown]
-# So $N$ grows as $C^{\beta/(\alpha+\beta)}$ and $D$ as $C^{\alpha/(\alpha+\beta)}$. The proof is a search along the
-# budget on a fine grid. Then the question itself, for two sets of constants. The second is a fit of Besiroglu and others (2024), who
+# So $N$ grows as $C^{\beta/(\alpha+\beta)}$ and $D$ as $C^{\alpha/(\alpha+\beta)}$. The proof is a search on a fine
+# grid. Then the question itself, for two sets of constants. The second is a fit of Besiroglu and others (2024), who
 # read Hoffmann's training runs out of a figure of that paper and fitted them again.
 
 # %%
