@@ -4,7 +4,10 @@ import ast
 import base64
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
+from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,7 @@ from course import notebooks
 from course.exercise import exercises
 from course.minutes import minutes, sections
 from course.notebooks import execute, main, reason_to_keep
+from course.recorded import READS, fingerprints
 from course.sources import (
     LESSONS,
     fingerprint,
@@ -44,6 +48,24 @@ def test_the_notebook_is_in_step_with_its_source(source):
         f"run `make notebooks ARGS={number_of(source)}`"
     )
     assert written.metadata["course"]["exercises"] == fingerprint(expected)
+
+
+@each_lesson
+def test_the_notebook_shows_the_recorded_files_as_they_are(source):
+    reads = nbformat.read(notebook_of(source), as_version=4).metadata["course"]["reads"]
+    assert reads == fingerprints(reads), f"run `make notebooks ARGS={number_of(source)}`"
+    named = re.findall(r"\w+/results/\w+\.json", source.read_text(encoding="utf-8"))
+    assert {f"lessons/{name}" for name in named} <= set(reads)
+
+
+def test_recorded_files_that_are_opened_are_noted(tmp_path, monkeypatch):
+    (tmp_path / "noted").touch()
+    monkeypatch.setenv(READS, str(tmp_path / "noted"))
+    code = "import course; [open(name).close() for name in ('after/results/inside.json', 'ideas.md')]"
+    subprocess.run([sys.executable, "-c", code], cwd=LESSONS, check=True)
+    (name,) = (tmp_path / "noted").read_text().splitlines()
+    assert name == "lessons/after/results/inside.json"
+    assert fingerprints([name]) == {name: sha256((LESSONS / "after/results/inside.json").read_bytes()).hexdigest()[:16]}
 
 
 @each_lesson
