@@ -404,7 +404,7 @@ print("\n".join(f"{name}: {value:.0e}" for name, value in rounding.items()))
 
 # %% [markdown]
 # In float32 that is a narrow gap, and it closes in a model of many layers. In float64 it is wide. (A loud model is not
-# the best for everything: it notices the wrong epsilon least, because large activations hide what is added to their
+# the best for everything: it notices the wrong epsilon least, because large activations hide an epsilon beside their
 # variance.)
 #
 # ## Backwards, into the file's layout
@@ -621,7 +621,7 @@ print(f"handed back as a folder, and read by `load`: error {off:.0e}, the roundi
 # ## A few numbers beside the file (optional)
 #
 # This training run had a gradient for every number of the file. With Adam ([lesson 09](09_training.ipynb)) there would
-# be two running means for each too, and what is handed back is a whole second file. Must all of them be trained?
+# be two running means for each too, and you hand back a whole second file. Must all of them be trained?
 #
 # [*LoRA*](glossary.md#lora) (*low-rank adaptation*, Hu and others 2021, §4.1) leaves the stranger's $W$ as it is: it is
 # *frozen*. Beside it stands a product of two thin matrices, $A$ of shape $(C, r)$ and $B$ of shape $(r, F)$. The *rank*
@@ -874,7 +874,7 @@ for text in ("The old dog sleeps.", "café ☕ 42"):
 # ## The witness that counts (optional)
 #
 # `transformers` is the library whose format this is. Where it is installed, with PyTorch, the next cell lets it read
-# *the same folder*, and compares: logits, gradients, ids, and what it says. Elsewhere it shows what was recorded.
+# *the same folder*, and compares: logits, gradients, ids, and its words. Elsewhere it shows a recording.
 
 
 # %%
@@ -925,7 +925,7 @@ print(f"rounding in float32:              {rounding['rounding, float32']:.0e}")
 # ## A translator's folder (optional)
 #
 # The paper's own model has a format too: *Marian*, the form of more than a thousand published translators. Can *our*
-# translator be written in it? `save` answers. What the format cannot express is refused by name, before anything is
+# translator be written in it? `save` answers. It refuses by name whatever the format cannot express, before anything is
 # written:
 
 # %%
@@ -1029,7 +1029,7 @@ for name, each in stale.parameters.named.items():
 score("channels not moved", stale, bos)
 
 # %% [markdown]
-# And `transformers`' own Marian, on the same folder, or what was recorded:
+# And `transformers`' own Marian, on the same folder, or its recording:
 
 
 # %%

@@ -454,9 +454,9 @@ for name, measured in (("tuned", losses), ("not tuned", untuned)):
 
 # %% [markdown]
 # The runs that are not tuned still lie nearly on *a* law, and their interval looks no worse. It is an interval around
-# the wrong number. A bootstrap asks what chance could have changed. It does not know what was wrong with *all* runs: a
-# warm-up that is too long for the short ones, text that is read twice, one seed of each. Only a run
-# that was kept aside, far out, says how far a law reaches.
+# the wrong number. A bootstrap asks how far chance could have moved the result. It does not know what was wrong with
+# *all* runs: a warm-up that is too long for the short ones, text that is read twice, one seed of each. Only a run that
+# was kept aside, far out, says how far a law reaches.
 #
 # ## Fitting the law (optional)
 #
@@ -610,8 +610,8 @@ poor = (objectives > 1.01 * objectives.min()).mean()
 print(f"of {len(objectives)} starts {poor:.0%} end in a place that is worse than the best one")
 
 # %% [markdown]
-# So one takes steps that know the curvature. Hoffmann and others use L-BFGS, which estimates it from earlier gradients.
-# Our study uses the method of Levenberg and Marquardt, for all starts at once:
+# So the descent needs steps that know the curvature. Hoffmann and others use L-BFGS, which estimates it from earlier
+# gradients. Our study uses the method of Levenberg and Marquardt, for all starts at once:
 # [`minimise`](after/experiments/scaling/fit.py).
 #
 # An interval that is too good is a warning. Hoffmann and others print intervals for the exponents of the best $N$ and
@@ -636,7 +636,7 @@ print(f"of {len(objectives)} starts {poor:.0%} end in a place that is worse than
 
 # %% tags=["exercise"]
 def damped_step(residuals, slopes, damping, delta):
-    """A step of Levenberg and Marquardt, with Huber's weights: what is added to theta.
+    """A step of Levenberg and Marquardt, with Huber's weights: the change of theta.
 
     residuals (n,): predicted minus measured. slopes (n, k): of the predictions, by each constant.
     It solves (M + damping · diagonal of M) step = −gradient, where M = slopesᵀ W slopes, gradient = slopesᵀ W
@@ -704,7 +704,7 @@ for size in scaling.SIZES:
 #
 # Kaplan and others found that the best size grows as $C^{0.73}$, Hoffmann and others that it grows as $C^{0.5}$. Those
 # are different worlds: with ten times the compute, is the model more than five times as large, or about three times?
-# Pearce and Song (2024) found most of the reason in what is counted: Kaplan's $N$ leaves out the embeddings, and his
+# Pearce and Song (2024) found most of the reason in the way to count: Kaplan's $N$ leaves out the embeddings, and his
 # models were small.
 #
 # Let Besiroglu's law be true, with all parameters. Now count without embeddings, as Kaplan did: $n$ parameters in the
@@ -833,10 +833,10 @@ for name, kept in (("all", n > 0), ("every second", np.arange(len(n)) % 2 == 0),
 # browsers are students of larger ones. For models that write freely, the teacher now often judges the student's *own*
 # sentences (Agarwal and others 2024).
 #
-# The law changed what is trained. After Hoffmann came models with twenty tokens for each parameter, and soon with
-# hundreds and more (Touvron and others 2023). That is no contradiction. The best size for a training budget is too
-# large for a model that answers millions of people afterwards: a smaller model that reads longer costs more to train,
-# and less to use. So the two questions of this lesson meet.
+# The law changed the models that are trained. After Hoffmann came models with twenty tokens for each parameter, and
+# soon with hundreds and more (Touvron and others 2023). That is no contradiction. The best size for a training budget
+# is too large for a model that answers millions of people afterwards: a smaller model that reads longer costs more to
+# train, and less to use. So the two questions of this lesson meet.
 #
 # Sources: Hinton, Vinyals and Dean 2015; Kim and Rush 2016; Kaplan and others 2020, arXiv 2001.08361; Hoffmann and
 # others 2022, arXiv 2203.15556 (eq. 3, appendix D); Besiroglu and others 2024, *Chinchilla scaling: a replication

@@ -559,7 +559,7 @@ show(
 
 # %%
 def with_real_processes():
-    import torch.distributed  # noqa: F401 - without PyTorch, what was recorded is shown
+    import torch.distributed  # noqa: F401 - without PyTorch, the recording is shown
 
     from course.lesson_26.processes import shared, trained
 

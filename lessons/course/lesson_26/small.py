@@ -89,7 +89,7 @@ class Drift(NamedTuple):
 
 
 def drift(one: Callable[[list[Floats]], Floats], other: Callable[[list[Floats]], Floats], steps: int) -> Drift:
-    """Run two trainings that differ in the function that adds the shards' gradients, and compare them."""
+    """Make two training runs that differ in the function that adds the shards' gradients, and compare them."""
     parameters = small_model().parameters
     names = parameters.views(np.arange(len(parameters.data)))  # where each parameter lies in the flat array
     is_key_bias = np.zeros(len(parameters.data), bool)
