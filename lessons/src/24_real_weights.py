@@ -48,9 +48,8 @@ print("\n".join(f"{path.name:<24} {path.stat().st_size:>9,} bytes" for path in s
 print("\n" + (FOLDER / "README.md").read_text())
 
 # %% [markdown]
-# An honest label. The *form* is that of OpenAI's GPT-2, down to the names; only the numbers are narrower than the
-# published float32. An optional cell at the end runs the same functions on the real weights. `config.json` has what a
-# model needs beside its weights:
+# An honest label. The *form* is that of OpenAI's GPT-2, down to the names. (An optional cell at the end runs the same
+# functions on the real weights.) `config.json` has the rest that a model needs:
 
 # %%
 config = json.loads((FOLDER / "config.json").read_text())
@@ -92,16 +91,12 @@ show(
 # | the next $n$ | the header, JSON: for each tensor its type, its shape, and where its bytes lie |
 # | the rest | the numbers, one tensor after the other, row by row |
 #
-# There is no code in it. The older format, `pytorch_model.bin`, is a Python *pickle*: a list of instructions that
-# build objects, and that may call any function on your machine on the way. Since PyTorch 2.6 (2025) `torch.load` has
-# `weights_only=True` as its default: it builds tensors, plain values and a short list of types, and refuses all else.
-#
-# * That stops a file that simply names a function to call.
-# * It changes nothing for `weights_only=False`, for `pickle.load` and for older versions: they run what the file says.
-# * It is still a complicated reader. Holes through which a file might run code all the same were closed in versions 2.6
-#   and 2.10. (This package reads no pickles at all.)
-#
-# Here are the first bytes of our file:
+# There is no code in it. The older format, `pytorch_model.bin`, is a Python *pickle*: a list of instructions that build
+# objects, and that may call any function on the way. Since PyTorch 2.6 (2025) `torch.load` has `weights_only=True` as
+# its default: it builds tensors, plain values and a short list of types, and refuses all else. That stops a file that
+# simply names a function to call. It changes nothing for `weights_only=False`, `pickle.load` and older versions, and it
+# is still a complicated reader: holes through which a file might run code all the same were closed in 2.6 and in 2.10.
+# (This package reads no pickles.) Here are the first bytes of our file:
 
 # %%
 data = (FOLDER / "model.safetensors").read_bytes()
@@ -229,7 +224,7 @@ print(
 # * **`lm_head`**, the output layer, is missing. It is `wte`, transposed.
 #
 # The names of this course's package are others, but its layout happens to be GPT-2's, so each array goes to one
-# parameter as it is:
+# parameter as it is. The weights of layer 0:
 
 # %%
 print(f"{'in the file':<24} {'shape':<12} in the package")
@@ -371,16 +366,14 @@ for name in sorted(errors, key=lambda name: errors[name]["trained"]):
     print(f"{name:<34} {loss_of(change(exact), **options) - before:+8.4f}")
 
 # %% [markdown]
-# Compare the picture and the list. There are three kinds of mistakes (half as many heads, and the two norms exchanged,
-# lie between the first kind and the second):
+# Compare the picture and the list. There are three kinds of mistakes (half as many heads and exchanged norms lie
+# between the first two):
 #
 # * **Impossible to miss.** At the top the error is larger than the logits' own spread, and the loss rises by about a
 #   nat or more. One sentence of output is test enough.
 # * **The logits are plainly wrong, and the loss hardly rises.** Read the positions from 1 on: a logit is off by more
-#   than a standard deviation, and the loss rises by next to nothing. A bias that is left out is of this kind too. You
-#   would report a score that is slightly too low, and never know.
-# * **The loss does not move in any digit that is printed.** That is so for the wrong GELU and the wrong epsilon. Only
-#   the logits tell.
+#   than a standard deviation, and the loss rises by next to nothing. A bias that is left out is of this kind too.
+# * **The loss does not move in any digit that is printed.** Only the logits tell of the wrong GELU and epsilon.
 #
 # And a test can be **blind**. Look at the grey points: in a model as it starts, biases are 0 and gains are 1, so a bias
 # that is left out and norms that are exchanged change *nothing* (hollow). So a random model makes a good test only if
@@ -636,7 +629,7 @@ print(f"handed back as a folder, and read by `load`: error {off:.0e}, the roundi
 
 # %%
 def adapter_forward(x, weight, bias, A, B, alpha):
-    """x (..., C), weight (C, F), bias (F,), A (C, r), B (r, F) → y (..., F), and what the backward needs."""
+    """x (..., C), weight (C, F), bias (F,), A (C, r), B (r, F) → y (..., F), and a cache for the backward."""
     low = x @ A  # (..., r): few numbers
     return x @ weight + bias + alpha / A.shape[1] * (low @ B), (x, low, weight, A, B, alpha)
 
@@ -886,10 +879,7 @@ def with_transformers():
     logits = there(torch.from_numpy(ids)).logits
     torch.nn.functional.cross_entropy(logits.flatten(0, 1), torch.from_numpy(targets).flatten()).backward()
     gradients = {name.removeprefix("transformer."): each.grad.numpy() for name, each in there.named_parameters()}
-    texts, (_, tokenizer) = (
-        [*unseen, "café ☕ 42", "  two  spaces\n"],
-        pretrained.load(FOLDER),
-    )  # with the library tokenizers
+    texts, (_, library) = [*unseen, "café ☕ 42", "  two  spaces\n"], pretrained.load(FOLDER)  # with tokenizers
     written = there.generate(
         torch.tensor([encode("The old dog")]), do_sample=False, max_new_tokens=17, pad_token_id=END
     )
@@ -897,7 +887,7 @@ def with_transformers():
         "logits": error(gpt2_logits(exact, ids), logits.detach().numpy()),
         "gradients": max(error(grads[name], gradients[name]) for name in grads),
         "says": decode(written[0].tolist()).strip(),
-        "same ids": all(encode(text) == tokenizer.encode(text) for text in texts),
+        "same ids": all(encode(text) == library.encode(text) for text in texts),
     }
 
 
@@ -1121,7 +1111,6 @@ else:
 # ## Common mistakes, and what they look like
 
 # %%
-print("sorted as text:", ", ".join(sorted(f"h.{layer}" for layer in (0, 1, 2, 10, 11))))
 numbers = rng.standard_normal(100_000).astype(np.float32)
 cut_off = (numbers.view(np.uint32) & 0xFFFF0000).view(np.float32)
 for name, narrow in (("rounded", widen(stranger.narrowed(numbers))), ("cut off", cut_off)):
@@ -1131,37 +1120,28 @@ for name, narrow in (("rounded", widen(stranger.narrowed(numbers))), ("cut off",
 # %% [markdown]
 # * **Layers sorted by name.** "h.10" comes before "h.2". A model of more than ten layers then has them in the wrong
 #   order, and every shape fits.
-# * **Two copies of a tied table.** Some files store `lm_head.weight` beside `wte.weight`. Fill two parameters with them
-#   and train on, and the two drift apart.
 # * **Narrowing by cutting off.** Widening loses nothing. On the way back to bfloat16 the lower half must be *rounded*:
 #   cut off, every number moves towards 0, and these errors do not cancel.
 # * **Extra tensors ignored, missing ones left random.** A loader that is not strict starts with half a model. Demand
 #   that every array of the file is used, and every parameter filled, once.
 # * **The default of a missing option.** `layer_norm_epsilon` may be absent. Then the library's default counts,
 #   $10^{-5}$ here and $10^{-12}$ for BERT, not yours.
-# * **Dropout left on.** The configuration has rates. A forward that drops gives other logits each time.
 # * **A small test without padding.** One sentence alone never sees a wrong mask.
 # * **An adapter merged in another layout** (LoRA). Libraries on PyTorch store $A$ as $(r, C)$ and $B$ as $(F, r)$. On a
 #   square matrix such as `attn.c_proj.weight` the wrong product fits too.
 #
 # ## What changed since 2017
 #
-# In 2017 weights travelled as checkpoints of one program, often as pickles. Since 2022 safetensors has replaced these
-# nearly everywhere. Numbers became narrower: bfloat16, then 8 and 4 bits with scales beside them, which is one more
-# layout to misread. Since LoRA (2021) many publish an adapter alone, and it needs the very weights that it was trained
-# beside; with QLoRA (Dettmers and others 2023) these are frozen in 4 bits. Names are still each library's own. So each
-# new model begins with a table like the one in this lesson, and each mistake in the picture above can be made again.
+# In 2017 weights travelled as checkpoints of one program. Since 2022 safetensors has replaced these nearly everywhere.
+# Numbers became narrower: bfloat16, then 8 and 4 bits with scales beside them: one more layout to misread. Since LoRA
+# (2021) many publish an adapter alone, and it needs the very weights that it was trained beside; with QLoRA (Dettmers
+# and others 2023) these are frozen in 4 bits. Names are still each library's own. So each new model begins with a table
+# like the one in this lesson, and each mistake in the picture above can be made again.
 #
 # ## Where next
 #
-# [Lesson 25](25_smaller_and_larger.ipynb) asks how large such a model should be, and how a small one learns from it.
-# Open projects:
+# [Lesson 25](25_smaller_and_larger.ipynb) asks how large such a model should be, and how a small one learns from it. If
+# you came here first, the path [from GPT-2's weights down](README.md#four-paths) says what to read next. The tables of
+# [`pretrained`](../minitransformer/pretrained) name every array of six kinds of models.
 #
-# * **A loud test for your own reader.** Write `misread(weights)`, which makes one of the mistakes at random. How many
-#   of them does a test on a *single token* notice? On two?
-# * **8 bits.** Store each row of a matrix as `int8` with one scale. How far do the logits move? Where does that stand
-#   in the picture?
-#
-# If you came here first, the path [from GPT-2's weights down](README.md#four-paths) says what to read next. Models of
-# six kinds from another library are read by [`pretrained`](../minitransformer/pretrained), whose tables say name by
-# name what goes where.
+# An open project: store each row of a matrix as `int8` with one scale. Where in the picture does that stand?

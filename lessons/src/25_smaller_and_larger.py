@@ -43,12 +43,12 @@ rng = np.random.default_rng(0)
 #
 # On the left is what a teacher can give. Our translator of lesson [10](10_translator.ipynb) has read *The hunter ran
 # behind the pretty village* and has written *Der Jäger ist hinter*. The next word is *dem*, and the model knows that.
-# But the words that it did *not* choose are not equally improbable: other articles stand far above a token that makes
-# no sense here. The text says one word, "dem". The teacher's probabilities say what *dem* is like.
+# But the other words are not equally improbable: articles stand far above a token that makes no sense here. The text
+# says one word, "dem". The teacher's probabilities say what *dem* is like.
 #
 # On the right is a law. Each line is one budget, in floating-point operations. It buys a small model that reads much
-# text, or a large one that reads little. At both ends the loss is high. In between is a best size, and it moves with
-# the budget. (The constants are those of Hoffmann and others 2022.)
+# text, or a large one that reads little. At both ends the loss is high. The best size in between moves with the budget.
+# (The constants are those of Hoffmann and others 2022.)
 
 
 # %%
@@ -136,9 +136,8 @@ print(f"without    {distillation_forward(z, v, right, 2.0, 0.7)[0]:.12f}")
 # $$ \frac{p_i - q_i}{T} \approx \frac{1}{T}\left(\frac{1 + z_i/T}{V} - \frac{1 + v_i/T}{V}\right)
 # = \frac{z_i - v_i}{V\,T^2} $$
 #
-# So the gradient falls as $1/T^2$, and the factor $T^2$ before the loss keeps its size: the weight $\lambda$ means the
-# same at each temperature. The formula says something else too: at a high temperature the student learns the teacher's
-# *logits*, as in least squares.
+# So the factor $T^2$ before the loss keeps the gradient's size, and $\lambda$ means the same at each temperature. And at
+# a high temperature the student learns the teacher's *logits*, as in least squares.
 #
 # ### Exercise 1 ★★☆: the gradient of distillation
 #
@@ -216,19 +215,16 @@ lines = {f"{name}, at the end": [curve[-1] for curve in each] for name, each in 
 lines["the words of the text, at its best moment"] = [min(curve) for curve in curves["the words of the text"]]
 pictures.draw_students([len(vocabulary.rows(english[:count])[1]) for count in COUNTS], lines, taught[-1])
 print(f"teacher: {len(large.data):,} parameters, loss {taught[-1]:.3f}; a student has {len(students[0].data):,}")
-print(f"{'sentences':<42}" + "".join(f"{count:>8,}" for count in COUNTS))
-for name, values in lines.items():
-    print(f"{name:<42}" + "".join(f"{loss:8.3f}" for loss in values))
 
 # %% [markdown]
-# With a hundred sentences the student learns the words of the text by heart, and its loss on other sentences explodes.
-# (Its best moment, chosen on the test sentences, is shown too.) The teacher's student reads the *same* hundred
-# sentences, and ends far below even that moment: for each beginning it is told all words that may follow, not one.
+# From a hundred sentences the student learns the text by heart, and its loss on others explodes. (Its best moment,
+# chosen on the test sentences, is shown too.) Taught by the teacher on the *same* sentences it ends far below even that
+# moment: for each beginning it is told all words that may follow, not one.
 #
 # So the first question has an answer, with a condition: **yes, where the student sees less text than the teacher did.**
-# The more of the teacher's text the student has, the less is left to gain. And the temperature? Here $T = 2$ gains
-# nothing over $T = 1$. This teacher is not certain: many words may follow, and at $T = 1$ it says so. Temperatures are
-# for teachers that are nearly certain, such as classifiers of images.
+# The more of the teacher's text the student has, the less is left to gain. And $T = 2$ gains nothing over $T = 1$ here:
+# temperatures are for teachers that are nearly certain, such as classifiers of images. This one is not, since many
+# words may follow.
 #
 # ### For translation: words, or whole sentences (optional)
 #
@@ -305,9 +301,9 @@ if recorded_students is not None:
 # * $A/N^\alpha$ is lost because the model is small, however much it reads.
 # * $B/D^\beta$ is lost because it has read little, however large it is.
 #
-# Why powers? If a loss falls by the same factor each time that $N$ doubles, it is a power of $N$, a straight line when
-# both axes are logarithmic. Such lines were found by measuring (Kaplan and others 2020). The exponents for a text
-# cannot be derived. So this is a *law* as Kepler's were: it describes.
+# Why powers? If a term falls by the same factor each time that $N$ doubles, it is a power of $N$, a straight line when
+# both axes are logarithmic. Such lines were measured (Kaplan and others 2020), and not derived. So this is a *law* as
+# Kepler's were: it describes.
 #
 # ### Where to put ten times the compute
 #
@@ -817,12 +813,11 @@ for name, kept in (("all", n > 0), ("every second", np.arange(len(n)) % 2 == 0),
 #
 # * **The temperature is changed and $T^2$ is missing.** The teacher's part becomes weaker as $1/T^2$, and "higher
 #   temperatures do not help".
-# * **The teacher has its dropout on.** Its targets are then noise around what it knows.
+# * **The teacher has its dropout on.** Its targets are then noisy.
 # * **Padding is taught.** The teacher has probabilities after the end of a sentence too. They are no targets, and the
 #   rows do not count in the mean.
 # * **A teacher that was trained with label smoothing.** It was told that all wrong tokens are equally wrong, and passes
 #   that on (Müller and others 2019). Ours was, with 0.1: hence the even floor under the words in the first picture.
-# * **Students are compared by perplexity** at sequence level, where it rises as the student becomes better.
 # * **The test rows are resampled, not the training runs.** That interval says how well *one loss* is known, and nothing
 #   about another seed, another order of the text or a learning rate.
 # * **The best size is read off the lowest point that was measured.** The valleys of the first picture are flat, so a
@@ -838,16 +833,12 @@ for name, kept in (("all", n > 0), ("every second", np.arange(len(n)) % 2 == 0),
 # is too large for a model that answers millions of people afterwards: a smaller model that reads longer costs more to
 # train, and less to use. So the two questions of this lesson meet.
 #
-# Sources: Hinton, Vinyals and Dean 2015; Kim and Rush 2016; Kaplan and others 2020, arXiv 2001.08361; Hoffmann and
-# others 2022, arXiv 2203.15556 (eq. 3, appendix D); Besiroglu and others 2024, *Chinchilla scaling: a replication
-# attempt*; Pearce and Song 2024, arXiv 2406.12907; Porian and others 2024, arXiv 2406.19146.
+# Sources (arXiv): Hinton and others 1503.02531, Kim and Rush 1606.07947, Kaplan and others 2001.08361, Hoffmann and
+# others 2203.15556 (eq. 3, appendix D), Besiroglu and others 2404.10102, Pearce and Song 2406.12907, Porian and others
+# 2406.19146.
 #
 # ## Where next
 #
 # [Lesson 26](26_many_processes.ipynb): a budget is operations, and one machine has only so many in a month. How do many
-# machines share them? Open projects:
-#
-# * A model will read $U$ tokens after its training, 2 operations for each parameter and token. Minimise $6ND + 2NU$ for
-#   a given loss. How do $N$ and $D$ move as $U$ grows?
-# * Train teachers of several sizes on the words above, and one student from each. Is the best teacher the one with the
-#   lowest loss?
+# machines share them? An open project: a model will read $U$ tokens after its training, 2 operations for each parameter
+# and token. Minimise $6ND + 2NU$ for a given loss. How do $N$ and $D$ move as $U$ grows?

@@ -264,8 +264,8 @@ def exchange(grads, shares, parts, send):
 
     grads: a list of the shards' gradients, float32 arrays (P,). shares[r]: the range of shards whose gradients process
     r has. parts[r]: the slice of the sum that it wants.
-    send(sender, receiver, array) → a copy of the array, as the receiver gets it. What one process has and another
-    needs goes through it: the sum of each of the sender's largest subtrees, in the receiver's slice, a call for each.
+    send(sender, receiver, array) → a copy of the array, as the receiver gets it. Everything that one process needs from
+    another goes through it: the sum of each of the sender's largest subtrees, in the receiver's slice, a call for each.
     → a list: for each process its slice of the sum, a float32 array.
     """
     raise NotImplementedError
@@ -345,7 +345,7 @@ for n in (2, 3, 4):
     print(f"{n} processes against one, 20 steps: equal bits along the tree {same[True]}, with the ring {same[False]}")
 
 # %% [markdown]
-# ## What is weighted by what
+# ## Weighted by targets, not by processes
 #
 # The loss of a batch is the mean over its *targets*. Sentences differ in length, so processes with equally many
 # sentences have different numbers of targets. PyTorch's `DistributedDataParallel` averages the gradients of the
@@ -623,15 +623,12 @@ for dtype in (np.float32, np.float64):
 # the way. Equal bits have become a topic of their own: "batch-invariant" kernels for language models give an answer
 # that does not depend on who else is asking.
 #
-# Sources: Patarasuk and Yuan 2009, *Bandwidth optimal all-reduce algorithms for clusters of workstations*; Rajbhandari,
-# Rasley, Ruwase and He 2020, *ZeRO: Memory optimizations toward training trillion parameter models*.
+# Sources: Patarasuk and Yuan 2009, *Bandwidth optimal all-reduce algorithms for clusters of workstations*; Rajbhandari
+# and others 2020 (ZeRO), arXiv 1910.02054.
 #
 # ## Where next
 #
 # `python -m minitransformer train --help` has the number of shards, `--shards`, and [the tests](../tests) share
 # training runs between processes, kill some of them, and compare bits. [Lesson 18](18_your_transformer.ipynb) is the
-# one to come back to: everything in one file of your own. Two open questions:
-#
-# * Where $n$ does not divide the shards, a process sends several sums. Are equal bits possible with less?
-# * The exchange waits for the end of the backward. Which bits would change if layers were sent as soon as they are
-#   ready?
+# one to come back to: everything in one file of your own. An open question: where $n$ does not divide the shards, a
+# process sends several sums. Are equal bits possible with less?
