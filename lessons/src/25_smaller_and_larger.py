@@ -136,8 +136,8 @@ print(f"without    {distillation_forward(z, v, right, 2.0, 0.7)[0]:.12f}")
 # $$ \frac{p_i - q_i}{T} \approx \frac{1}{T}\left(\frac{1 + z_i/T}{V} - \frac{1 + v_i/T}{V}\right)
 # = \frac{z_i - v_i}{V\,T^2} $$
 #
-# So the factor $T^2$ before the loss keeps the gradient's size, and $\lambda$ means the same at each temperature. And at
-# a high temperature the student learns the teacher's *logits*, as in least squares.
+# So the factor $T^2$ before the loss keeps the gradient's size, and $\lambda$ means the same at each temperature. And a
+# student at a high temperature learns the teacher's *logits*, as in least squares.
 #
 # ### Exercise 1 ★★☆: the gradient of distillation
 #

@@ -52,7 +52,7 @@ print(f"(a + b) + c = {(a + b) + c}, a + (b + c) = {a + (b + c)}")
 # %% [markdown]
 # Addition of floats is *commutative*, a + b = b + a. It is not *associative*: brackets matter.
 #
-# These are extreme numbers. Now real gradients, of a [small Transformer](course/lesson_26/small.py) that learns German
+# Now real gradients, of a [small Transformer](course/lesson_26/small.py) that learns German
 # from the grammar of lesson 02. A batch is cut into eight [shards](glossary.md#shard). The gradient of each shard is
 # weighted by its share of the targets, so that the batch's gradient is the plain sum of the eight (lesson 09, exercise
 # 4). Add them from the first to the last, from the last to the first, and in pairs of pairs. The sum in float64, whose
