@@ -9,9 +9,9 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.typing import ColorType
 from PIL import Image
 
-from minitransformer.plots.page import BLUE, FONT, GREEN, INK, ORANGE, PALE, PURPLE, SIGNED, SKY
+from minitransformer.plots.page import BLUE, FONT, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SIGNED, SKY
 
-GREY, VERMILION = "#737373", "#cc4125"  # darker than the package's, so that text of these colours is read on white
+VERMILION = "#cc4125"  # darker than the package's, so that text of this colour is read on white
 COLOURS = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY)
 INKED = "Greys"  # the colour map of images that are data: white paper, black ink
 AMOUNTS = "Blues"  # the default colour map of matrices, from nothing, white, to much
@@ -79,8 +79,8 @@ def contrast(one: ColorType, other: ColorType) -> float:
 
 
 def on(ground: ColorType) -> str:
-    """Return the colour for text on this one: white or ink."""
-    return max("white", INK, key=lambda colour: contrast(colour, ground))
+    """Return the colour for text on this one: white or black, of which one always has a contrast above 4.5."""
+    return max("white", "black", key=lambda colour: contrast(colour, ground))
 
 
 def dark(colour: ColorType) -> str:

@@ -36,6 +36,12 @@ from minitransformer.cli import main as run_package
 each_lesson = pytest.mark.parametrize("source", sources(), ids=lambda source: source.stem)
 LARGEST = 1_000_000  # bytes
 FEWEST = 5  # words that say what a picture shows
+READABLE = f"""\
+import sys
+sys.path.append({str(Path(__file__).parents[1])!r})
+import course.style
+from support.lessons.contrast import checked
+course.style.show = checked(course.style.show)"""
 WEEKEND, DOWN = "The paper in a weekend", "From GPT-2's weights down"  # paths that the README lists step by step
 HEADER = ("**You will be able to**", "| you know |", "| runs in |", "| in the paper |", "| in the package |")
 SECTIONS = ("## Common mistakes", "## What changed since 2017", "## Where next")
@@ -408,6 +414,7 @@ def _part(number, step):
 @pytest.mark.parametrize("source", sources(), ids=lambda source: source.stem)
 def test_a_lesson_executes(source, state):
     notebook = solved_notebook(source) if state == "correct" else read_source(source)
+    notebook.cells.insert(0, nbformat.v4.new_code_cell(READABLE))
     execute(notebook)
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     printed = "".join(output.text for output in outputs if output.get("name") == "stdout")

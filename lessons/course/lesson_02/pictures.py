@@ -9,7 +9,7 @@ from matplotlib.patches import Rectangle
 
 from minitransformer.data.tokenizer import BPETokenizer
 
-from ..style import BLUE, COLOURS, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SIGNED, show
+from ..style import BLUE, COLOURS, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SIGNED, dark, show
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
@@ -143,8 +143,8 @@ def draw_vocabulary(
 ) -> None:  # fmt: skip
     """Draw the tokens of a sentence against the vocabulary's size, by language, and the share of rare tokens."""
     _, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.1))
-    for (language, length), colour in zip(lengths.items(), (BLUE, ORANGE), strict=True):
-        left.plot(sizes, length, "o-", ms=3, color=colour, label=language)
+    for (language, length), colour, style in zip(lengths.items(), (BLUE, ORANGE), ("o-", "s--"), strict=True):
+        left.plot(sizes, length, style, ms=3, color=colour, label=language)
         left.plot(num_words, word_lengths[language], "*", ms=10, color=colour)
     left.set(xscale="log", xlabel="tokens in the vocabulary", ylabel="tokens in a sentence (mean)", ylim=(0, 85))
     left.set_title("a larger vocabulary, shorter sentences …")
@@ -166,9 +166,9 @@ def draw_map(points: np.ndarray, words: Sequence[str], kinds: Sequence[str], sha
     figure, axes = plt.subplots(figsize=(7.2, 4.8))
     names = list(dict.fromkeys(kinds))
     colours = dict(zip(names, [*COLOURS, GREY], strict=False))
-    for kind in names:
+    for kind, mark in zip(names, "os^DvP*", strict=False):
         chosen = [place for place, k in zip(points, kinds, strict=True) if k == kind]
-        axes.plot(*np.transpose(chosen), "o", ms=3, color=colours[kind], label=kind)
+        axes.plot(*np.transpose(chosen), mark, ms=3, color=colours[kind], label=kind)
     axes.set(
         title="Nouns by what stands beside them",
         xlabel=f"first principal component ({shares[0]:.0%} of the variance)",
@@ -187,7 +187,7 @@ def draw_map(points: np.ndarray, words: Sequence[str], kinds: Sequence[str], sha
             if all(box[2] < b[0] or box[0] > b[2] or box[3] < b[1] or box[1] > b[3] for b in taken):
                 axes.annotate(
                     word, (x, y), (offset, 0), textcoords="offset points", ha=side, va="center", fontsize=7,
-                    color=colours[kind],
+                    color=dark(colours[kind]),
                 )  # fmt: skip
                 taken.append(box)
                 break

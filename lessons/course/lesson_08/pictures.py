@@ -11,7 +11,7 @@ from matplotlib.patches import Circle, FancyBboxPatch
 from minitransformer.models import Transformer
 from paper.experiments.figures.architecture import architecture_page
 
-from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, VERMILION, show, show_image
+from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, VERMILION, on, show, show_image
 
 
 def figure_1(model: Transformer, source: np.ndarray, target: np.ndarray) -> None:
@@ -109,7 +109,7 @@ def _box(axes: Axes, x: float, y: float, name: str, width: float = 1.7) -> None:
 
 def _plus(axes: Axes, place: tuple[float, float], colour: str) -> None:
     axes.add_patch(Circle(place, 0.19, fc=colour, ec=INK, lw=0.8, zorder=5))
-    axes.text(*place, "+", ha="center", va="center", color="white", fontsize=10, weight="bold", zorder=6)
+    axes.text(*place, "+", ha="center", va="center", color=on(colour), fontsize=10, weight="bold", zorder=6)
 
 
 def _arrow(
@@ -124,16 +124,16 @@ def draw_beginnings(
 ) -> None:
     """Draw sizes along a chain, forward and backward, by name (left), and losses of trainings (right)."""
     _, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.2))
-    for (name, (forward, backward)), colour in zip(sizes.items(), (ORANGE, BLUE, VERMILION), strict=True):
-        left.semilogy(forward, "o-", ms=3.5, color=colour, label=name)
+    for (name, (forward, backward)), colour, mark in zip(sizes.items(), (ORANGE, BLUE, VERMILION), "vo^", strict=True):
+        left.semilogy(forward, f"{mark}-", ms=3.5, color=colour, label=name)
         left.semilogy(backward, "--", color=colour, lw=1.2)
-    left.plot([], [], "o-", ms=3.5, color=GREY, label="$x$, forward")
+    left.plot([], [], "-", color=GREY, label="$x$, forward")
     left.plot([], [], "--", color=GREY, label="gradient, backward")
     left.set(xlabel="linear maps below", ylabel="size (root mean square)", title="A chain of linear maps")
     left.set_ylim(1e-4, 1e6)
     left.legend(loc="upper center", ncols=2, fontsize=7.5)
-    for (name, values), colour in zip(losses.items(), (ORANGE, BLUE, VERMILION), strict=True):
-        right.plot(np.arange(1, len(values) + 1), values, color=colour, label=name)
+    for (name, values), colour, line in zip(losses.items(), (ORANGE, BLUE, VERMILION), (":", "-", "--"), strict=True):
+        right.plot(np.arange(1, len(values) + 1), values, line, color=colour, label=name)
     right.axhline(guessing, color=GREY, lw=0.8, ls=":")
     right.text(len(next(iter(losses.values()))), guessing + 0.06, "guessing", color=GREY, fontsize=8, ha="right")
     right.set(xlabel="training step", ylabel="loss (nats a token)", title="A Transformer that reverses six tokens",

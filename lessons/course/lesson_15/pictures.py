@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.patches import Rectangle
 
-from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SKY, VERMILION, show
+from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SKY, VERMILION, dark, show
 
 LABELS = {"float32": (1.0, 1.3e-7), "tf32": (1e8, 8e-5), "bfloat16": (1.0, 9e-3), "float16": (1e1, 0.25)}
 """The places of the names of the right picture's lines."""
@@ -60,7 +60,7 @@ def draw_gpu(sizes: Mapping[str, str]) -> None:
     box(2.7, 0.2, 7.2, 0.95, f"device memory: {sizes['device memory']}. Here lie the arrays", PALE, fontsize=9)
     for x, text, colour, ends in ((4.4, "read", BLUE, (1.9, 1.15)), (8.0, "write", ORANGE, (1.15, 1.9))):
         axes.annotate("", (x, ends[0]), (x, ends[1]), arrowprops={"arrowstyle": "-|>", "color": colour, "lw": 2.5})
-        axes.text(x + 0.15, 1.52, text, color=colour, va="center", fontsize=9)
+        axes.text(x + 0.15, 1.52, text, color=dark(colour), va="center", fontsize=9)
     axes.text(6.15, 1.52, sizes["bandwidth"], color=INK, va="center", ha="center", fontsize=9)
     for x in (3.8, 6.15, 8.5):
         axes.annotate("", (x, 2.55), (x, 3.0), arrowprops={"arrowstyle": "<|-|>", "color": GREY})
@@ -187,11 +187,13 @@ def draw_formats(formats: Mapping[str, tuple[int, int]], size: Any, errors: Mapp
             for bit in range(place, place + bits):
                 left.add_patch(Rectangle((bit + 0.08, row - 0.28), 0.84, 0.56, color=colour, lw=0))
             if kind != "sign":
-                left.text(place + bits / 2, row - 0.36, f"{bits}", ha="center", va="bottom", color=colour, fontsize=8)
+                left.text(
+                    place + bits / 2, row - 0.36, f"{bits}", ha="center", va="bottom", color=dark(colour), fontsize=8
+                )
             place += bits
         left.text(-0.8, row, name, ha="right", va="center", color=INK)
     for x, (kind, colour) in zip((0, 6, 17), (("sign", GREY), ("exponent", PURPLE), ("fraction", LILAC)), strict=True):
-        left.text(x, len(formats) - 0.35, kind, color=colour, fontsize=8, va="top")
+        left.text(x, len(formats) - 0.35, kind, color=dark(colour), fontsize=8, va="top")
     left.set(xlim=(-9, 33), ylim=(len(formats) - 0.1, -0.75))
     left.set_title("Where the bits go")
     left.axis("off")

@@ -9,7 +9,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.patches import Rectangle
 
-from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SKY, show
+from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SKY, dark, show
 
 
 def draw_strip(scores: np.ndarray, frames: Sequence[tuple[float, float, np.ndarray]], block: int) -> None:
@@ -98,7 +98,7 @@ def draw_steps() -> None:
             for place, (name, colour) in enumerate(names):
                 x, width = columns + 0.75 + 0.8 * place, 1.5 if name == "acc" else 0.6
                 axes.add_patch(Rectangle((x, mine), width, 1, facecolor="white", edgecolor=colour, lw=1.5))
-                axes.text(x + width / 2, mine + 0.5, name, ha="center", va="center", fontsize=8, color=colour)
+                axes.text(x + width / 2, mine + 0.5, name, ha="center", va="center", fontsize=8, color=dark(colour))
         axes.text(-0.15, rows / 2, "queries", rotation=90, ha="right", va="center", fontsize=8, color=GREY)
         axes.text(columns / 2, rows + 0.15, "keys", ha="center", va="top", fontsize=8, color=GREY)
         axes.set(xlim=(-0.8, columns + 4), ylim=(rows + 0.7, -0.6), aspect="equal")

@@ -17,7 +17,7 @@ from study.trials.bootstrap import Interval
 from ..style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, SKY, VERMILION, dark, show
 from .studies import columns, trained, whole
 
-TEMPERATURES = (VERMILION, "o"), (ORANGE, "s"), (SKY, "D")
+TEMPERATURES = VERMILION, ORANGE, SKY
 BUDGETS = SKY, BLUE, GREEN, ORANGE, VERMILION
 
 Law = Callable[[Any, Any], Any]
@@ -38,7 +38,7 @@ def draw_smaller_and_larger(
     """
     _, (left, right) = plt.subplots(1, 2, figsize=(8.6, 3.6))
     rows = np.arange(len(words))
-    for (temperature, values), (colour, mark) in zip(probabilities.items(), TEMPERATURES, strict=True):
+    for (temperature, values), colour, mark in zip(probabilities.items(), TEMPERATURES, "os^", strict=True):
         left.plot(values, rows, mark, ms=5, color=colour, label=f"T = {temperature:g}")
     left.set_yticks(rows, words, fontsize=8)
     left.invert_yaxis()
@@ -87,7 +87,7 @@ def draw_students(tokens: Sequence[int], curves: Mapping[str, Sequence[float]], 
 def draw_exponents(sizes: np.ndarray, exponents: Mapping[str, np.ndarray], marks: Mapping[str, float]) -> None:
     """Draw the power of C with which the best size grows against the size, by way to count, and known powers."""
     _, axes = plt.subplots(figsize=(7.2, 3.0))
-    for (name, values), (colour, line) in zip(exponents.items(), ((BLUE, "-"), (VERMILION, "--")), strict=True):
+    for (name, values), colour, line in zip(exponents.items(), (BLUE, VERMILION), ("-", "--"), strict=True):
         axes.plot(sizes, values, line, color=colour, label=name)
     for name, value in marks.items():
         axes.axhline(value, color=GREY, lw=0.8, ls=":")

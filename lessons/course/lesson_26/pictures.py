@@ -23,7 +23,7 @@ def draw_drift(differences: Mapping[str, Sequence[float]], rounding: float) -> N
     """Draw differences by step, on a logarithmic axis, with a line at the last bit of a number about 1."""
     _, axes = plt.subplots(figsize=(7.2, 3.6))
     for (name, values), (colour, style) in zip(
-        differences.items(), ((ORANGE, "-."), (BLUE, "-"), (VERMILION, ":")), strict=True
+        differences.items(), ((ORANGE, "--"), (BLUE, "-"), (VERMILION, ":")), strict=True
     ):
         shown = np.where(np.asarray(values) > 0, values, np.nan)
         axes.plot(np.arange(1, len(shown) + 1), shown, style, color=colour, lw=1.2, label=name)
