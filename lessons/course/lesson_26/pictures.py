@@ -33,9 +33,9 @@ def draw_drift(differences: Mapping[str, Sequence[float]], rounding: float) -> N
     axes.set_ylim(bottom=1e-10)  # losses that are equal to the last bit fall below the axis
     axes.legend(loc="lower right", fontsize=8)
     show(
-        "Differences between two training runs that add in another order, by step. The key biases differ from the start; "
-        "all other weights and the loss agree to about the last bit of a float32 for a long time, and then part by "
-        "several powers of ten within a few steps."
+        "Differences between two training runs that add in another order, by step. The key biases differ from the "
+        "start; all other weights and the loss agree to about the last bit of a float32 for a long time, and then part "
+        "by several powers of ten within a few steps."
     )
 
 
