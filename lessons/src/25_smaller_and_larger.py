@@ -211,8 +211,10 @@ curves = {}
 for name, way in WAYS.items():
     students = [WordModel(len(vocabulary), width=8, hidden=16, seed=1) for _ in COUNTS]
     curves[name] = [losses_of(each, english[:count], **way) for each, count in zip(students, COUNTS, strict=True)]
-lines = {f"{name}, at the end": [curve[-1] for curve in each] for name, each in curves.items()}
-lines["the words of the text, at its best moment"] = [min(curve) for curve in curves["the words of the text"]]
+text, *from_teacher = curves
+lines = {f"{text}, at the end": [curve[-1] for curve in curves[text]],
+         f"{text}, at its best moment": [min(curve) for curve in curves[text]]}  # fmt: skip
+lines |= {name: [curve[-1] for curve in curves[name]] for name in from_teacher}
 pictures.draw_students([len(vocabulary.rows(english[:count])[1]) for count in COUNTS], lines, taught[-1])
 print(f"teacher: {len(large.data):,} parameters, loss {taught[-1]:.3f}; a student has {len(students[0].data):,}")
 
