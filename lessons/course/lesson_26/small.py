@@ -107,7 +107,7 @@ def drift(one: Callable[[list[Floats]], Floats], other: Callable[[list[Floats]],
         others.append(_rms(off[~is_key_bias]))
         of_loss.append(abs(loss - other_loss))
         units.append({name: np.abs(off[names[name]]).max(axis=0) for name in names if name.endswith("expand.weight")})
-    return Drift(losses, {"biases of the keys": keys, "all other weights": others, "loss": of_loss}, units)
+    return Drift(losses, {"key biases": keys, "all other weights": others, "loss": of_loss}, units)
 
 
 def _rms(x: Floats) -> float:
