@@ -107,7 +107,7 @@ def test_trainings_that_diverged() -> None:
     assert len(studies.whole(some)) == len(names) - 2
     pictures.draw_trainings(some, lambda n, d: 1.7 + 60 / n**0.45 + 900 / d**0.5)
     none = trainings(diverged=dict.fromkeys(names, "nan"))
-    assert studies.scaling_verdicts(none) == ["Too many trainings diverged to fit a law."]
+    assert studies.scaling_verdicts(none) == ["Too many training runs diverged to fit a law."]
     assert studies.predicted(scaling, none)
     assert len(studies.scaling_table(none)) == 1 + len(scaling.SIZES) + 1
 

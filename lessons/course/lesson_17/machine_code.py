@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch, Rectangle
 
-from ..style import BLUE, GREY, INK, ORANGE, PALE, PURPLE, SKY, VERMILION, show
+from ..style import BLUE, GREY, INK, ORANGE, PALE, PURPLE, SKY, VERMILION, on, show
 
 WORDS = {
     "load": "ask memory for numbers",
@@ -116,9 +116,11 @@ def _additions(found: dict[str, Any]) -> tuple[list[list[float]], list[str]]:
 
 def _draw_lanes(axes: Axes, rows: Sequence[Sequence[float]], names: Sequence[str]) -> None:
     numbers = np.array(rows)
-    axes.imshow(np.log2(numbers.clip(min=0.5)), aspect="auto", vmin=-1, vmax=1.6 * np.log2(numbers.max()))
+    logarithms = np.log2(numbers.clip(min=0.5))
+    image = axes.imshow(logarithms, aspect="auto", vmin=-1, vmax=1.6 * np.log2(numbers.max()))
     for (row, lane), number in np.ndenumerate(numbers):
-        axes.text(lane, row, f"{number:.0f}" if number else "", ha="center", va="center", fontsize=7, color=INK)
+        text, colour = f"{number:.0f}" if number else "", on(image.to_rgba(logarithms[row, lane]))
+        axes.text(lane, row, text, ha="center", va="center", fontsize=7, color=colour)
     axes.set_yticks(range(len(names)), names)
     axes.set(xticks=[0, 7, 15, 16, 23, 31], xlabel="lane of wave 0")
     axes.set_title("tl.sum: how many numbers each lane has added up, after each addition")

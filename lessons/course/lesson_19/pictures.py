@@ -77,7 +77,8 @@ def _box(axes: Axes, x: float, y: float, name: str, width: float, colour: str) -
 
 def _plus(axes: Axes, place: tuple[float, float], colour: str) -> None:
     axes.add_patch(Circle(place, 0.2, fc="white", ec=colour, lw=1.1, zorder=5))
-    axes.text(*place, "+", ha="center", va="center", color=colour, fontsize=9, zorder=6)
+    ink = GREY if colour == GONE else colour
+    axes.text(*place, "+", ha="center", va="center", color=ink, fontsize=9, zorder=6)
 
 
 def row_of_examples(tokens: Sequence[str], targets: Sequence[str]) -> None:

@@ -378,7 +378,7 @@ def _judge_adapter(attempt: Attempt, shape: tuple[int, ...], C: int, F: int, r: 
     count = len(found) if isinstance(found, tuple | list) else 1
     require(
         count <= 3,
-        f"it returns {count} arrays, and only dx, dA and dB are wanted: W and its bias are frozen, so nobody needs "
+        f"it returns {count} arrays, and only dx, dA and dB are wanted: W and its bias are frozen, so nothing needs "
         "their gradients",
     )
     dx, dA, dB = require_arrays(found, "dx", "dA", "dB")

@@ -131,4 +131,4 @@ def draw_halves(order: np.ndarray) -> None:
     axes.text(-0.2, 0.17, "Marian", ha="right", va="center", fontsize=8, color=INK)
     axes.set(xlim=(-2.2, len(order) + 0.1), ylim=(-0.1, 1.45))
     axes.axis("off")
-    axes.set_title("The channels of a model: sines (blue) and cosines (orange)")
+    axes.set_title("The channels of a model: sines (even, blue) and cosines (odd, orange)")

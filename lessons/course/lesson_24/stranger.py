@@ -5,9 +5,11 @@ no network, and what it reads can speak.
 """
 
 import json
-import re
+import shutil
+import tempfile
+import warnings
 from collections import Counter
-from itertools import pairwise
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,10 @@ from minitransformer.data.bpe import learn_merges
 from minitransformer.grammar import pairs
 from minitransformer.models import GPT, GPTConfig
 from minitransformer.pretrained import save
+from minitransformer.pretrained.files import find_tensors
 from minitransformer.training.optimizer import Adam
+
+from .tokenizer import CHARACTER, merged, words
 
 END = "<|endoftext|>"
 LONGEST = 9  # words of a sentence
@@ -31,11 +36,10 @@ minitransformer.pretrained.save, and narrowed to bfloat16.
 BYTES = {"BF16": 2, "F32": 4, "F64": 8, "U8": 1}
 """The bytes of one number, by its type in the file."""
 
-SPLIT = re.compile(r"'(?:[sdmt]|ll|ve|re)| ?[^\W\d_]+| ?\d+| ?(?:[^\s\w]|_)+|\s+(?!\S)|\s+")
 
-
-def leave(folder: Path) -> None:
-    """Train the model, and write its folder."""
+def leave(place: Path) -> Path:
+    """Train the model, and write its folder into a place; return the folder."""
+    folder = place / "from-a-stranger"
     folder.mkdir(exist_ok=True)
     sentences = short_sentences("train", SENTENCES)
     vocabulary, merges = _learned(sentences[:1000])
@@ -48,6 +52,48 @@ def leave(folder: Path) -> None:
     options = {"tokenizer_class": "GPT2Tokenizer", "bos_token": END, "eos_token": END, "unk_token": END}
     (folder / "tokenizer_config.json").write_text(json.dumps(options), "utf-8")
     (folder / "README.md").write_text(ABOUT, "utf-8")
+    return folder
+
+
+def without_tokenizer(folder: Path) -> Path:
+    """Return a copy of a folder without its tokenizer, which `load` would read with the library tokenizers."""
+    alone = folder.parent / "weights-alone"
+    alone.mkdir(exist_ok=True)
+    for name in ("config.json", "model.safetensors"):
+        shutil.copy(folder / name, alone)
+    return alone
+
+
+def handed_back(folder: Path, called: str, weights: Mapping[str, np.ndarray]) -> Path:
+    """Return a new folder beside one, with the same configuration and these weights, in float32."""
+    back = folder.parent / called
+    shutil.copytree(folder, back, dirs_exist_ok=True)
+    as_bytes = {name: ("F32", list(w.shape), w.astype("<f4").tobytes()) for name, w in weights.items()}
+    (back / "model.safetensors").write_bytes(safetensors(as_bytes))
+    return back
+
+
+def their_packages() -> tuple[Any, Any]:
+    """Return the modules torch and transformers. Raises ImportError where one is missing."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a progress bar that a notebook may lack
+        import torch
+        import transformers
+
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    torch.set_num_threads(1)
+    return torch, transformers
+
+
+def random_weights(config: GPTConfig, noise: float = 0.0) -> dict[str, np.ndarray]:
+    """Return the weights of a model as it starts, by the file's names, float64; every number is moved by noise."""
+    model, rng = GPT(config, seed=1), np.random.default_rng(0)
+    model.parameters.data += noise * rng.standard_normal(model.parameters.data.shape).astype(np.float32)
+    with tempfile.TemporaryDirectory() as place:
+        save(model, Path(place))
+        found = find_tensors(Path(place))
+        return {name.removeprefix("transformer."): each.read().astype(np.float64) for name, each in found.items()}
 
 
 def short_sentences(split: str, count: int) -> list[str]:
@@ -58,25 +104,12 @@ def short_sentences(split: str, count: int) -> list[str]:
 # --- The tokenizer --------------------------------------------------------------------------------------------
 
 
-def _printed() -> dict[int, str]:
-    """Return GPT-2's character for each byte: itself if it is printable, else one from 256 on."""
-    kept = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = [byte for byte in range(256) if byte not in kept]
-    return {byte: chr(byte) for byte in kept} | {byte: chr(256 + n) for n, byte in enumerate(others)}
-
-
-def _words(text: str) -> list[str]:
-    """The words of a text, a character for each byte."""
-    printed = _printed()
-    return ["".join(printed[byte] for byte in word.encode()) for word in SPLIT.findall(text)]
-
-
 def _learned(sentences: list[str]) -> tuple[dict[str, int], list[tuple[str, str]]]:
     """The vocabulary, with the end mark last, and the merges, oldest first."""
-    counts = Counter(word for sentence in sentences for word in _words(sentence))
+    counts = Counter(word for sentence in sentences for word in words(sentence))
     characters = "".join(sorted({character for word in counts for character in word}))
     merges = learn_merges(counts, characters, MERGES)
-    tokens = [*_printed().values(), *(left + right for left, right in merges), END]
+    tokens = [*CHARACTER.values(), *(left + right for left, right in merges), END]
     return {token: index for index, token in enumerate(tokens)}, merges
 
 
@@ -86,14 +119,9 @@ def _numbers(sentences: list[str], vocabulary: dict[str, int], merges: list[tupl
     known: dict[str, list[int]] = {}
     ids = []
     for sentence in sentences:
-        for word in _words(sentence):
+        for word in words(sentence):
             if word not in known:
-                pieces = list(word)
-                while candidates := [pair for pair in pairwise(pieces) if pair in age]:
-                    left, right = min(candidates, key=lambda pair: age[pair])
-                    place = next(i for i, pair in enumerate(pairwise(pieces)) if pair == (left, right))
-                    pieces[place : place + 2] = [left + right]
-                known[word] = [vocabulary[piece] for piece in pieces]
+                known[word] = [vocabulary[piece] for piece in merged(word, age)]
             ids += known[word]
         ids.append(vocabulary[END])
     return np.array(ids)

@@ -246,7 +246,7 @@ def _objective(theta: Any, log_n: Any, log_d: Any, log_loss: Any, delta: float) 
 
 
 def _runs(count: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """A law, and trainings: log N, log D, log L, with residuals on both sides of 0 and of delta."""
+    """A law, and training runs: log N, log D, log L, with residuals on both sides of 0 and of delta."""
     rng = np.random.default_rng(seed)
     theta = np.array([4.1, 0.45, 6.8, 0.5, 0.53])
     log_n, log_d = rng.uniform(9, 14, count), rng.uniform(13, 17, count)
@@ -309,7 +309,7 @@ def objective_backward(attempt: Attempt) -> None:
             expected = numerical_gradient(lambda t, x=x, y=y, z=z, d=delta: _objective(t, x, y, z, d), law)
             given = require_array(attempt(1.0, law, x, y, z, delta), "dtheta")
             require_close(
-                f"against central differences, for {len(x)} trainings, dtheta", given, expected, tolerance=1e-6
+                f"against central differences, for {len(x)} training runs, dtheta", given, expected, tolerance=1e-6
             )
 
 
@@ -330,7 +330,7 @@ def _explain(given: np.ndarray, right: np.ndarray, theta: Any, log_n: Any, log_d
     signed = slopes(shares, -log_n, -log_d, r)
     for wrong, hint in (
         (right[[0, 2, 4, 1, 3]], "the order is that of theta: a, α, b, β, e"),
-        (right / len(r), "it is the mean over the trainings, and the loss is their sum"),
+        (right / len(r), "it is the mean over the training runs, and the loss is their sum"),
         (-right, "it has the wrong sign: a residual is the prediction less log L"),
         (signed, "α and β stand with a minus in the terms, so their slopes have one too"),
         (slopes(terms, log_n, log_d, r), ("the terms themselves are used as slopes: of a logarithm of a sum of "
@@ -347,8 +347,8 @@ def _explain(given: np.ndarray, right: np.ndarray, theta: Any, log_n: Any, log_d
         (slopes(shares, log_n, log_d, np.sign(r)), ("every residual pulls with its sign alone, and below delta it "
          "pulls with its size")),
         (slopes(shares, log_n, log_d, np.abs(r)), "the sign of the residual is lost"),
-        (slopes(terms / terms.sum(axis=1, keepdims=True), log_n, log_d, r), ("the softmax runs over the trainings: it "
-         "is over the three terms of each")),
+        (slopes(terms / terms.sum(axis=1, keepdims=True), log_n, log_d, r), ("the softmax is over the "
+         "training runs: it is over the three terms of each")),
         (slopes(shares, log_n, log_d, logs - np.exp(log_loss)), "log_loss holds logarithms already"),
         (slopes(shares, log_n, log_d, np.exp(logs) - log_loss), "the prediction is of L, and log_loss is of log L"),
         (right / WIDE, "it is divided by delta: up to delta Huber's slope is r itself"),
@@ -474,7 +474,7 @@ def damped_step(attempt: Attempt) -> None:
     for count, width in ((19, 5), (12, 3)):
         J, r = rng.standard_normal((count, width)), rng.standard_normal(count)
         require_close(
-            f"for {count} trainings and {width} constants the step",
+            f"for {count} training runs and {width} constants the step",
             found(r, 0.01, 0.4, J),
             solutions.damped_step(r, J, 0.01, 0.4),
             tolerance=1e-8,

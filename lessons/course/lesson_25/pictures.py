@@ -1,4 +1,4 @@
-"""Lesson 25: a teacher's probabilities, losses at equal cost, what students learn, and laws against trainings."""
+"""Lesson 25: a teacher's probabilities, losses at equal cost, what students learn, and laws against training runs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -112,7 +112,7 @@ def draw_reach(factors: np.ndarray, off: np.ndarray, bands: np.ndarray) -> None:
     axes.axhline(0, color=INK, lw=0.9, ls="--")
     axes.axvline(1, color=GREY, lw=0.8, ls=":")
     axes.set(xscale="log", xlabel="budget, in times the largest that was trained", ylabel="off the true loss, %")
-    axes.set_title("The farther from the trainings, the less is said")
+    axes.set_title("The farther from the training runs, the less the law says")
     _plain(axes, (1,))
     axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(0.24, 1))  # right of the dotted line
     show(
@@ -148,16 +148,16 @@ def draw_trainings(found: dict[str, Any], law: Law) -> None:
     """Draw the loss against size for each budget with the law's line, and predicted against measured losses."""
     runs = whole(found)
     _, (left, right) = plt.subplots(1, 2, figsize=(8.0, 3.3))
-    for number, (operations, colour) in enumerate(zip(found["operations"], BUDGETS, strict=False)):
+    for number, (operations, colour, mark) in enumerate(zip(found["operations"], BUDGETS, "osD^v", strict=False)):
         n, d, losses = map(np.array, columns([run for run in runs if run["budget"] == number], ALL))
         if not len(n):
             continue
-        left.plot(n, losses, "o", ms=4.5, color=colour, label=f"C = {scientific(operations)}")
+        left.plot(n, losses, mark, ms=4.5, color=colour, label=f"C = {scientific(operations)}")
         fine = np.geomspace(n.min() / 1.3, n.max() * 1.3, 60)
         # The tokens that the budget buys at other sizes are interpolated, since a token does not cost exactly 6 N.
         tokens = np.exp(np.polyval(np.polyfit(np.log(n), np.log(d), min(2, len(n) - 1)), np.log(fine)))
         left.plot(fine, law(fine, tokens), color=colour, lw=1.2)
-        right.plot(law(n, d), losses, "o", ms=4.5, color=colour)
+        right.plot(law(n, d), losses, mark, ms=4.5, color=colour)
     shown = [run["loss"] for run in runs]
     if found["aside"]["diverged"] is None:
         (n,), (d,), (loss,) = columns([found["aside"]], ALL)
@@ -165,7 +165,7 @@ def draw_trainings(found: dict[str, Any], law: Law) -> None:
         right.plot(law(n, d), loss, "*", ms=11, color=INK)
         shown.append(loss)
     right.plot([min(shown), max(shown)], [min(shown), max(shown)], color=GREY, lw=0.9, ls=":")
-    left.set(xscale="log", xlabel="all parameters", ylabel="loss, nats a token", title="Trainings, and the law")
+    left.set(xscale="log", xlabel="all parameters", ylabel="loss, nats a token", title="Training runs, and the law")
     _plain(left)
     handles, labels = left.get_legend_handles_labels()
     right.legend(handles, labels, fontsize=7.5, loc="lower right")

@@ -71,7 +71,7 @@ def distillation_table(found: Findings) -> list[str]:
 
 
 def distillation_verdicts(found: Findings) -> list[str]:
-    """Return sentences on the differences between trainings, with those that are shown and those that are not."""
+    """Return sentences on the differences between training runs, with those that are shown and those that are not."""
     said = []
     for name in (*taught.LEARNERS, taught.TEACHER):
         gap = found["against"][name][taught.GREEDY]
@@ -103,7 +103,7 @@ def distillation_verdicts(found: Findings) -> list[str]:
 
 
 def whole(found: Findings) -> list[dict[str, Any]]:
-    """The trainings that a law can be fitted to: those that did not diverge."""
+    """The training runs that a law can be fitted to: those that did not diverge."""
     return [run for run in found["runs"] if run["diverged"] is None]
 
 
@@ -141,7 +141,7 @@ def law_table(found: Findings) -> list[str]:
 def scaling_verdicts(found: Findings) -> list[str]:
     """Return sentences that compare the laws of the two counts, and on the prediction of the held-out size."""
     if not found["laws"]:
-        return ["Too many trainings diverged to fit a law."]
+        return ["Too many training runs diverged to fit a law."]
     gap, aside = Interval(*found["gap"]), found["aside"]
     differ = "larger" if gap.low > 0 else "smaller" if gap.high < 0 else "neither larger nor smaller, as far as shown"
     said = [f"Without embeddings the exponent of the best size is {differ}: {gap.text(3, sign=True)}."]
@@ -166,7 +166,7 @@ def scaling_verdicts(found: Findings) -> list[str]:
 
 
 def _with_its_budget(found: Findings) -> list[dict[str, Any]]:
-    """The trainings with the budget of the one that was kept aside."""
+    """The training runs with the budget of the one that was kept aside."""
     return [run for run in whole(found) if run["budget"] == found["aside"]["budget"]]
 
 
@@ -188,7 +188,7 @@ def what_is_known(found: Findings) -> str:
 
 
 def columns(runs: Sequence[dict[str, Any]], count: str) -> tuple[list[float], list[float], list[float]]:
-    """Return the parameters, tokens and losses of trainings."""
+    """Return the parameters, tokens and losses of training runs."""
     return (
         [float(run["parameters"][count]) for run in runs],
         [float(run["tokens"]) for run in runs],

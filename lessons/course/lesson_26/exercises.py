@@ -187,11 +187,11 @@ def _what(message: np.ndarray, sender: int, receiver: int, grads: Any, shares: A
             )
     if is_sum(numbers.start, len(numbers)):
         return (
-            f"the sum of {_shards(numbers.start, len(numbers))}, which are not one subtree: nobody can add that in the "
-            "tree's order any more (see `subtrees`)"
+            f"the sum of {_shards(numbers.start, len(numbers))}, which are not one subtree: that cannot be added in "
+            "the tree's order any more (see `subtrees`)"
         )
     if is_sum(0, len(grads)):
-        return "the sum of all shards: each process adds up its own slice, so nobody has to wait for one that does all"
+        return "the sum of all shards: each process adds up its own slice, so no process waits for one that does all"
     others = [shard for shard in range(len(grads)) if shard not in numbers and is_sum(shard, 1)]
     if others:
         return f"the gradient of shard {others[0]}, which another process has made"

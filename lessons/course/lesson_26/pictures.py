@@ -1,4 +1,4 @@
-"""Lesson 26: two trainings that drift apart; who adds what, along one tree."""
+"""Lesson 26: two training runs that drift apart; who adds what, along one tree."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -29,12 +29,13 @@ def draw_drift(differences: Mapping[str, Sequence[float]], rounding: float) -> N
         axes.plot(np.arange(1, len(shown) + 1), shown, style, color=colour, lw=1.2, label=name)
     axes.axhline(rounding, color=GREY, lw=0.8, ls=":")
     axes.text(axes.dataLim.x1, rounding * 1.4, "last bit of a float32 near 1", color=GREY, fontsize=8, ha="right")
-    axes.set(yscale="log", xlabel="step", ylabel="difference", title="Two trainings that add in another order")
+    axes.set(yscale="log", xlabel="step", ylabel="difference", title="Two training runs that add in another order")
     axes.set_ylim(bottom=1e-10)  # losses that are equal to the last bit fall below the axis
     axes.legend(loc="lower right", fontsize=8)
     show(
-        "Differences between two training runs that add in another order, by step. They begin around the last bit of "
-        "a float32 number, and then grow by several powers of ten."
+        "Differences between two training runs that add in another order, by step. The key biases differ from the "
+        "start; all other weights and the loss agree to about the last bit of a float32 for a long time, and then part "
+        "by several powers of ten within a few steps."
     )
 
 
@@ -43,7 +44,9 @@ def draw_exchange(num_shards: int = 8, sizes: Sequence[int] = (2, 3)) -> None:
     figure, panels = plt.subplots(1, len(sizes), figsize=(9.0, 4.7))
     for axes, size in zip(panels, sizes, strict=True):
         _draw_tree(axes, num_shards, size)
-    figure.suptitle("One tree, whoever adds: ringed sums are sent, the white ones are added slice by slice", color=INK)
+    figure.suptitle(
+        "One tree, however many processes: ringed sums are sent, white ones are added slice by slice", color=INK
+    )
     show(
         "One tree of sums over the shards, for two and for three processes. Each process adds up its own subtrees and "
         "sends their sums; the upper sums are added slice by slice, a slice for each process."
@@ -90,12 +93,14 @@ def _draw_tree(axes: Axes, num_shards: int, size: int) -> None:
         )
         axes.annotate("", (middle, bar - 0.06), (places[0, 2**levels][0], top + 0.28),
                       arrowprops={"arrowstyle": "->", "color": GREY, "lw": 1})  # fmt: skip
+        shards = share(num_shards, rank, size)
+        axes.text((shards[0] + shards[-1]) / 2, -0.38, f"process {rank}", ha="center", va="top", fontsize=7, color=INK)
     axes.text(-0.3, bar + 0.68, "each process: the sum in its slice, and Adam there", fontsize=8, color=INK)
     counts = [len(subtrees(share(num_shards, rank, size))) for rank in range(size)]
     axes.text(
-        (num_shards - 1) / 2, -0.62, "shards of the batch, coloured by the process that computes them", ha="center",
+        (num_shards - 1) / 2, -0.85, "shards of the batch, and the process that computes them", ha="center",
         fontsize=8, color=INK, va="top",
     )  # fmt: skip
     axes.set_title(f"{size} processes: they send {', '.join(map(str, counts))} sums", color=INK)
-    axes.set(xlim=(-0.7, num_shards - 0.3), ylim=(-0.95, bar + 1.0))
+    axes.set(xlim=(-0.7, num_shards - 0.3), ylim=(-1.2, bar + 1.0))
     axes.axis("off")

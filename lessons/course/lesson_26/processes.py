@@ -28,7 +28,7 @@ BETAS, EPS = (0.9, 0.98), 1e-9
 
 
 def trained(processes: Processes = ALONE) -> dict[str, Any]:
-    """Run both trainings; return checksums of their weights, and the bytes a step that this process sent in ours."""
+    """Train in both ways; return checksums of their weights, and the bytes a step that this process sent in ours."""
     with threadpool_limits(1):
         ours, theirs = _along_the_tree(processes), _all_reduced(processes)
     return {"tree": ours, "all_reduce": theirs, "bytes": processes.bytes_sent / STEPS}

@@ -137,7 +137,7 @@ slope 1 beyond delta
 plus log N | near, -near * log_n, far, -far * log_d → near, near * log_n, far, far * log_d
     so their slopes have one too
 in another order | returns answer[[0, 2, 4, 1, 3]] | the order is that of theta
-a mean | returns answer / len(log_n) | it is the mean over the trainings
+a mean | returns answer / len(log_n) | it is the mean over the training runs
 the sign | - log_loss  # → - log_loss\n    residuals = -residuals  # | a residual is the prediction less log L
 no shares | exponentials / total → np.ones_like(exponentials) | each term has the slope 1
 terms for shares | exponentials / total → exponentials * np.exp(terms.max(axis=0)) | the terms themselves are used
