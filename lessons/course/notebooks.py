@@ -7,6 +7,7 @@ all lessons in `README.md`, the course's map, are written.
 
 import argparse
 import base64
+import html
 import os
 import re
 import sys
@@ -118,9 +119,10 @@ def lesson_table() -> str:
     lines = []
     for source in sources():
         row = lesson_row(read_source(source), source.stem)
+        shown = html.escape(_picture(nbformat.read(notebook_of(source), as_version=4))[1]).replace("|", "&#124;")
         if part := PARTS.get(number_of(source)):
             lines += [f"\n## {part}\n", "| | |", "| --- | --- |"]
-        picture = f'[<img src="pictures/{row.name}.png" width="{WIDTH}" alt="{row.title}">]({row.name}.ipynb)'
+        picture = f'[<img src="pictures/{row.name}.png" width="{WIDTH}" alt="{shown}">]({row.name}.ipynb)'
         text = f"[**{row.title}**]({row.name}.ipynb)<br>You will be able to {row.goal}<br>"
         tasks = "; ".join(row.exercises)
         lines.append(f"| {picture} | {text}*You know:* {row.known}.<br>*Exercises:* {tasks}.<br>*Takes* {row.takes}. |")
@@ -134,15 +136,21 @@ def write_lesson_table() -> None:
 
 
 def write_picture(notebook: Any, path: Path) -> None:
-    """Write the lesson's picture for the table: that of the cell tagged "picture", or the first in the notebook."""
-    drawn = [(cell, image) for cell in notebook.cells for image in _images(cell)]
-    tagged = [image for cell, image in drawn if "picture" in cell.metadata.get("tags", [])]
+    """Write the lesson's picture for the table."""
     path.parent.mkdir(exist_ok=True)
-    path.write_bytes(base64.b64decode((tagged or [image for _, image in drawn])[0]))
+    path.write_bytes(_picture(notebook)[0])
 
 
-def _images(cell: Any) -> list[str]:
-    return [output.data["image/png"] for output in cell.get("outputs", []) if "image/png" in output.get("data", {})]
+def _picture(notebook: Any) -> tuple[bytes, str]:
+    """Return the PNG and the alt text of the cell tagged "picture", or of the first picture in the notebook."""
+    drawn = [(cell, output) for cell in notebook.cells for output in _images(cell)]
+    tagged = [output for cell, output in drawn if "picture" in cell.metadata.get("tags", [])]
+    output = (tagged or [output for _, output in drawn])[0]
+    return base64.b64decode(output.data["image/png"]), output.metadata.get("image/png", {}).get("alt", "")
+
+
+def _images(cell: Any) -> list[Any]:
+    return [output for output in cell.get("outputs", []) if "image/png" in output.get("data", {})]
 
 
 def _search(pattern: str, text: str) -> str:

@@ -1,7 +1,10 @@
-"""The style of the lessons' pictures: plain axes, 100 dots an inch, colours that colour-blind readers tell apart."""
+"""The style of the lessons' pictures: plain axes, colours that colour-blind readers tell apart, and a text for each."""
+
+from io import BytesIO
 
 import matplotlib.pyplot as plt
 from cycler import cycler
+from PIL import Image
 
 from minitransformer.plots.page import BLUE, FONT, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SIGNED, SKY, VERMILION
 
@@ -23,6 +26,8 @@ __all__ = [
     "SIGNED",
     "SKY",
     "VERMILION",
+    "show",
+    "show_image",
     "use_style",
 ]
 
@@ -56,3 +61,30 @@ def use_style() -> None:
             "image.interpolation": "nearest",
         }
     )
+
+
+def show(alt: str) -> None:
+    """Show the current figure and close it; `alt` says in a sentence what it shows, for readers who do not see it.
+
+    In a notebook it has twice the pixels of its place on the page; a script opens matplotlib's window, if it can.
+    Raises `ValueError` if `alt` says nothing.
+    """
+    if not alt.strip():
+        raise ValueError("show(alt): say in a sentence what the picture shows, for readers who do not see it")
+    figure = plt.gcf()
+    if "inline" in plt.get_backend():
+        file = BytesIO()
+        figure.savefig(file, dpi=2 * figure.dpi, bbox_inches="tight")
+        show_image(file, alt)
+    else:
+        plt.show()
+    plt.close(figure)
+
+
+def show_image(file: BytesIO, alt: str) -> None:
+    """Show a picture, with at most 256 colours, that has twice the pixels of its place on a notebook's page."""
+    from IPython import display  # here: only a notebook has it
+
+    small = BytesIO()
+    Image.open(file).convert("RGB").quantize().save(small, "png", optimize=True)
+    display.display(display.Image(small.getvalue(), retina=True, alt=alt))

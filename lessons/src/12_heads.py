@@ -27,6 +27,7 @@ from threadpoolctl import threadpool_limits
 
 from course import start
 from course.lesson_12.pictures import draw_bars, draw_every_head, draw_offsets, draw_pruning
+from course.style import show
 from minitransformer.data.batching import collate
 from minitransformer.decoding import Translator
 from minitransformer.evaluation import evaluate
@@ -58,7 +59,10 @@ maps = {kind: getattr(one, kind) for kind in KINDS}  # (layers, H, Tq, Tk) each
 queries = {"encoder": one.source_tokens, "decoder": one.target_tokens, "cross": one.target_tokens}
 keys = {"encoder": one.source_tokens, "decoder": one.target_inputs, "cross": one.source_tokens}
 draw_every_head(maps, queries, keys)
-plt.show()
+show(
+    "A map of attention for each head. In the decoder's last layer nearly every head that looks at the source follows "
+    "its words one by one along the diagonal; heads of the encoder's first layer spread over many words."
+)
 
 # %% [markdown]
 # Look for three patterns: diagonals (a neighbour by position), vertical stripes (one token that everybody looks at),
@@ -119,7 +123,10 @@ for kind in side:
     at_offsets = [[looks_at(layer, lengths[side[kind]], offset) for layer in weights[kind]] for offset in OFFSETS]
     scores[kind] = np.moveaxis(np.array(at_offsets), 0, -1)
 draw_offsets(scores, OFFSETS)
-plt.show()
+show(
+    "Two tables, for the encoder and the decoder: each head's mean weight at each distance. In the encoder a few heads "
+    "look one token back or ahead; the decoder's heads look most at the token itself and at the one before it."
+)
 
 back = OFFSETS.index(-1)
 for kind in side:
@@ -285,7 +292,10 @@ for kind in KINDS:
 figure, axes = plt.subplots(figsize=(7.2, 3.2))
 draw_bars(axes, costs, "rise of the loss (nats per token)")
 axes.set_title(f"What each head is worth (with all of them the loss is {whole:.3f})")
-plt.show()
+show(
+    "A bar for each head: how much the loss rises without it. The six heads of the decoder's last layer that look at "
+    "the source are worth most; most of the others cost little."
+)
 
 # %%
 everyone = [(kind, layer, head) for kind in KINDS for layer, head in np.ndindex(LAYERS, HEADS)]
@@ -382,7 +392,10 @@ curves = {
 figure, axes = plt.subplots(figsize=(7.2, 2.8))
 draw_pruning(axes, counts, curves, len(everyone))
 axes.set_title("Together, heads are worth more than the sum of each alone")
-plt.show()
+show(
+    "The loss against the number of removed heads. It rises slowly where the cheapest go first, faster in a random "
+    "order; from about a dozen heads on both rise far above the sum of what each head costs alone."
+)
 with removed(*free):
     together = loss() - whole
 alone = sum(costs[kind][layer, head] for kind, layer, head in free)
