@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import to_rgb
 
-from ..style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, SIGNED, SKY
+from ..style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, SIGNED, show
 
 CHOICES = (BLUE, ORANGE, PURPLE)  # a colour for each of the three outcomes
 GOAL = GREEN
@@ -16,7 +16,7 @@ def draw_overflow(shifts: np.ndarray, naive: np.ndarray, stable: np.ndarray) -> 
     """Draw probabilities `(S, n)` of the same n scores, shifted by each of `shifts` `(S,)`, by two programs."""
     _, panels = plt.subplots(1, 2, sharey=True, figsize=(7.2, 2.9))
     for axes, probabilities, title in zip(
-        panels, (naive, stable), ("exp(x) / Σ exp(x)", "a softmax that lasts"), strict=True
+        panels, (naive, stable), ("exp(x) / Σ exp(x)", "a stable softmax"), strict=True
     ):
         for y, colour in zip(probabilities.T, CHOICES, strict=True):
             axes.plot(shifts, y, lw=1.6, color=colour)
@@ -29,8 +29,11 @@ def draw_overflow(shifts: np.ndarray, naive: np.ndarray, stable: np.ndarray) -> 
         axes.set(title=title, xlabel="added to every score", xlim=(shifts[0], shifts[-1]), ylim=(0, 1))
     panels[0].set_ylabel("probability")
     for number, y in enumerate(stable[0]):
-        panels[1].text(shifts[-1], y + 0.02, f"score {number + 1}", ha="right", color=CHOICES[number])
-    plt.show()
+        panels[1].text(shifts[-1], y + 0.02, f"score {number + 1}", ha="right", color=INK)
+    show(
+        "Left: the plain formula's probabilities jitter and turn into NaN where a large number is added to or "
+        "subtracted from all scores. Right: with the maximum subtracted, the three probabilities never change."
+    )
 
 
 def draw_jacobians(titles: Sequence[str], probabilities: np.ndarray, jacobians: np.ndarray) -> None:
@@ -57,7 +60,10 @@ def draw_jacobians(titles: Sequence[str], probabilities: np.ndarray, jacobians: 
     panels[0, 0].set_ylabel("y")
     panels[1, 0].set_ylabel("probability i")
     figure.colorbar(images[0], ax=panels[1], label="∂yᵢ / ∂xⱼ", shrink=0.9)
-    plt.show()
+    show(
+        "Three softmaxes and their Jacobians, from small to large scores. The diagonal is positive and the rest "
+        "negative; with the largest scores one probability is nearly 1 and almost all slopes are nearly 0."
+    )
 
 
 def draw_losses_and_slopes(
@@ -65,6 +71,7 @@ def draw_losses_and_slopes(
     losses: Mapping[str, np.ndarray],
     slopes: Mapping[str, np.ndarray],
     xlabel: str,
+    alt: str,
     mark: tuple[float, float] | None = None,
 ) -> None:
     """Draw losses (left) and slopes by the right answer's score (right) against `gap`, a line for each name.
@@ -72,9 +79,9 @@ def draw_losses_and_slopes(
     `mark` is a minimum, (gap, loss), to point at.
     """
     _, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.0))
-    for name, colour in zip(losses, (INK, SKY), strict=True):
-        left.plot(gap, losses[name], label=name, color=colour)
-        right.plot(gap, slopes[name], label=name, color=colour)
+    for name, colour, dashes in zip(losses, (INK, BLUE), ("-", "--"), strict=True):
+        left.plot(gap, losses[name], dashes, label=name, color=colour)
+        right.plot(gap, slopes[name], dashes, label=name, color=colour)
     left.set(title="the loss", xlabel=xlabel, ylabel="L", ylim=(0, None))
     right.set(title="its slope by the right answer's score", xlabel=xlabel, ylabel="∂L / ∂x")
     right.axhline(0, color=GREY, lw=0.8)
@@ -83,7 +90,7 @@ def draw_losses_and_slopes(
             axes.plot(mark[0], height, "o", color=GOAL, ms=5, zorder=3)
             axes.axvline(mark[0], color=GOAL, lw=0.8, ls=":")
     left.legend()
-    plt.show()
+    show(alt)
 
 
 def draw_descent(frequencies: np.ndarray, paths: Mapping[str, np.ndarray], outcomes: str) -> None:
@@ -112,7 +119,10 @@ def draw_descent(frequencies: np.ndarray, paths: Mapping[str, np.ndarray], outco
         axes.set(title=name, xlabel=rf"$({first} - {second})\,/\,\sqrt{{2}}$", xlim=across[[0, -1]], ylim=up[[0, -1]])
         axes.set_aspect("equal")
     panels[0].set_ylabel(rf"$({first} + {second} - 2{third})\,/\,\sqrt{{6}}$")
-    plt.show()
+    show(
+        "Three descents on the same map of the loss: a small learning rate does not arrive, a good one reaches the "
+        "minimum in a few steps, a large one jumps from side to side of the valley."
+    )
 
 
 def draw_regions(
@@ -131,12 +141,15 @@ def draw_regions(
     grid = np.stack(np.meshgrid(np.linspace(low[0], high[0], 160), np.linspace(low[1], high[1], 160)), axis=-1)
     _, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.2), width_ratios=(1, 1.1))
     left.imshow(0.4 * probabilities(grid) @ colours + 0.6, origin="lower", extent=(low[0], high[0], low[1], high[1]))
-    for label, colour in enumerate(colours):
-        left.plot(*points[labels == label][:120].T, "o", ms=3.5, color=colour, mec="white", mew=0.4)
+    for (label, colour), mark in zip(enumerate(colours), "os^", strict=True):
+        left.plot(*points[labels == label][:120].T, mark, ms=4, color=colour, mec="white", mew=0.4)
     left.set(title="what it learned", xlabel="first feature", ylabel="second feature", aspect="auto")
     right.plot(losses, color=INK, lw=0.7, label="of each step's batch")
     right.axhline(floor, color=GOAL, lw=1.6, label="of the truth, on all points")
-    right.axhline(np.log(len(colours)), color=GREY, lw=0.8, ls=":", label="log 3: knows nothing")
+    right.axhline(np.log(len(colours)), color=GREY, lw=0.8, ls=":", label="log 3: a uniform guess")
     right.set(title="the loss falls", xlabel="step", ylabel="cross-entropy (nats)", ylim=(0, 1.6))
     right.legend(loc="upper right")
-    plt.show()
+    show(
+        "Left: the classifier divides the plane into three regions, one around each cloud of points, which blend where "
+        "the clouds overlap. Right: its loss falls quickly from log 3 to the loss of the true probabilities."
+    )

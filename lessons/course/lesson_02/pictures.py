@@ -9,7 +9,7 @@ from matplotlib.patches import Rectangle
 
 from minitransformer.data.tokenizer import BPETokenizer
 
-from ..style import BLUE, COLOURS, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SIGNED
+from ..style import BLUE, COLOURS, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SIGNED, show
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
@@ -29,7 +29,7 @@ def draw_lookup(
 ) -> None:
     """Draw a look-up of `ids` `(T,)` in `table` `(V, C)`, and its gradient: rows, places, and lines between them.
 
-    Of the table, the rows of these ids are drawn, and `others`, which nobody looks up.
+    Of the table, the rows of these ids are drawn, and `others`, which are not looked up.
     """
     rows, tokens = [*dict.fromkeys(ids.tolist()), *others], tokenizer.tokens(ids)
     places = [1.0 * place for place in range(len(tokens))]
@@ -67,7 +67,10 @@ def draw_lookup(
         axes.set(xlim=(-1.9, 8.2), ylim=(len(tokens) - 0.5, -1.1))
         axes.set_title(title)
         axes.axis("off")
-    plt.show()
+    show(
+        "Left: each token of a sentence copies its row of the table, and the row of a word that occurs twice is read "
+        "twice. Right: going back, that row receives the sum of two gradients; rows that were not read receive none."
+    )
 
 
 def draw_merge_trees(words: Sequence[str], merges: Sequence[tuple[str, str]], cuts: Sequence[int]) -> None:
@@ -100,7 +103,10 @@ def draw_merge_trees(words: Sequence[str], merges: Sequence[tuple[str, str]], cu
             1.0, height, f"{cut} merges", transform=panels[0, -1].get_yaxis_transform(), ha="right", va="bottom",
             color=GREEN, fontsize=7,
         )  # fmt: skip
-    plt.show()
+    show(
+        "Two words as trees of merges, oldest merges lowest: characters join into pieces, and pieces into the word. "
+        "A horizontal cut gives the tokens of a smaller vocabulary."
+    )
 
 
 class Joint(NamedTuple):
@@ -136,8 +142,8 @@ def draw_vocabulary(
 ) -> None:  # fmt: skip
     """Draw the tokens of a sentence against the vocabulary's size, by language, and the share of rare tokens."""
     _, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.1))
-    for (language, length), colour in zip(lengths.items(), (BLUE, ORANGE), strict=True):
-        left.plot(sizes, length, "o-", ms=3, color=colour, label=language)
+    for (language, length), colour, style in zip(lengths.items(), (BLUE, ORANGE), ("o-", "s--"), strict=True):
+        left.plot(sizes, length, style, ms=3, color=colour, label=language)
         left.plot(num_words, word_lengths[language], "*", ms=10, color=colour)
     left.set(xscale="log", xlabel="tokens in the vocabulary", ylabel="tokens in a sentence (mean)", ylim=(0, 85))
     left.set_title("a larger vocabulary, shorter sentences …")
@@ -148,7 +154,10 @@ def draw_vocabulary(
     right.plot(sizes, 100 * rare, "o-", ms=3, color=PURPLE)
     right.set(xscale="log", xlabel="tokens in the vocabulary", ylabel="seen less than ten times (%)", ylim=(0, None))
     right.set_title("… and more tokens hardly seen")
-    plt.show()
+    show(
+        "As the vocabulary grows, sentences shrink from their characters to their words, most of it early; and a "
+        "growing share of the tokens is seen less than ten times."
+    )
 
 
 def draw_map(points: np.ndarray, words: Sequence[str], kinds: Sequence[str], shares: np.ndarray) -> None:
@@ -156,11 +165,12 @@ def draw_map(points: np.ndarray, words: Sequence[str], kinds: Sequence[str], sha
     figure, axes = plt.subplots(figsize=(7.2, 4.8))
     names = list(dict.fromkeys(kinds))
     colours = dict(zip(names, [*COLOURS, GREY], strict=False))
+    marks = dict(zip(names, "os^DvPX", strict=False))
     for kind in names:
         chosen = [place for place, k in zip(points, kinds, strict=True) if k == kind]
-        axes.plot(*np.transpose(chosen), "o", ms=3, color=colours[kind], label=kind)
+        axes.plot(*np.transpose(chosen), marks[kind], ms=4, color=colours[kind], label=kind)
     axes.set(
-        title="Nouns by what stands beside them",
+        title="Nouns by the words beside them",
         xlabel=f"first principal component ({shares[0]:.0%} of the variance)",
         ylabel=f"second ({shares[1]:.0%})",
     )
@@ -168,7 +178,7 @@ def draw_map(points: np.ndarray, words: Sequence[str], kinds: Sequence[str], sha
     axes.legend(ncols=len(names), loc="lower center", bbox_to_anchor=(0.5, 1.06), columnspacing=1, handletextpad=0.1)
     figure.draw_without_rendering()
     taken = [(x - 4, y - 4, x + 4, y + 4) for x, y in axes.transData.transform(points)]
-    for (x, y), word, kind in zip(points, words, kinds, strict=True):
+    for (x, y), word in zip(points, words, strict=True):
         at_x, at_y = axes.transData.transform((x, y))
         width = 7 + 5.2 * len(word)
         for side, offset in (("left", 4), ("right", -4)):
@@ -176,11 +186,13 @@ def draw_map(points: np.ndarray, words: Sequence[str], kinds: Sequence[str], sha
             box = (start, at_y - 5, start + width - 5, at_y + 5)
             if all(box[2] < b[0] or box[0] > b[2] or box[3] < b[1] or box[1] > b[3] for b in taken):
                 axes.annotate(
-                    word, (x, y), (offset, 0), textcoords="offset points", ha=side, va="center", fontsize=7,
-                    color=colours[kind],
+                    word, (x, y), (offset, 0), textcoords="offset points", ha=side, va="center", fontsize=7, color=INK,
                 )  # fmt: skip
                 taken.append(box)
                 break
     axes.set_facecolor("white")
     axes.grid(color=PALE)
-    plt.show()
+    show(
+        "A map of nouns, a mark and a colour for each kind. Food lies by itself, and so do places and things to wear; "
+        "people and animals share a region."
+    )

@@ -17,7 +17,7 @@ def tables(bits: np.ndarray, table: np.ndarray) -> None:
     left.set(xlabel="bit, the last one first", ylabel="position", title="Binary")
     left.set_xticks(range(bits.shape[1]))
     drawn = right.imshow(table[:, 0::2], aspect="auto", cmap=SIGNED, vmin=-1.5, vmax=1.5)
-    right.set(xlabel="pair (of each, the sine)", title="Sinusoids")
+    right.set(xlabel="pair (its sine)", title="Sinusoids")
     figure.colorbar(drawn, ax=right, label="value", ticks=[-1, 0, 1])
 
 
@@ -33,7 +33,9 @@ def products(matrix: np.ndarray) -> None:
         left.axhline(row, color=colour if colour != PALE else GREY, lw=1)
         right.plot(np.arange(length) - row, matrix[row], color=colour, lw=width, label=f"p = {row}")
     right.axhline(0, color=GREY, lw=0.8)
-    right.set(xlabel="offset q − p", ylabel="dot product", ylim=(0, None), title="Three rows, each from its own p")
+    right.set(
+        xlabel="offset q − p", ylabel="dot product", ylim=(0, None), title="Three rows, each from its own p"
+    )
     right.legend(loc="upper right")
 
 
@@ -49,7 +51,7 @@ def dials(table: np.ndarray, starts: tuple[int, int], offset: int) -> None:
                 sine, cosine = table[position, 2 * pair : 2 * pair + 2]
                 # As on a clock: 0 at the top, clockwise. So x is the sine and y the cosine.
                 axes.plot([0, sine], [0, cosine], style, color=colour, lw=width, solid_capstyle="round")
-                axes.text(1.2 * sine, 1.2 * cosine, str(position), ha="center", va="center", fontsize=8, color=colour)
+                axes.text(1.2 * sine, 1.2 * cosine, str(position), ha="center", va="center", fontsize=8, color=INK)
             first, second = (
                 90 - np.degrees(np.arctan2(*table[position, 2 * pair : 2 * pair + 2]))
                 for position in (start, start + offset)
