@@ -44,9 +44,7 @@ rng = np.random.default_rng(0)
 
 # %%
 draw_paths()
-show(
-    "Two chains of states; the first three read A B C. Without attention the A passes every state, with it one edge."
-)
+show("Two chains of states; the first three read A B C. Without attention the A passes every state, with it one edge.")
 
 # %% [markdown]
 # ## A network with a memory
