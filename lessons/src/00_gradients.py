@@ -22,7 +22,7 @@
 
 # %%
 import numpy as np
-from IPython.display import IFrame
+from IPython.display import HTML
 
 from course import start
 from course.lesson_00.heads import switched_off
@@ -38,7 +38,7 @@ rng = np.random.default_rng(0)
 translator = Translator.from_checkpoint("weights/en-de.safetensors")
 print(f"a Transformer of {translator.model.parameters.data.size:,} numbers, each found by gradient descent")
 explore(translator.model, translator.tokenizer, "runs/explorer.html", name="the translator", languages=("en", "de"))
-IFrame("runs/explorer.html", width="100%", height=640)
+HTML('<div><iframe src="runs/explorer.html" title="the explorer" width="100%" height="640"></iframe></div>')
 
 # %% [markdown]
 # Before the translator writes each German word, it looks back at the English ones. This is *attention*, and in each

@@ -384,7 +384,7 @@ for name, logits in (("learned", points @ weight + bias), ("true", truth)):
 # %%
 scores, right = 20 * np.eye(1000), np.arange(1000)  # 1,000 rows, each with its own right token, and sure of it
 for name, logits in (("once", scores), ("twice", softmax(scores))):
-    print(f"a perfect model's loss, softmax {name:<5}: {cross_entropy(logits, right)[0]:.1e}")
+    print(f"a perfect model's loss, softmax {name + ':':<6} {cross_entropy(logits, right)[0]:.2g}")
 
 # %% [markdown]
 # * **Softmax twice.** The loss takes scores. If you pass probabilities, two of them differ by at most 1: the best

@@ -299,14 +299,14 @@ found = {factor: [share_found(factor, rate) for rate in rates] for factor in (1.
 
 # %%
 draw.rates(rates, found[1.0], found[math.sqrt(D)], chance=1 / 32)
-show("With the scale most queries find their key at a good learning rate; without it almost none do at any rate.")
+show("With the scale most queries find their key at a good learning rate; without it few do at any rate.")
 for name, shares_found in (("scaled", found[1.0]), ("unscaled", found[math.sqrt(D)])):
     print(f"{name:<8} at its best rate: {max(shares_found):.0%} found")
 
 # %% [markdown]
 # The unscaled queries have already chosen a random key before the first step, and by (a) a key without weight gets no
-# gradient. No learning rate helps. The scale does not let the model express more, since a factor may be part of the
-# query. It sets the scale of the scores at the start and the size of the steps, in the same way for every width.
+# gradient. No learning rate makes up for it. The scale does not let the model express more, since a factor may be part
+# of the query. It sets the scale of the scores at the start and the size of the steps, in the same way for every width.
 #
 # ## Masks: which keys a query may see
 #

@@ -82,10 +82,8 @@ print(f"dog, in both:   {error(one[0, 1], other[0, 4]):.1e}")
 # slower. The fast hands separate near positions, the slow hands distant ones.
 
 # %%
-draw.hands(positions=(0, 1, 2, 8))
-show(
-    "Four dials in a row for each of four positions: the first hand turns far with each word, each next one turns less."
-)
+draw.hands(positions=(0, 1, 8, 64))
+show("Four dials for each of four positions: the first hand turns far with each word, each next one turns less.")
 
 # %% [markdown]
 # The hands are the paper's [positional encoding](glossary.md#positional-encoding):

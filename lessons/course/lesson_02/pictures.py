@@ -193,6 +193,6 @@ def draw_map(points: np.ndarray, words: Sequence[str], kinds: Sequence[str], sha
     axes.set_facecolor("white")
     axes.grid(color=PALE)
     show(
-        "A map of nouns, a mark and a colour for each kind. Food lies by itself, and so do places and things to wear; "
-        "people and animals share a region."
+        "A map of nouns, a mark and a colour for each kind. Food lies by itself, and so do places; "
+        "clothes lie among other objects, and animals among people."
     )
