@@ -73,8 +73,8 @@ draw_attention(whole, less, LAYER, HEAD)
 # otherwise, do not change the arrays that a function is given, and return float64 for float64.
 #
 # * **Help** is below each check: a hint, a stronger hint, the solution. Open only what you need.
-# * **Stars** say how long an exercise takes: ★☆☆ ten minutes, ★★☆ twenty, ★★★ forty-five. You can skip all parts that
-#   their heading calls optional.
+# * **Stars** say how long an exercise takes: ★☆☆ ten minutes, ★★☆ twenty, ★★★ forty-five. You can skip parts whose
+#   heading ends with *(optional)*.
 # * **Correct answers** are kept in `lessons/answers`, and the last cell of a lesson shows your progress. In a terminal,
 #   in the folder `lessons`, `python -m course progress` shows all of it, and `python -m course reset 00` starts lesson
 #   00 again.

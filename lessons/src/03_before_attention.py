@@ -694,7 +694,7 @@ print("query[:, :, None] + key[:, None]: ", (queries[:, :, None] + keys[:, None]
 # %%
 def forgetful_backward(dout, cache):
     hidden, recurrent = cache
-    dprojected = dout * (1 - hidden[:, 1:] ** 2)  # + what comes back from the state after it
+    dprojected = dout * (1 - hidden[:, 1:] ** 2)  # the gradient from the next state is missing
     return dprojected, dprojected[:, 0] @ recurrent.T, np.einsum("bti,btj->ij", hidden[:, :-1], dprojected)
 
 

@@ -231,7 +231,7 @@ def self_attention_backward(dout, x, w_qkv, w_out, num_heads, causal=False):
     """Gradients of self_attention(x, w_qkv, w_out, num_heads, causal).
 
     dout (B, T, C) → the tuple dx (B, T, C), dw_qkv (C, 3·C), dw_out (C, C).
-    What the forward computed on its way you may compute again (a layer keeps it in its cache).
+    You may compute the forward's intermediate arrays again (a layer keeps them in its cache).
     """
     raise NotImplementedError
 
