@@ -135,8 +135,7 @@ show("Equation 1 as matrices. One row is framed all the way: a query, its scores
 # Why a dot product? Lesson 03's additive score takes a tanh of $C$ numbers for every pair of a query and a key. All dot
 # products together are one matrix product, the operation that processors do best. (The number of pairs still grows with
 # the square of the length: lessons 13 and 16.)
-
-# %% [markdown]
+#
 # ## Why divide by √D
 #
 # The paper's footnote 4: let the components of $q$ and $k$ be independent, with mean 0 and variance 1. Each product
@@ -180,8 +179,7 @@ show("Unscaled, the variance grows with D, one weight takes nearly all, and the 
 #
 # Why not divide by $D$, to be safe? Then all weights are nearly equal, and attention becomes an average that ignores
 # its query. At the right scale the softmax can still choose.
-
-# %% [markdown]
+#
 # ## The backward
 #
 # Three steps forward, so three steps back, from the last to the first:
