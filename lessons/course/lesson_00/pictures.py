@@ -9,7 +9,7 @@ import numpy as np
 
 from minitransformer.decoding.translator import AttentionMaps
 
-from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, VERMILION, show
+from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, VERMILION, dark, show
 
 
 def draw_attention(whole: AttentionMaps, less: AttentionMaps, layer: int, head: int) -> None:
@@ -59,10 +59,10 @@ def _changed(whole: AttentionMaps, less: AttentionMaps) -> list[bool]:
 def draw_errors(epsilons: np.ndarray, errors: Mapping[str, np.ndarray]) -> None:
     """Draw relative errors of a slope by three kinds of difference (by name), for each step `(S,)`."""
     _, axes = plt.subplots(figsize=(7.2, 3.6))
-    for (name, error), colour, mark in zip(errors.items(), (GREY, GREEN, ORANGE), "x^o", strict=True):
+    for (name, error), colour, mark in zip(errors.items(), (GREY, GREEN, ORANGE), "os^", strict=True):
         axes.loglog(epsilons, error, mark, ms=3, color=colour, label=name)
     axes.loglog(epsilons, epsilons**2 / 6, color=ORANGE, lw=1, alpha=0.7)
-    axes.text(0.25, 2e-3, "ε²/6", color=INK)
+    axes.text(0.25, 2e-3, "ε²/6", color=dark(ORANGE))
     axes.loglog(epsilons, 1e-16 / epsilons, color=INK, lw=1, alpha=0.5)
     axes.text(1.5e-14, 3e-2, "10⁻¹⁶/ε", color=INK)
     axes.axvline(1e-5, color=GREY, lw=0.8, ls=":")

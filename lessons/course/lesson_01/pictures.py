@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import to_rgb
 
-from ..style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, SIGNED, show
+from ..style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, SIGNED, SKY, dark, on, show
 
 CHOICES = (BLUE, ORANGE, PURPLE)  # a colour for each of the three outcomes
 GOAL = GREEN
@@ -29,7 +29,7 @@ def draw_overflow(shifts: np.ndarray, naive: np.ndarray, stable: np.ndarray) -> 
         axes.set(title=title, xlabel="added to every score", xlim=(shifts[0], shifts[-1]), ylim=(0, 1))
     panels[0].set_ylabel("probability")
     for number, y in enumerate(stable[0]):
-        panels[1].text(shifts[-1], y + 0.02, f"score {number + 1}", ha="right", color=INK)
+        panels[1].text(shifts[-1], y + 0.02, f"score {number + 1}", ha="right", color=dark(CHOICES[number]))
     show(
         "Left: the plain formula's probabilities jitter and turn into NaN where a large number is added to or "
         "subtracted from all scores. Right: with the maximum subtracted, the three probabilities never change."
@@ -54,9 +54,9 @@ def draw_jacobians(titles: Sequence[str], probabilities: np.ndarray, jacobians: 
         below.spines[:].set_visible(False)
         for i in range(n):
             for j in range(n):
-                strong = abs(jacobian[i, j]) > 0.6 * limit
                 text = f"{jacobian[i, j]:.2f}".replace("-0.00", "0.00").replace("-", "−")
-                below.text(j, i, text, ha="center", va="center", fontsize=7, color="white" if strong else INK)
+                colour = on(images[-1].to_rgba(jacobian[i, j]))
+                below.text(j, i, text, ha="center", va="center", fontsize=7, color=colour)
     panels[0, 0].set_ylabel("y")
     panels[1, 0].set_ylabel("probability i")
     figure.colorbar(images[0], ax=panels[1], label="∂yᵢ / ∂xⱼ", shrink=0.9)
@@ -76,12 +76,12 @@ def draw_losses_and_slopes(
 ) -> None:
     """Draw losses (left) and slopes by the right answer's score (right) against `gap`, a line for each name.
 
-    `mark` is a minimum, (gap, loss), to point at.
+    `alt` says what is seen; `mark` is a minimum, (gap, loss), to point at.
     """
     _, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.0))
-    for name, colour, dashes in zip(losses, (INK, BLUE), ("-", "--"), strict=True):
-        left.plot(gap, losses[name], dashes, label=name, color=colour)
-        right.plot(gap, slopes[name], dashes, label=name, color=colour)
+    for name, colour, line in zip(losses, (INK, SKY), ("-", "--"), strict=True):
+        left.plot(gap, losses[name], line, label=name, color=colour)
+        right.plot(gap, slopes[name], line, label=name, color=colour)
     left.set(title="the loss", xlabel=xlabel, ylabel="L", ylim=(0, None))
     right.set(title="its slope by the right answer's score", xlabel=xlabel, ylabel="∂L / ∂x")
     right.axhline(0, color=GREY, lw=0.8)
@@ -141,8 +141,8 @@ def draw_regions(
     grid = np.stack(np.meshgrid(np.linspace(low[0], high[0], 160), np.linspace(low[1], high[1], 160)), axis=-1)
     _, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.2), width_ratios=(1, 1.1))
     left.imshow(0.4 * probabilities(grid) @ colours + 0.6, origin="lower", extent=(low[0], high[0], low[1], high[1]))
-    for (label, colour), mark in zip(enumerate(colours), "os^", strict=True):
-        left.plot(*points[labels == label][:120].T, mark, ms=4, color=colour, mec="white", mew=0.4)
+    for label, (colour, mark) in enumerate(zip(colours, "os^", strict=True)):
+        left.plot(*points[labels == label][:120].T, mark, ms=3.5, color=colour, mec="white", mew=0.4)
     left.set(title="what it learned", xlabel="first feature", ylabel="second feature", aspect="auto")
     right.plot(losses, color=INK, lw=0.7, label="of each step's batch")
     right.axhline(floor, color=GOAL, lw=1.6, label="of the truth, on all points")

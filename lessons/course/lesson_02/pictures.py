@@ -9,7 +9,7 @@ from matplotlib.patches import Rectangle
 
 from minitransformer.data.tokenizer import BPETokenizer
 
-from ..style import BLUE, COLOURS, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SIGNED, show
+from ..style import BLUE, COLOURS, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SIGNED, dark, show
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
@@ -165,10 +165,9 @@ def draw_map(points: np.ndarray, words: Sequence[str], kinds: Sequence[str], sha
     figure, axes = plt.subplots(figsize=(7.2, 4.8))
     names = list(dict.fromkeys(kinds))
     colours = dict(zip(names, [*COLOURS, GREY], strict=False))
-    marks = dict(zip(names, "os^DvPX", strict=False))
-    for kind in names:
+    for kind, mark in zip(names, "os^DvP*", strict=False):
         chosen = [place for place, k in zip(points, kinds, strict=True) if k == kind]
-        axes.plot(*np.transpose(chosen), marks[kind], ms=4, color=colours[kind], label=kind)
+        axes.plot(*np.transpose(chosen), mark, ms=3, color=colours[kind], label=kind)
     axes.set(
         title="Nouns by the words beside them",
         xlabel=f"first principal component ({shares[0]:.0%} of the variance)",
@@ -178,7 +177,7 @@ def draw_map(points: np.ndarray, words: Sequence[str], kinds: Sequence[str], sha
     axes.legend(ncols=len(names), loc="lower center", bbox_to_anchor=(0.5, 1.06), columnspacing=1, handletextpad=0.1)
     figure.draw_without_rendering()
     taken = [(x - 4, y - 4, x + 4, y + 4) for x, y in axes.transData.transform(points)]
-    for (x, y), word in zip(points, words, strict=True):
+    for (x, y), word, kind in zip(points, words, kinds, strict=True):
         at_x, at_y = axes.transData.transform((x, y))
         width = 7 + 5.2 * len(word)
         for side, offset in (("left", 4), ("right", -4)):
@@ -186,7 +185,8 @@ def draw_map(points: np.ndarray, words: Sequence[str], kinds: Sequence[str], sha
             box = (start, at_y - 5, start + width - 5, at_y + 5)
             if all(box[2] < b[0] or box[0] > b[2] or box[3] < b[1] or box[1] > b[3] for b in taken):
                 axes.annotate(
-                    word, (x, y), (offset, 0), textcoords="offset points", ha=side, va="center", fontsize=7, color=INK,
+                    word, (x, y), (offset, 0), textcoords="offset points", ha=side, va="center", fontsize=7,
+                    color=dark(colours[kind]),
                 )  # fmt: skip
                 taken.append(box)
                 break

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Circle, FancyBboxPatch
 
-from ..style import BLUE, GREY, INK, ORANGE, PALE, SKY, VERMILION
+from ..style import BLUE, GREY, INK, ORANGE, PALE, SKY, VERMILION, show
 
 PLANE = np.array([[1.0, -1.0, 0.0], [1.0, 1.0, -2.0]]) / np.sqrt([[2.0], [6.0]])
 """Two unit vectors (2, 3) that span the plane of the points whose three channels sum to zero."""
@@ -43,7 +43,11 @@ def draw_highway(shares: np.ndarray) -> None:
     bars.set(xlabel="sub-layers that the gradient came through", ylabel="its length; d$y$ has 1", xticks=numbers)
     bars.set_ylim(0, 1.15 * shares.max())
     bars.set_title(f"What reaches $x$ through {len(shares) - 1} sub-layers, sorted by the way it took")
-    plt.show()
+    show(
+        "Above, the residual stream from x to y with three sub-layers beside it: the gradient comes back along the "
+        "stream unchanged. Below, the length of the gradient that reaches x, by the number of sub-layers that it came "
+        "through: a part through none, most through a few, almost nothing through all."
+    )
 
 
 def draw_sphere(x: np.ndarray, forward: Callable, backward: Callable, dy: np.ndarray) -> None:
@@ -79,7 +83,10 @@ def draw_sphere(x: np.ndarray, forward: Callable, backward: Callable, dy: np.nda
     for axes in (left, right):
         axes.set(xlim=(-3.2, 3.2), ylim=(-3.2, 3.2), aspect="equal", xticks=[], yticks=[])
         axes.set(xlabel="along (1, −1, 0)", ylabel="along (1, 1, −2)")
-    plt.show()
+    show(
+        "Points of zero mean in a plane. Left, layer normalisation moves each along its radius to one circle. Right, "
+        "of each gradient that arrives on the circle only the part along its tangent is left."
+    )
 
 
 def draw_bessel(axes: Axes, x: np.ndarray) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.colors import ListedColormap
 from matplotlib.patches import Patch
 
-from ..style import BLUE, GREEN, GREY, PALE, PURPLE, SKY, VERMILION
+from ..style import BLUE, GREEN, GREY, PALE, PURPLE, SKY, VERMILION, show
 
 GAP = 3
 """Columns between two batches."""
@@ -30,7 +30,10 @@ def draw_batches(companies: Mapping[str, Sequence[np.ndarray]]) -> None:
     rows[-1].set_xlabel("target token, batch after batch")
     rows[0].legend(handles=[Patch(color=BLUE, label="token"), Patch(color=PALE, label="padding")], ncols=2,
                    loc="lower right", bbox_to_anchor=(1, 1), borderpad=0)  # fmt: skip
-    plt.show()
+    show(
+        "Batches of sentences as rectangles of tokens and padding. In random order a good part of each rectangle is "
+        "padding; sorted by length almost none is, and all batches together are shorter."
+    )
 
 
 def draw_schedules(schedules: Mapping[str, np.ndarray]) -> None:
@@ -43,7 +46,10 @@ def draw_schedules(schedules: Mapping[str, np.ndarray]) -> None:
     plain.set(xlabel="step", ylabel="learning rate", title="Equation 3")
     logarithmic.set(xlabel="step", title="the same, both axes logarithmic")
     plain.legend()
-    plt.show()
+    show(
+        "The paper's learning rate: it rises in a straight line through the warm-up and then falls as one over the "
+        "square root of the step. A wider model has a lower curve, a shorter warm-up a higher peak."
+    )
 
 
 def draw_trainings(
@@ -68,7 +74,11 @@ def draw_trainings(
     middle.set(ylabel="training loss\n(nats a token)")
     middle.legend(loc="upper right")
     below.set(yscale="log", xlabel="step", ylabel="norm of the gradient in\nthe decoder's lowest layer")
-    plt.show()
+    show(
+        "Learning rate, loss and gradient of three training runs with one peak rate. Post-norm without warm-up stops "
+        "at the loss of guessing, and its gradient in the lowest layer vanishes; post-norm with warm-up and pre-norm "
+        "without it learn."
+    )
 
 
 def _canvas(batches: Sequence[np.ndarray]) -> np.ndarray:

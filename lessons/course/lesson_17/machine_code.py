@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch, Rectangle
 
-from ..style import BLUE, GREY, INK, ORANGE, PALE, PURPLE, SKY, VERMILION
+from ..style import BLUE, GREY, INK, ORANGE, PALE, PURPLE, SKY, VERMILION, show
 
 WORDS = {
     "load": "ask memory for numbers",
@@ -72,7 +72,11 @@ def draw_execution(found: dict[str, Any]) -> None:
     shown += [Patch(color=PALE, label="waits at a barrier"), Patch(color=VERMILION, label="barrier opens")]
     waves.legend(handles=shown, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4, fontsize=8)
     _draw_lanes(lanes, *_additions(found))
-    plt.show()
+    show(
+        "Above, what each of four waves executes turn by turn: they run apart and meet where a barrier opens. Below, "
+        "a sum over the lanes: after each addition a lane holds the sum of twice as many numbers, until the first "
+        "holds that of all."
+    )
 
 
 def _draw_waves(axes: Axes, kinds: Sequence[str], turns: Sequence[tuple[int, list[int]]]) -> None:
