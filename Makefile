@@ -9,7 +9,7 @@ help:
 	@echo 'make page      build the page of the explorer from its sources, with Node'
 	@echo 'make paper     the paper'\''s tables and figures in miniature (an hour; ARGS="table1 --minutes 3" for a part)'
 	@echo 'make after     what came after the paper, measured (less than two hours; ARGS="decoding inside" for a part)'
-	@echo 'make lessons   set up Jupyter and open the course'
+	@echo 'make lessons   set up Jupyter and open lesson 00'
 	@echo 'make notebooks rebuild the course'\''s executed notebooks from their sources (ARGS="00 01" for some)'
 	@echo 'make test      prove every gradient, layer and model against PyTorch and finite differences'
 	@echo '               (ARGS="-k attention" for a part)'
@@ -90,7 +90,7 @@ after: $(core_ready)
 	PYTHONPATH=lessons $(PYTHON) -m after $(ARGS)
 
 lessons: $(lessons_ready)
-	$(PYTHON) -m jupyterlab lessons
+	$(PYTHON) -m jupyterlab lessons/00_gradients.ipynb
 
 notebooks: $(test_ready)
 	PYTHONPATH=lessons $(PYTHON) -m course.notebooks $(ARGS)

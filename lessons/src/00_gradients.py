@@ -11,19 +11,24 @@
 # | in the paper | not printed: §5.3 says "Adam", and Adam needs the gradients of everything before it |
 # | in the package | [`linear`](../minitransformer/ops/linear.py), [`gradcheck`](../minitransformer/gradcheck.py) |
 #
-# *The paper*, here and in all lessons, is Vaswani and others 2017, *Attention Is All You Need*.
+# In all lessons, *the paper* is Vaswani and others 2017, *Attention Is All You Need*.
 #
 # ## First, the end
 #
-# This is what you will have built when the course is over: a translator. Run each cell, in order (Shift+Enter).
+# By the end of the course you will have built a translator. Run each cell, in order (Shift+Enter). The first one opens
+# the translator in the **explorer**, a page that computes the whole model in your browser. Type a sentence, and switch
+# between its views. (GitHub and some editors show no page below the cell. Then open the file that it writes,
+# `lessons/runs/explorer.html`, in a browser, or watch [a film of it](../minitransformer/explorer/README.md).)
 
 # %%
 import numpy as np
+from IPython.display import HTML
 
 from course import start
 from course.lesson_00.heads import switched_off
 from course.lesson_00.pictures import draw_attention, draw_errors, draw_graph
 from minitransformer.decoding import Translator
+from minitransformer.explorer import explore
 from minitransformer.gradcheck import GradientError, check_gradients, error
 from minitransformer.ops import linear_backward as package_linear_backward
 from minitransformer.ops import linear_forward
@@ -32,82 +37,71 @@ check = start("00")
 rng = np.random.default_rng(0)
 translator = Translator.from_checkpoint("weights/en-de.safetensors")
 print(f"a Transformer of {translator.model.parameters.data.size:,} numbers, each found by gradient descent")
+explore(translator.model, translator.tokenizer, "runs/explorer.html", name="the translator", languages=("en", "de"))
+HTML('<div><iframe src="runs/explorer.html" title="the explorer" width="100%" height="640"></iframe></div>')
+
+# %% [markdown]
+# Before the translator writes each German word, it looks back at the English ones. This is *attention*, and in each
+# layer several *heads* do it in parallel. The next cell translates a sentence in Python, and draws the heads of one
+# layer (left), one of these heads (middle), and the translator with this head switched off (right). Each row is a piece
+# of German, each column a piece of English. The darker a cell, the more that English token is attended to. You may
+# change the sentence; the translator knows only the words of a small grammar, such as those of the explorer's examples.
 
 # %%
 SENTENCE = "The old king did not run into the garden."
-
-print(translator.translate(SENTENCE)[0])
-
-# %% [markdown]
-# Write another sentence there, and run the cell again. The translator knows only the words of a small grammar, so take
-# one of these, or change a word in them:
-#
-# * The child cannot find the small key.
-# * Seven small dogs slept behind the house.
-# * The queen opened the window because the room was warm.
-#
-# While it writes a German word, it looks back at the English. This looking is *attention*. In each layer several
-# *heads* do it at the same time. Here are the heads of one layer (left), one head of it (middle), and the translator
-# with this head switched off (right). A row is a piece of German, a column a piece of English; what is dark is read.
-
-# %%
 LAYER, HEAD = 2, 4  # there are layers 1 and 2, and heads 1 to 6 in each
 
 whole = translator.attention(SENTENCE)
+print("with all heads:   ", translator.translate(SENTENCE)[0])
 with switched_off(translator, LAYER, HEAD):
     less = translator.attention(SENTENCE)
     print("without this head:", translator.translate(SENTENCE)[0])
 draw_attention(whole, less, LAYER, HEAD)
 
 # %% [markdown]
-# For the first sentence: German needs *ist* or *hat* here, and which of them depends on the verb, *run*, which German
-# puts at the end. In the row *ist*, head 4 looks at *run*. Without head 4 the translator writes *hat*, which is wrong.
-# Try other heads: what becomes of the seven small dogs without head 2?
+# German needs *ist* or *hat* here, depending on the verb *run*, which German puts at the end. In the row *ist*, head 4
+# looks at *run*. Without head 4 the translator writes *hat*, which is wrong.
 #
-# **You will build every part of this**: the words as numbers, the attention, its heads, the layers, the training, the
+# **You will build every part of this**: tokens and embeddings, attention and its heads, the layers, the training, the
 # search for a translation, and the experiment with the heads.
 #
 # ## How to use this course
 #
-# Now and then a cell asks you to write a function. It ends with `raise NotImplementedError`. Replace that line, run the
-# cell, and run the one after it, which holds a `check`. It answers in one line: *correct*, *not yet*, or what is wrong
-# and why that may be. Until it says *correct*, the lesson goes on with the package's version, so you can always read
-# on. After that, the lesson runs on yours. Unless its text says otherwise, a function must not change the arrays that
-# it is given, and returns float64 for float64.
+# Some cells ask you to write a function. They end with `raise NotImplementedError`. Replace that line, run the cell,
+# then run the next one, which calls `check`. It answers *correct*, *not yet*, or says what is wrong and why. Until your
+# answer is correct the lesson goes on with the package's version; from then on it uses yours. Unless the stub says
+# otherwise, do not change the arrays that a function is given, and return float64 for float64.
 #
 # * **Help** is below each check: a hint, a stronger hint, the solution. Open only what you need.
-# * **Stars** say how long an exercise takes: ★☆☆ ten minutes, ★★☆ twenty, ★★★ forty-five.
-# * **Optional** parts say so in their heading. You can skip them, with their cells.
-# * **Your correct answers** are kept in `lessons/answers`. The last cell of a lesson shows your progress. In a
-#   terminal, in the folder `lessons`, `python -m course progress` shows all of it, and `python -m course reset 00`
-#   begins lesson 00 again.
-#
-# What you write is what the package contains: the same names, the same shapes, the same conventions.
+# * **Stars** say how long an exercise takes: ★☆☆ ten minutes, ★★☆ twenty, ★★★ forty-five. You can skip parts whose
+#   heading ends with *(optional)*.
+# * **Correct answers** are kept in `lessons/answers`, and the last cell of a lesson shows your progress. In a terminal,
+#   in the folder `lessons`, `python -m course progress` shows all of it, and `python -m course reset 00` starts lesson
+#   00 again.
 #
 # ## One number at the end
 #
-# The translator's numbers were found by training. Training changes them so that one number, the loss $L$, falls. So for
-# each array $x$ on the way to $L$ we want to know: if I nudge one element, how much does $L$ move?
+# Training found the translator's parameters. It changes them so that one number, the loss $L$, falls. So for each array
+# $x$ on the way to $L$ we ask: if I nudge one element, how much does $L$ move?
 #
 # $$ \mathrm{d}x_{i} := \frac{\partial L}{\partial x_{i}} $$
 #
-# Two things follow from this definition, and they catch most mistakes:
+# Two consequences of this definition catch most mistakes:
 #
 # * **d$x$ has the shape of $x$**, always: one slope for each element.
-# * **Where $x$ is used twice, its [gradients](glossary.md#gradient) add.** A nudge moves $L$ along both ways.
+# * **Where $x$ is used twice, its [gradients](glossary.md#gradient) add.** A nudge moves $L$ along both paths.
 #
 # In the code a gradient is `d` and the name: `dx`, `dweight`.
 #
 # ## A small function first
 #
-# Take $y = x^2$, element by element, somewhere in a long computation. Suppose that the part after it has already given
-# us d$y$, the slope of $L$ for each $y_i$. Then the chain rule does the rest:
+# Take $y = x^2$, element by element, somewhere in a long computation. The rest of the computation has already given us
+# d$y$, the slope of $L$ for each $y_i$. The chain rule does the rest:
 #
 # $$ \mathrm{d}x_i = \frac{\partial L}{\partial y_i}\,\frac{\partial y_i}{\partial x_i} = \mathrm{d}y_i \cdot 2x_i $$
 #
-# So an operation is a **pair of functions**. The forward computes $y$, and keeps what the
-# [backward](glossary.md#backward) will need, the *cache*. The backward turns d$y$ into d$x$. Every operation of the
-# package is such a pair:
+# So an operation is a **pair of functions**. The forward computes $y$, and keeps a *cache* for the
+# [backward](glossary.md#backward). The backward turns d$y$ into d$x$:
 
 
 # %%
@@ -128,16 +122,16 @@ dy = np.array([1.0, 1.0, 10.0])  # say that the loss is ten times as sensitive t
 print("y", y, "  dx", square_backward(dy, cache))
 
 # %% [markdown]
-# ## Why nobody builds the Jacobian
+# ## Why we never build the Jacobian
 #
-# In general every $y_j$ may depend on every $x_i$, and the chain rule sums over all ways:
+# In general every $y_j$ may depend on every $x_i$, and the chain rule sums over all paths:
 #
 # $$ \mathrm{d}x_i = \sum_j \mathrm{d}y_j \, \underbrace{\frac{\partial y_j}{\partial x_i}}_{J_{ji}}
 #    \qquad\text{that is}\qquad \mathrm{d}x = J^\top \mathrm{d}y $$
 #
-# The matrix $J$ is called the Jacobian. It has a row for each output and a column for each input. How large is it for
-# one linear layer of the paper's base model (512 numbers in, 2,048 out), on the paper's batch of 25,000 tokens? (A
-# token is a word or a piece of one, here a row of $x$.)
+# The Jacobian $J$ has a row for each output and a column for each input. How large is it for one linear layer of the
+# paper's base model (512 numbers in, 2,048 out), on the paper's batch of 25,000 tokens? (A token is a word or a piece
+# of one, here a row of $x$.)
 
 # %%
 tokens, width_in, width_out = 25_000, 512, 2_048
@@ -146,9 +140,9 @@ print(f"the Jacobian as float32: {jacobian_bytes / 1e15:.1f} petabytes")
 print(f"dx, all that we wanted:  {4 * tokens * width_in / 1e6:.1f} megabytes")
 
 # %% [markdown]
-# So a backward never builds $J$. It computes the *product* $J^\top \mathrm{d}y$ directly, which is called a
-# [**vector–Jacobian product**](glossary.md#vectorjacobian-product). To find it, write the forward with its indices, and
-# ask which input goes into which output.
+# So a backward computes the *product* $J^\top \mathrm{d}y$ directly, a [**vector–Jacobian
+# product**](glossary.md#vectorjacobian-product). To find it, write the forward with its indices, and ask which input
+# goes into which output.
 #
 # ## The linear layer, line by line
 #
@@ -156,8 +150,8 @@ print(f"dx, all that we wanted:  {4 * tokens * width_in / 1e6:.1f} megabytes")
 #
 # $$ y_{no} = \sum_i x_{ni} W_{io} + b_o $$
 #
-# Here is its backward, in loops, so that nothing is hidden. Each line undoes a part of the forward: what was multiplied
-# gets `dy` times the other factor.
+# Here is the backward in loops. Each line reverses one line of the forward: each factor of a product receives `dy`
+# times the other factor.
 
 
 # %%
@@ -177,9 +171,8 @@ x, weight, bias = rng.standard_normal((5, 3)), rng.standard_normal((3, 4)), rng.
 dy = rng.standard_normal((5, 4))
 
 # %% [markdown]
-# `dx[n, i]` collects over all outputs $o$: the slope of the output, times the weight that leads to it. `dweight[i, o]`
-# collects over all rows $n$: every row used the same weight, so its gradients add. `dbias[o]` collects over all rows
-# too.
+# `dx[n, i]` sums over all outputs $o$: the slope of the output, times the weight that leads to it. `dweight[i, o]` sums
+# over all rows $n$, because every row used the same weight; so does `dbias[o]`.
 #
 # ### Exercise 1 ★☆☆: the same without loops
 #
@@ -199,17 +192,17 @@ def linear_backward(dy, x, weight):
 linear_backward = check(linear_backward)
 
 # %% [markdown] tags=["help"]
-# Look at the shapes. `dy` is $(N, C_{out})$, `weight` is $(C_{in}, C_{out})$, and `dx` must come out as $(N, C_{in})$.
-# Which axis do the first two share, and is it the one that the loop sums over? Ask the same for `dweight`.
+# Look at the shapes. `dy` is $(N, C_{out})$, `weight` is $(C_{in}, C_{out})$, and `dx` must be $(N, C_{in})$. Which
+# axis do the first two share, and does the loop sum over it? Ask the same for `dweight`.
 #
 # ---
-# A matrix product sums over the last axis of the first factor and the first axis of the second. So a factor whose axes
-# are the wrong way round needs `.T`: `dx = dy @ weight.T`. In `dweight` the sum goes over $n$, and `dbias` is a sum
-# over one axis.
+#
+# A matrix product sums over the last axis of the first factor and the first axis of the second. If a factor's axes are
+# in the wrong order, it needs `.T`: `dx = dy @ weight.T`. `dweight` sums over $n$, and `dbias` is a sum over one axis.
 
 # %% [markdown]
-# Your version beside the loops. `error(a, b)`, from the package, is the largest difference, divided by the largest
-# number in $b$ if that is above 1. About 1e-16 is only rounding.
+# Compare yours with the loops. The package's `error(a, b)` is the largest difference, divided by the largest number in
+# $b$ if that is above 1. About 1e-16 is rounding.
 
 # %%
 mine = linear_backward(dy, x, weight)
@@ -219,17 +212,15 @@ for name, a, b in zip(("dx", "dweight", "dbias"), mine, linear_backward_loops(dy
 # %% [markdown]
 # ## But is it right?
 #
-# The loops and the formula agree, but both came from the same derivation. A proof needs something that knows no
-# calculus. Move one element of $x$ up by a small $\varepsilon$, then down by $\varepsilon$, and watch $L$:
+# The loops and your formula agree, but both come from the same derivation. A proof needs an independent referee, which
+# knows no calculus. Move one element of $x$ up by a small $\varepsilon$, then down by $\varepsilon$, and watch $L$:
 #
 # $$ \mathrm{d}x_i \approx \frac{L(x + \varepsilon e_i) - L(x - \varepsilon e_i)}{2\varepsilon} $$
 #
-# ($e_i$ is 1 at place $i$ and 0 elsewhere.) This is the [**central difference**](glossary.md#central-difference). It
-# needs two forward passes for each element, too slow for training. But it knows none of the formulas above, and a
-# referee should not.
-#
-# If ε is large, the function bends on the way. If ε is tiny, only rounding is left of the difference. $\varepsilon =
-# 10^{-5}$, in float64, is a good choice; an optional part measures it.
+# ($e_i$ is 1 at position $i$ and 0 elsewhere.) This [**central difference**](glossary.md#central-difference) needs two
+# forward passes for each element, so it is too slow for training. But it uses none of the formulas above. With a large
+# ε the function's curvature distorts the slope; with a tiny ε only rounding is left. $\varepsilon = 10^{-5}$ in float64
+# is a good choice; an optional part measures it.
 #
 # ### Exercise 2 ★☆☆: be the referee
 
@@ -247,29 +238,29 @@ def numerical_gradient(f, x, eps=1e-5):
 numerical_gradient = check(numerical_gradient)
 
 # %% [markdown] tags=["help"]
-# How do you visit every element of an array when you do not know how many axes it has? And how do you make sure that
-# `x` itself stays as it was, and that only one element is moved at a time?
+# How do you visit every element of an array without knowing how many axes it has? And how do you keep `x` itself
+# unchanged, and move only one element at a time?
 #
 # ---
-# `for index in np.ndindex(x.shape):` visits every place, and `x[index]` is the element. Work on two copies, `up =
+#
+# `for index in np.ndindex(x.shape):` visits every position, and `x[index]` is the element. Work on two copies, `up =
 # x.copy()` and `down = x.copy()`; the slope is `(f(up) - f(down)) / (2 * eps)`.
 
 # %% [markdown]
 # ### From an array to a number
 #
-# `linear` gives an array, and the referee needs one number. So pretend that the loss is $L = \sum_{no}
-# \mathrm{d}y_{no}\,y_{no}$, for some fixed, random d$y$. The slope of this $L$ with respect to $y$ is d$y$. So the
-# backward, given this d$y$, must return the slopes of this $L$. (Why random? If d$y$ were all ones, a backward that
-# mixes up its elements could look right.)
+# `linear` returns an array, and the referee needs one number. So take as the loss $L = \sum_{no}
+# \mathrm{d}y_{no}\,y_{no}$ with a fixed, random d$y$. The slope of this $L$ with respect to $y$ is d$y$, so a backward
+# that is given this d$y$ must return the slopes of this $L$.
 
 # %%
 measured = numerical_gradient(lambda weight: np.sum(dy * (x @ weight + bias)), weight)
 print(f"dweight by hand against central differences: {error(mine[1], measured):.1e}")
 
 # %% [markdown]
-# The package's `check_gradients` does this for every argument at once. The whole course uses it, and calls a gradient
-# right when the error is below 10⁻⁶. (The package's `linear_backward` takes a [cache](glossary.md#cache) instead of `x`
-# and `weight`.)
+# The package's `check_gradients` does this for every argument at once. The whole course uses it, and accepts a gradient
+# when the error is below 10⁻⁶. (The package's `linear_backward` takes a [cache](glossary.md#cache) instead of `x` and
+# `weight`.)
 
 # %%
 arrays = {"x": x, "weight": weight, "bias": bias}
@@ -279,15 +270,14 @@ for name, worst in check_gradients(linear_forward, package_linear_backward, arra
 # %% [markdown]
 # ### Measured: how small should ε be? (optional)
 #
-# A Taylor series writes a smooth function near $x$ as a sum of its slope $f'$, its bend $f''$, and so on:
-# $f(x \pm \varepsilon) = f \pm \varepsilon f' + \tfrac{\varepsilon^2}{2} f'' \pm \tfrac{\varepsilon^3}{6} f''' + \dots$
-# In the central difference the terms with even powers cancel. Its error is $\tfrac{\varepsilon^2}{6} f'''$: half the ε,
-# a quarter of the error. The one-sided difference $(f(x + \varepsilon) - f(x)) / \varepsilon$ keeps
-# $\tfrac{\varepsilon}{2} f''$.
+# A Taylor series writes a smooth function near $x$ as a sum of its derivatives: $f(x \pm \varepsilon) = f \pm
+# \varepsilon f' + \tfrac{\varepsilon^2}{2} f'' \pm \tfrac{\varepsilon^3}{6} f''' + \dots$ In the central difference the
+# terms with even powers cancel. Its error is $\tfrac{\varepsilon^2}{6} f'''$: half the ε gives a quarter of the error.
+# The one-sided difference $(f(x + \varepsilon) - f(x)) / \varepsilon$ keeps $\tfrac{\varepsilon}{2} f''$.
 #
-# Then why not take ε = 10⁻¹⁵? A float64 holds 16 digits. When two nearly equal numbers are subtracted, the digits that
-# they share are gone. What is left is rounding noise of about $10^{-16}$, divided by ε. So one error falls with ε, and
-# the other rises:
+# Then why not take ε = 10⁻¹⁵? A float64 holds 16 digits. The subtraction of two nearly equal numbers cancels the digits
+# that they share. Rounding noise of about $10^{-16}$ remains, divided by ε. So one error falls with ε, and the other
+# rises:
 
 # %%
 epsilons = np.logspace(-15, 0, 61)
@@ -312,10 +302,9 @@ central32, _ = (relative_error(slopes, truth) for slopes in differences(np.sin, 
 draw_errors(epsilons, {"central, float32": central32, "one-sided, float64": one_sided, "central, float64": central})
 
 # %% [markdown]
-# Read the picture from right to left. For each tenth of ε, the error of the central difference falls to a hundredth,
-# until the rounding noise meets it. The error of the one-sided difference falls to a tenth, and never gets far. The
-# valley is where the two errors are equal, $\varepsilon^2 \approx 10^{-16}/\varepsilon$, so near $\varepsilon =
-# 10^{-16/3}$:
+# Read the picture from right to left. With each tenth of ε, the error of the central difference falls to a hundredth,
+# until it meets the rounding noise. The error of the one-sided difference only falls to a tenth. The minimum is where
+# the two errors are equal, $\varepsilon^2 \approx 10^{-16}/\varepsilon$, so near $\varepsilon = 10^{-16/3}$:
 
 # %%
 at_1e_5 = epsilons.searchsorted(0.99e-5)
@@ -324,13 +313,14 @@ print(f"error at ε = 1e-5, float64: {central[at_1e_5]:.0e}")
 print(f"error at ε = 1e-5, float32: {central32[at_1e_5]:.0e}   float32 at its best: {np.nanmin(central32):.0e}")
 
 # %% [markdown]
-# So the course checks gradients **in float64**. In float32 the valley is so shallow that a real mistake can hide in it.
+# So the course checks gradients **in float64**. In float32 the minimum is so shallow that a real mistake can hide in
+# it.
 #
 # ## Chains
 #
 # A network is a chain of operations. Its backward is the chain of their backwards, in reverse order. The picture shows
-# it for one number $x$, with $y = x + w_2 \max(0,\, w_1 x + b_1) + b_2$. Follow the blue values to the right first.
-# Then follow the red gradients back to the left, and compare each with the line of code that computes it:
+# $y = x + w_2 \max(0,\, w_1 x + b_1) + b_2$ for one number $x$. First follow the blue values to the right. Then follow
+# the red gradients back to the left, and compare each with the line of code that computes it:
 
 # %% tags=["picture"]
 x, w1, b1, w2, b2 = 2.0, 1.5, -1.0, 0.5, 0.5
@@ -353,8 +343,8 @@ draw_graph(values, gradients | {"through": through, "around": around})
 # This is a **computation graph**. Each box needs only its own values and the gradient that comes back to it. $x$ is
 # used twice, so two gradients come back to it, and they add.
 #
-# Now with arrays. The middle is the paper's feed-forward network (eq. 2), and max(0, ·) is called relu. Adding $x$ to
-# what comes out is a **residual connection** (§3.1).
+# Now with arrays. The middle is the paper's feed-forward network (eq. 2); max(0, ·) is called relu. Adding $x$ to its
+# output is a **residual connection** (§3.1).
 
 
 # %%
@@ -378,11 +368,9 @@ for name, worst in check_gradients(network_forward, network_backward, network).i
     print(f"d{name:<8} {worst:.1e}")
 
 # %% [markdown]
-# The Transformer is a chain like this, a few hundred operations long.
-#
 # ## Common mistakes, and what they look like
 #
-# Two backwards, each wrong in one place. The referee sees it, and often says which place:
+# Each of these two backwards is wrong in one place. The referee notices, and often says where:
 
 
 # %%
@@ -404,20 +392,20 @@ for forward, backward, given in mistakes:
         print(f"{backward.__name__}\n    {problem}\n")
 
 # %% [markdown]
-# And two ways to fool the referee, or yourself:
+# There are two ways to fool the referee:
 #
 # * **A kink has no slope.** relu at 0 has slope 0 on its left and 1 on its right, and the central difference gives
 #   their mean, ½. Keep test inputs away from kinks.
-# * **Zeros and ones hide mistakes.** With `weight = 0` the gradient of `x` is zero, also with a wrong sign or a missing
-#   factor. Use random numbers.
+# * **Zeros and ones hide mistakes.** With `weight = 0` the gradient of `x` is zero even with a wrong sign, and with a
+#   d$y$ of ones a backward may mix up its elements. Use random numbers.
 #
 # ## What changed since 2017
 #
-# The paper's authors wrote forward passes, and TensorFlow derived the backward passes. PyTorch and JAX do so today, by
-# chaining vector–Jacobian products. This is called [autograd](glossary.md#autograd). But it cannot look into a GPU
-# kernel, so a kernel's backward is still written by hand: lessons 15 and 16.
+# The paper's authors wrote forward passes, and TensorFlow derived the backward passes, as PyTorch and JAX do today.
+# This is called [autograd](glossary.md#autograd). It cannot look into a GPU kernel, so a kernel's backward is still
+# written by hand: lessons 15 and 16.
 #
 # ## Where next
 #
-# [Lesson 01](01_softmax.ipynb): softmax, whose Jacobian is full and still never built, and the loss at the end of the
-# chain.
+# [Lesson 01](01_softmax.ipynb): the softmax, whose Jacobian is full and still never built, and the loss at the end of
+# the chain.

@@ -12,9 +12,9 @@
 # | in the paper | §5.1 (byte-pair encoding, one vocabulary for both languages), §3.4 (embeddings) |
 # | in the package | [`data`](../minitransformer/data): bpe, tokenizer; [`ops`](../minitransformer/ops): embedding |
 #
-# A model computes with arrays of numbers, and a sentence is not one. Two steps lead there: **text → integers** (a
-# tokenizer, learned once, by counting) and **integers → vectors** (an embedding, learned with everything else, by
-# gradient descent).
+# A model computes with arrays of numbers. A sentence becomes one in two steps: **text → integers** (a tokenizer,
+# learned once, by counting) and **integers → vectors** (an embedding, learned with everything else, by gradient
+# descent).
 
 # %%
 import re
@@ -39,10 +39,9 @@ rng = np.random.default_rng(0)
 # %% [markdown]
 # ## The corpus
 #
-# The course translates a small language that the package makes itself: a [grammar](../minitransformer/grammar) draws
-# English sentences together with their German. It has what makes German hard: cases, genders, verbs that move to the
-# end or come apart. And it has what real text lacks: every test sentence is new, and there is exactly one right answer
-# to compare with.
+# The course translates a small language: a [grammar](../minitransformer/grammar) in the package draws English sentences
+# together with their German. It has the difficulties of German: cases, genders, verbs that move to the end or split in
+# two. Unlike real text, it makes only new test sentences, each with exactly one right answer.
 
 # %%
 training = list(islice(sample("train", seed=0), 10_000))
@@ -54,7 +53,7 @@ print(f"sentences in the language: {count_sentences():.0e}; here {len(training):
 # %% [markdown]
 # ## A number for each word
 #
-# Cut the text into words and punctuation, make a list of those that occur, and number the list.
+# Cut the text into words and punctuation, list the distinct ones, and number the list.
 
 
 # %%
@@ -74,14 +73,13 @@ print({word: english[word] for word in ("the", "dog", "cat", "sausage", "Tuesday
 
 # %% [markdown]
 # The numbers are names, not amounts: *Tuesday* is not between *the* and *dog*. The honest form is **one-hot**: a vector
-# of length $V$ (the size of the vocabulary), with a 1 at the word's place and 0 elsewhere. No word is nearer to any
-# other. Nobody stores such vectors, since the id says the same. But they help us to think: below, they turn a table
-# look-up into a matrix product.
+# of length $V$ (the size of the vocabulary), with a 1 at the word's index and 0 elsewhere. We never store such vectors,
+# since the id says the same. But they help us to think: below, they turn a table look-up into a matrix product.
 #
 # ### Where words fail
 #
-# What is the number of a word that was not in the training text? It has none. German makes long words out of short
-# ones, so this happens even in our small language. (In a real language new words never end: each new name is one.)
+# A word that was not in the training text has no number. German makes long words out of short ones, so this happens
+# even in our small language. (In a real language every new name is such a word.)
 
 # %%
 for size in (100, 1000, len(training)):
@@ -102,12 +100,12 @@ print(f"{np.mean([len(text) for text in texts]):.1f} characters")
 #
 # The paper (§5.1) takes the middle: frequent words are one token, rare words are several pieces. [**Byte-pair
 # encoding**](glossary.md#byte-pair-encoding) (Sennrich, Haddow & Birch, 2016) finds the pieces. It starts from
-# characters, joins the two neighbours that occur most often into a new [token](glossary.md#token), and repeats, until
-# the vocabulary is as large as wanted: about 37,000 tokens in the paper, 2,000 for our translator, in both cases one
-# vocabulary for both languages.
+# characters, joins the most frequent pair of neighbours into a new [token](glossary.md#token), and repeats, until the
+# vocabulary has the size that we want: about 37,000 tokens in the paper, 2,000 for our translator, one vocabulary for
+# both languages.
 #
-# Here the package's tokenizer learns it. The mark ▁ is the space before a word. The word *hedgehoglets* never occurred,
-# and stays in pieces. Characters that never occurred are spelled in bytes, so that no text is unknown:
+# The package's tokenizer learns it here. The mark ▁ is the space before a word. The word *hedgehoglets* never occurred,
+# and stays in pieces. Characters that never occurred are spelled in bytes, so no text is unknown:
 
 # %%
 both = [text for example in training for text in (example.english, example.german)]
@@ -120,11 +118,11 @@ print("the whole test text comes back:", all(tokenizer.decode(tokenizer.encode(t
 # %% [markdown]
 # ## Sentences to batches
 #
-# A [batch](glossary.md#batch) is a rectangle $(B, T)$ of ids, with a row for each of $B$ sentences. Sentences have
-# different lengths, so shorter ones are filled up with `<pad>`, id 0. [Padding](glossary.md#padding) must not count
-# anywhere: the loss skips it, and attention will mask it (lesson 04). The target comes twice, shifted by one.
-# `target_in` is what a translator has written so far, beginning with `<s>` (start, [BOS](glossary.md#bos-eos)).
-# `target_out` is what it should write next, ending with `</s>` (end, EOS). Lesson 03 uses both.
+# A [batch](glossary.md#batch) is a rectangle $(B, T)$ of ids, with a row for each of $B$ sentences. Shorter sentences
+# are filled up with `<pad>`, id 0. [Padding](glossary.md#padding) must not count anywhere: the loss skips it, and
+# attention will mask it (lesson 04). The target comes twice, shifted by one. `target_in` is the translation so far,
+# beginning with `<s>` (start, [BOS](glossary.md#bos-eos)). `target_out` is the translator's next output at each
+# position, ending with `</s>` (end, EOS). Lesson 03 uses both.
 
 # %%
 chosen = sorted(training[:40], key=lambda example: len(example.english))[:3]
@@ -144,8 +142,8 @@ for name in ("source", "target_in", "target_out"):
 #
 # $$ y_{bt} = E_{\mathrm{ids}_{bt}} \qquad \mathrm{ids}: (B, T) \;\to\; y: (B, T, C) $$
 #
-# This is a linear layer without a bias. A one-hot vector times a matrix picks one row, since all other products are
-# with zero: $y = \mathrm{onehot}(\mathrm{ids})\, E$.
+# This is a linear layer without a bias. A one-hot vector times a matrix picks one row, because all other products are
+# zero: $y = \mathrm{onehot}(\mathrm{ids})\, E$.
 
 # %%
 table = rng.standard_normal((tokenizer.vocab_size, 64))
@@ -157,8 +155,8 @@ print(f"multiplications: {one_hot.size * table.shape[1]:,} as a product, none as
 
 # %% [markdown]
 # The backward follows from the product. A linear layer's weight gradient is $x^\top \mathrm{d}y$ (lesson 00), so here
-# $\mathrm{d}E = \mathrm{onehot}^\top\, \mathrm{d}y$. Written without the zeros: row $v$ collects the gradients from all
-# places where token $v$ was looked up,
+# $\mathrm{d}E = \mathrm{onehot}^\top\, \mathrm{d}y$. Without the zeros, row $v$ sums the gradients from all positions
+# where token $v$ was looked up:
 #
 # $$ \mathrm{d}E_v = \sum_{b, t\,:\,\mathrm{ids}_{bt} = v} \mathrm{d}y_{bt} $$
 #
@@ -180,11 +178,12 @@ def embedding_backward(dy, ids, num_rows):
 embedding_backward = check(embedding_backward)
 
 # %% [markdown] tags=["help"]
-# The word *the* is in nearly every sentence, so its row must collect many gradients. What does NumPy do if you add to
-# several rows at once, and one of these rows is named twice? Try it with three ids and a gradient of 1 for each.
+# The word *the* is in nearly every sentence, so its row must sum many gradients. How does NumPy add to several rows at
+# once if one of them is named twice? Try it with three ids and a gradient of 1 for each.
 #
 # ---
-# Start with zeros of shape `(num_rows, C)`. Then `np.add.at(dtable, ids, dy)` adds each `dy` to the row of its id, also
+#
+# Start with zeros of shape `(num_rows, C)`. Then `np.add.at(dtable, ids, dy)` adds each `dy` to the row of its id, even
 # where an id occurs several times.
 
 # %%
@@ -201,25 +200,23 @@ errors = check_gradients(
 print(f"against central differences {errors['table']:.0e}")
 
 # %% [markdown]
-# Here are both directions for one sentence. Each row of colours is a vector of six numbers (green positive,
-# purple negative). The two lines to *the* are drawn bold: forward the row is read twice, backward two gradients are
-# added.
+# The picture shows both directions for one sentence. Each row of colours is a vector of six numbers (green positive,
+# purple negative). The two lines to *the* are bold: the forward reads its row twice, and the backward adds two
+# gradients.
 
 # %% tags=["picture"]
 draw_lookup(tokenizer, table, ids, dy, dtable, others=(500, 1000, 1500))
 
 # %% [markdown]
-# And where do the vectors come from? At first they are random numbers. Then gradient descent changes them, as it
-# changes any parameter, and the gradient that you wrote is all that they learn from. (§3.4: "we use learned
-# [embeddings](glossary.md#embedding)". Many people think that the Transformer uses word2vec. It does not; an optional
-# part below shows what word2vec is.) The paper multiplies what it looks up by $\sqrt{C}$ and uses the same table again
-# as the output layer; lesson 08 puts the two together.
+# The vectors are random at first. Gradient descent then changes them like any other parameter, with the gradient that
+# you wrote. (§3.4: "we use learned [embeddings](glossary.md#embedding)". The Transformer does not use word2vec, as many
+# people think; an optional part below explains word2vec.) The paper multiplies the looked-up vectors by $\sqrt{C}$ and
+# uses the same table again as the output layer; lesson 08 puts the two together.
 #
 # ## Byte-pair encoding, by hand (optional)
 #
-# Start from characters. Find the pair of neighbours that occurs most often, make it a symbol of its own, and repeat.
-# Frequent words grow together into one token; rare and new ones stay in pieces. The number of merges is the one thing
-# to choose.
+# Start from characters. Find the most frequent pair of neighbours, make it a symbol of its own, and repeat. Frequent
+# words grow together into one token; rare and new ones stay in pieces. You choose only the number of merges.
 #
 # ### Exercise 2 ★★☆: one merge
 
@@ -237,17 +234,17 @@ def merge(symbols, pair, new):
 merge = check(merge)
 
 # %% [markdown] tags=["help"]
-# Go through the list from left to right and build a new one. At each place there are two cases. How many symbols of the
-# old list does each case use up? And what is the case at the last symbol, which has no neighbour?
+# Go through the list from left to right and build a new one. At each position there are two cases. How many symbols of
+# the old list does each case use up? And which case applies to the last symbol, which has no neighbour?
 #
 # ---
-# Use `while i < len(symbols):` and not a `for`. The condition is `tuple(symbols[i : i + 2]) == pair`; the slice is
-# simply shorter at the end. If it holds, append `new` and go on by 2; if not, append `symbols[i]` and go on by 1.
+#
+# Use `while i < len(symbols):` and not a `for`. The condition is `tuple(symbols[i : i + 2]) == pair`; at the end the
+# slice is simply shorter. If it holds, append `new` and go on by 2; if not, append `symbols[i]` and go on by 1.
 
 # %% [markdown]
-# The rest is counting. Merges stay inside a word, so it is enough to keep each distinct word once, with its count. The
-# space before a word belongs to the word. So nothing is lost when text is cut, and *low* is the same token everywhere
-# in a sentence.
+# The rest is counting. Merges stay inside a word, so we keep each distinct word once, with its count. The space before
+# a word belongs to the word. So cutting loses nothing, and *low* is the same token everywhere in a sentence.
 
 
 # %%
@@ -275,9 +272,9 @@ for num_merges in range(8):
     print(f"{made:<6}", *(f"{' '.join(symbols).replace(' ', '▁', 1):<16}" for symbols in split.values()))
 
 # %% [markdown]
-# Look at *est*: an English ending, found by counting. This loop counts every pair again for each merge. The package's
-# [`learn_merges`](../minitransformer/data/bpe.py) corrects only the counts that a merge has changed. The same merges
-# come out:
+# Look at *est*: counting has found an English ending. This loop counts every pair again for each merge. The package's
+# [`learn_merges`](../minitransformer/data/bpe.py) corrects only the counts that a merge has changed. It finds the same
+# merges:
 
 # %%
 word_counts = count_words(both)
@@ -289,14 +286,14 @@ print("the first 40 agree:", mine == merges[:40])
 print("the oldest:", ", ".join("".join(pair).replace(" ", "▁") for pair in merges[:16]))
 
 # %% [markdown]
-# Here two words of the corpus are put together, with a row for each merge, the oldest at the bottom. **Cut the tree at
-# any height, and you read the tokens of a vocabulary with that many merges.** Two cuts are drawn.
+# The next picture builds two words of the corpus, with a row for each merge, the oldest at the bottom. **Cut the tree
+# at any height, and you read the tokens of a vocabulary with that many merges.** Two cuts are drawn.
 
 # %%
 draw_merge_trees([" Schauspielerinnen", " hedgehogs"], merges, cuts=(30, 300))
 
 # %% [markdown]
-# *Schauspielerinnen*, actresses, is made of pieces that other words share. Its end is that of every feminine plural in
+# *Schauspielerinnen*, actresses, consists of pieces that other words share. It ends like every feminine plural in
 # *-innen*.
 #
 # ### How many merges?
@@ -323,14 +320,14 @@ draw_vocabulary(
 )  # fmt: skip
 
 # %% [markdown]
-# From left to right a sentence shrinks from its characters to its words. The first few hundred merges do most of it.
-# The right picture shows the price. Each token has a vector of its own to learn, and the more tokens there are, the
-# more of them are hardly ever seen. Some are rare words. Others are only steps on the way to a longer token, such as
-# *▁hedgeho*, and never occur alone afterwards. The number of merges is a balance.
+# From left to right a sentence shrinks from its characters to its words, most of it in the first few hundred merges.
+# The right picture shows the price. Each token has a vector of its own to learn, and a larger vocabulary has more
+# tokens that hardly ever occur. Some are rare words. Others are only steps on the way to a longer token, such as
+# *▁hedgeho*, and never occur alone afterwards. The number of merges is a compromise.
 #
 # ### Any text at all
 #
-# One hole is left: a character that the training text never had. **Byte fallback** closes it. In UTF-8 every text is a
+# One gap remains: a character that is not in the training text. **Byte fallback** closes it. In UTF-8 every text is a
 # sequence of bytes. There are only 256 different bytes, so give each an id. The package's ids:
 #
 # | ids | |
@@ -340,9 +337,9 @@ draw_vocabulary(
 # | 259 … | the characters, then the merges, oldest first |
 #
 # To encode a word, write it as characters and spell unknown ones in bytes. Then **make the oldest merge that applies,
-# everywhere in the word, until none applies**. This is the order in which the vocabulary was learned.
+# everywhere in the word, until none applies**. The vocabulary was learned in this order.
 #
-# ### Exercise 3 ★★☆: an encoder that nothing can surprise
+# ### Exercise 3 ★★☆: an encoder for any text
 
 
 # %% tags=["exercise"]
@@ -360,18 +357,19 @@ def encode(word, characters, merges):
 encode = check(encode)
 
 # %% [markdown] tags=["help"]
-# There are two stages. First every character becomes one id, or several if it is spelled in bytes. Then merge, as long
-# as there is something to merge. After each merge there are new neighbours: how do you find the pairs that may be
-# merged now, and which of them is the oldest?
+# There are two stages. First every character becomes one id, or several if it is spelled in bytes. Then merge as long
+# as you can. After each merge there are new neighbours: how do you find the pairs that may be merged now, and which of
+# them is the oldest?
 #
 # ---
+#
 # The bytes of an unknown character are `character.encode("utf-8")`. In the second stage, `candidates = [pair for pair
 # in pairwise(ids) if pair in merges]`, and the oldest is `min(candidates, key=merges.get)`. Repeat until there are no
 # candidates.
 
 # %% [markdown]
 # Decoding is simpler, with one trap. A character's bytes may lie in several tokens, so join the bytes of all tokens
-# *before* you read them as UTF-8. A model may put bytes together that are not UTF-8; they become �.
+# *before* you decode them as UTF-8. A model may write bytes that are not UTF-8; they become �.
 
 # %%
 pieces = [*tokenizer.characters, *("".join(pair) for pair in tokenizer.merges)]  # the text of ids 259, 260, …
@@ -404,9 +402,9 @@ print("a thousand random strings come back:", all(decode(encode_text(text)) == t
 #
 # SentencePiece (Kudo & Richardson, 2018) is often named as an alternative to BPE. But BPE is a way to learn a
 # vocabulary, and SentencePiece is a library that learns one: by BPE, or by a *unigram* model, which starts with many
-# pieces and drops those that are missed least. It reads raw text, as our tokenizer does. By default it also
-# *normalises* the text: it replaces characters by plainer ones that mean nearly the same (a rule built on Unicode's
-# NFKC). This is often what one wants, and it cannot be undone:
+# pieces and drops the least useful ones. It reads raw text, as our tokenizer does. By default it also *normalises* the
+# text: it replaces characters by plainer ones with nearly the same meaning (a rule built on Unicode's NFKC). This is
+# often welcome, and cannot be undone:
 
 # %%
 for text in ("ﬁnd", "10²", "①", "Ｔｏｋｙｏ"):
@@ -415,21 +413,21 @@ for text in ("ﬁnd", "10²", "①", "Ｔｏｋｙｏ"):
 # %% [markdown]
 # ## Word vectors before the Transformer: word2vec (optional)
 #
-# Before 2017, word vectors were often learned alone, from nothing but which words stand near each other, and then used
-# in other models. The best known way is **word2vec** (Mikolov et al., 2013). Its *skip-gram* mode asks: here is a word;
-# which words stand beside it?
+# Before 2017, word vectors were often learned alone, only from which words are near each other, and then used in other
+# models. The best known method is **word2vec** (Mikolov et al., 2013). Its *skip-gram* mode predicts a word's
+# neighbours.
 #
 # The given word $c$ has a vector $h$ from one table, and every possible neighbour $w$ a vector $u_w$ from a second
 # table. The score of $w$ is the dot product $s = u_w \cdot h$. A softmax over all $V$ words would be costly. So
 # word2vec asks an easier question, for the true neighbour and for a few words drawn at random: is this the true one?
-# The probability of "yes" is $\sigma(s) = 1 / (1 + e^{-s})$, which is the softmax of the two scores $s$ and 0. This is
-# *negative sampling*:
+# The probability of "yes" is $\sigma(s) = 1 / (1 + e^{-s})$, the softmax of the two scores $s$ and 0. This is *negative
+# sampling*:
 #
 # $$ L = -\log \sigma(s_0) - \sum_{k=1}^{K} \log\big(1 - \sigma(s_k)\big), \qquad
 #    \frac{\partial L}{\partial s_k} = \sigma(s_k) - [k = 0] $$
 #
-# with $s_0$ the true neighbour's score and $s_1, \dots, s_K$ those of the random words; $[k = 0]$ is 1 for the true
-# one, else 0. The gradient is lesson 01's probability minus truth:
+# Here $s_0$ is the true neighbour's score and $s_1, \dots, s_K$ are those of the random words; $[k = 0]$ is 1 for the
+# true one, else 0. The gradient is lesson 01's probability minus target:
 
 
 # %%
@@ -446,10 +444,9 @@ s = rng.standard_normal(6)
 print(f"against central differences {error(sigmoid(s) - np.eye(6)[0], numerical_gradient(negative_sampling, s)):.0e}")
 
 # %% [markdown]
-# Two tricks of the original: very frequent words are left out at random, and random words are drawn in proportion to
-# $\mathrm{count}^{3/4}$. One thing is different here. The original changes the vectors after every single pair of
-# words. We take 512 pairs at a time, and add their gradients (no mean), so that together they move the vectors about
-# as far.
+# The original has two tricks: it leaves very frequent words out at random, and draws random words in proportion to
+# $\mathrm{count}^{3/4}$. One thing is different here. The original changes the vectors after every pair of words. We
+# take 512 pairs at a time and add their gradients (no mean), so that together they move the vectors about as far.
 
 # %%
 sentences = [words_of(example.english.lower()) for example in training]
@@ -491,9 +488,9 @@ vectors = skip_gram()
 # %% [markdown]
 # ### What did the vectors learn?
 #
-# The grammar's author sorted the nouns into kinds: people, animals, clothing, … The vectors have never seen that list,
-# only sentences. For each noun, take the five nouns whose vectors point most nearly the same way (with the largest
-# cosine of the angle between them), and count how many are of its own kind.
+# The grammar's author sorted the nouns into kinds: people, animals, clothing, … The vectors have only seen sentences,
+# never that list. For each noun, take the five nouns with the largest cosine of the angle between the vectors, and
+# count how many of them are of its own kind.
 
 # %%
 kind_of = kinds_of_nouns()
@@ -521,9 +518,9 @@ for noun in ("dog", "wine", "library", "king"):
     print(f"{noun:>8}: {', '.join(nouns[n] for n in nearest(vectors)[nouns.index(noun)])}")
 
 # %% [markdown]
-# A vector of 32 numbers cannot be drawn. So draw each noun along the two directions in which the vectors differ most,
-# the first two *principal components*. (NumPy finds them with `svd`, the singular value decomposition, which turns the
-# axes so that the first one has the largest spread, the second the next, and so on.)
+# A vector of 32 numbers is hard to draw. So draw each noun along the two directions in which the vectors differ most,
+# the first two *principal components*. (NumPy finds them with `svd`, the singular value decomposition, which rotates
+# the axes so that the first one has the largest spread, the second the next, and so on.)
 
 # %%
 unit = directions_of(vectors)
@@ -531,16 +528,16 @@ _, spread, directions = np.linalg.svd(unit - unit.mean(axis=0), full_matrices=Fa
 draw_map((unit - unit.mean(axis=0)) @ directions[:2].T, nouns, noun_kinds, spread[:2] ** 2 / (spread**2).sum())
 
 # %% [markdown]
-# Words are near each other if they can stand in each other's place: what is eaten, what is worn, who can laugh. Animals
-# are beside people, because both can do things. And in this grammar all people do the same things, so a king has no
-# more in common with a queen than with a waiter. Vectors know what the text shows, and nothing else.
+# Words are near each other if they can replace each other: food, clothes, people who laugh. Animals are beside
+# people, because both can act. In this grammar all people do the same things, so a king has no more in common with a
+# queen than with a waiter. The vectors know only what the text shows.
 #
 # Two relatives. word2vec's other mode, **CBOW**, predicts a word from the mean of its neighbours' vectors. **GloVe**
-# (Pennington, Socher & Manning, 2014) counts first, how often word $j$ stood near word $i$, and then fits two tables of
+# (Pennington, Socher & Manning, 2014) first counts how often word $j$ is near word $i$, and then fits two tables of
 # vectors so that $a_i \cdot b_j$ (plus a bias for each word) comes close to the logarithm of that count.
 #
-# All of them share one limit: a word has one vector, so the *watch* on a wrist is the same as to *watch* a film. What
-# depends on the sentence is left to the layers above. This is what a Transformer is for.
+# They share one limit: a word has one vector, so the *watch* on a wrist is the same as to *watch* a film. Only the
+# layers above can read a word in its sentence. A Transformer is made for that.
 #
 # ## Common mistakes, and what they look like
 
@@ -558,18 +555,19 @@ for name, row in (("alone", alone[0]), ("beside a longer sentence", together[0])
     print(f"mean vector of 'He sleeps.' {name}: {table[row].mean(axis=0)[:2].round(2)}, …")
 
 # %% [markdown]
-# * **`dtable[ids] += dy`.** NumPy reads all rows, adds, and writes all rows. Of several gradients for one row only the
-#   last is kept.
-# * **A model with another model's tokenizer.** Ids are names, and the names have changed: nonsense, without an error.
-#   Keep the two together.
+# * **`dtable[ids] += dy`.** NumPy reads all rows, adds, and writes all rows. Of several gradients for one row it keeps
+#   only the last.
+# * **A model with another model's tokenizer.** Ids are names, and the names have changed: you get nonsense, without an
+#   error. Keep the two together.
 # * **Padding that counts.** The same sentence gives another result in another batch. Divide by the number of real
 #   tokens, and mask the others.
 #
 # ## What changed since 2017
 #
-# GPT-2 (2019) ran BPE on bytes instead of characters, so that no text is unknown to it. Most large language models now
-# do that, or fall back on bytes. Vocabularies have grown. Some models have none and read bytes (ByT5, 2021).
+# GPT-2 (2019) ran BPE on bytes instead of characters, so no text is unknown to it. Most large language models now do
+# that, or fall back on bytes. Vocabularies have grown. Some models have none and read bytes (ByT5, 2021).
 #
 # ## Where next
 #
-# [Lesson 03](03_before_attention.ipynb): a sentence is a sequence of vectors now. How was it read before attention?
+# [Lesson 03](03_before_attention.ipynb): a sentence is a sequence of vectors now. How did networks read it before
+# attention?

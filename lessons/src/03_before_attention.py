@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 03 · Before attention: a translator with a memory, and where it gets stuck
 #
-# **You will be able to** say why a network with a memory forgets what is far away, and compute the attention that was
+# **You will be able to** say why a network with a memory forgets distant words, and compute the attention that was
 # invented against that; in the optional parts, send a gradient back through time by hand, and train translators.
 #
 # | | |
@@ -15,18 +15,18 @@
 # [add]: ../minitransformer/ops/additive_attention.py
 # [model]: ../minitransformer/models/baselines/recurrent.py
 #
-# The Transformer is an answer. This lesson is about the question. We take the smallest translation that there is:
-# **copy what you read.** Nothing has to be understood, only remembered. A child can do it. For the neural translators
-# of 2014 it was hard, until Bahdanau, Cho and Bengio let them look back.
+# The Transformer is an answer; this lesson is about the question. We take the smallest translation task: **copy what
+# you read.** The network has to understand nothing, only to remember. That was hard for the neural translators of 2014,
+# until Bahdanau, Cho and Bengio let them look back.
 
 # %%
 import time
 
-import matplotlib.pyplot as plt
 import numpy as np
 
 from course import start
 from course.lesson_03.pictures import draw_alignment, draw_copying, draw_distances, draw_paths
+from course.style import show
 from minitransformer import ops
 from minitransformer.gradcheck import GradientError, check_gradients, error
 from minitransformer.layers import Context, FlatParameters, Recurrent
@@ -39,28 +39,29 @@ check = start("03")
 rng = np.random.default_rng(0)
 
 # %% [markdown]
-# The whole lesson in one picture: copying `A B C`. Follow how the `A` that is read gets to the `A` that is written. The
-# gradient has to come back the same way. (The mark ‹ says: begin.)
+# The picture shows the problem and its solution for the copy of `A B C`. Follow the path from the `A` that is read to
+# the `A` that is written. The gradient has to come back along the same path. (The mark ‹ means: begin.)
 
 # %%
 draw_paths()
-plt.show()
+show("Two chains of states; the first three read A B C. Without attention the A passes every state, with it one edge.")
 
 # %% [markdown]
 # ## A network with a memory
 #
 # A recurrent neural network, *RNN*, carries a **state**, a vector of $C$ numbers, from position to position. At
-# position $t$ it mixes the new input $x_t$ with the state $h_{t-1}$ that the position before left:
+# position $t$ it mixes the new input $x_t$ with the previous state $h_{t-1}$:
 #
 # $$ h_t = \tanh(x_t W + b + h_{t-1} U) $$
 #
 # $x_t$ has $C_{in}$ numbers, the bias $b$ and the state $h_t$ have $C$; $W$ is a matrix of shape $(C_{in}, C)$, and
-# $U$, the *recurrent* weight, is $(C, C)$. tanh squashes every number into $(-1, 1)$; its slope is $1 - \tanh^2$. The
-# same $W$, $b$ and $U$ serve every position, so a sentence may be of any length. The first state, $h_0$, is given:
-# zeros, or what another network left.
+# $U$, the *recurrent* weight, is $(C, C)$. tanh squashes every number into $(-1, 1)$; its slope is $1 - \tanh^2$. All
+# positions share $W$, $b$ and $U$, so a sentence may have any length. The first state, $h_0$, is zero or comes from
+# another network.
 #
-# Only $h_{t-1} U$ has to wait for the position before. So we project the inputs of all positions at once, $p = xW + b$,
-# and loop over the rest. In the array `hidden`, place 0 holds $h_0$, so `hidden[:, t + 1]` is made from `hidden[:, t]`:
+# Only $h_{t-1} U$ has to wait for the previous position. So we project the inputs of all positions at once, $p = xW +
+# b$, and loop over the rest. In the array `hidden`, index 0 holds $h_0$, so `hidden[:, t + 1]` follows from `hidden[:,
+# t]`:
 
 
 # %%
@@ -77,10 +78,10 @@ def rnn_forward(projected, first, recurrent):
 # %% [markdown]
 # ## Two networks make a translator
 #
-# An *encoder* reads the source, symbol by symbol, and leaves its last state. A *decoder* starts from that state and
-# writes. In training it is given the *right* translation so far and asked for the next symbol, at all positions at
-# once. This is called [**teacher forcing**](glossary.md#teacher-forcing). So the decoder's input is the target moved
-# one place to the right, behind the mark ‹. When it has written everything, it must write a mark › that says "end":
+# An *encoder* reads the source, symbol by symbol. A *decoder* starts from the encoder's last state and writes. In
+# training it gets the *right* translation so far as its input, and must predict the next symbol, at all positions at
+# once. This is called [**teacher forcing**](glossary.md#teacher-forcing). So the decoder's input is the target shifted
+# one position to the right, behind the mark ‹. At the end it must write the mark ›:
 #
 # ```
 # encoder reads      A  B  C  ›
@@ -88,22 +89,20 @@ def rnn_forward(projected, first, recurrent):
 # decoder must write A  B  C  ›
 # ```
 #
-# All that the decoder is ever told of the source stands in one state: a **bottleneck**. And that is only half of the
-# trouble.
+# The decoder sees the source only through one state: a **bottleneck**. And that is only half of the trouble.
 #
-# ## What is left of a gradient that has come far
+# ## How much of a gradient survives the distance
 #
 # How could the network learn that the first symbol it reads matters for the first one it writes? The gradient must tell
-# it, and the gradient comes back state by state. A step from $h_t$ to $h_{t-1}$ undoes the tanh and the product with
-# $U$:
+# it, and the gradient comes back state by state. A step from $h_t$ to $h_{t-1}$ goes back through the tanh and the
+# product with $U$:
 #
 # $$ \mathrm{d}h_{t-1} = \left(\mathrm{d}h_t \odot (1 - h_t^2)\right) U^\top $$
 #
-# ($\odot$ multiplies element by element.) The slopes $1 - h_t^2$ are never above 1. $U^\top$ may make a vector longer
-# or shorter. To see one effect at a time, let $U$ be a matrix that only *turns* vectors and keeps their lengths, times
-# a number $s$: then $U^\top$ makes every vector exactly $s$ times as long. (`np.linalg.qr` splits a random matrix into
-# two factors. The first one is such a turn; we need no more of it.) A gradient of length 1 arrives at the last of 100
-# states. Follow it back:
+# ($\odot$ multiplies element by element.) The slopes $1 - h_t^2$ are never above 1, and $U^\top$ may make a vector
+# longer or shorter. To separate the two effects, let $U$ be a random *rotation*, which keeps the lengths of vectors,
+# times a number $s$: then $U^\top$ makes every vector exactly $s$ times as long. (The first factor of `np.linalg.qr` is
+# such a rotation, up to a reflection.) A gradient of length 1 arrives at the last of 100 states. Follow it back:
 
 
 # %%
@@ -129,34 +128,32 @@ for s in (3, 2, 1):
     curve = curves[f"RNN, s = {s}"] = carried_back(hidden, s * turn, arriving)
     print(f"s = {s}: each position multiplies the gradient by {(curve[-1] / curve[0]) ** (1 / (FAR - 1)):.2f}")
 draw_distances({name: curves[name] for name in ("RNN, s = 3", "RNN, s = 1")})
-plt.show()
+show("On a logarithmic scale the gradient rises along a straight line with s = 3, and falls along one with s = 1.")
 
 # %% [markdown]
-# A straight line in this picture is exponential decay, or growth. Even with $s = 1$, where $U$ neither stretches nor
-# shrinks, the slopes alone kill the gradient. With a larger $s$ the two may cancel, but only for one kind of input and
-# one set of weights, and training moves the weights. This is the **vanishing gradient** and its twin, the **exploding**
-# one (Hochreiter 1991; Bengio, Simard and Frasconi 1994). One can live with explosions: shorten a gradient that is too
-# long. A gradient that has vanished cannot be called back.
+# A straight line in this picture is exponential growth or decay. Even with $s = 1$ the slopes of tanh alone kill the
+# gradient. With a larger $s$ the two effects may cancel, but only for one kind of input and one set of weights, and
+# training changes the weights. This is the **vanishing gradient** and its twin, the **exploding** one (Hochreiter 1991;
+# Bengio, Simard and Frasconi 1994). We can shorten a gradient that has exploded. A gradient that has vanished is lost.
 #
 # ## Look back instead
 #
-# Bahdanau, Cho and Bengio (2015) changed the road. Keep **all** of the encoder's states, $m_1, \dots, m_{T_k}$: they
-# are the memory. At each position the decoder decides how well each of them fits what it is about to write, and takes
-# their weighted mean:
+# Bahdanau, Cho and Bengio (2015) keep **all** of the encoder's states, $m_1, \dots, m_{T_k}$, as the memory. At each
+# position the decoder scores how well each state fits its next word, and takes their weighted mean:
 #
 # $$ e_{ij} = v \cdot \tanh(q_i + k_j) \qquad\qquad \alpha_{ij} = \frac{e^{e_{ij}}}{\sum_{j'} e^{e_{ij'}}}
 #    \qquad\qquad \text{context}_i = \sum_j \alpha_{ij}\, m_j $$
 #
-# * The **query** $q_i$, $C$ numbers, is made from the decoder's state at position $i$: what am I looking for?
-# * The **key** $k_j$, $C$ numbers, is made from the encoder's state at position $j$: what is there to be found?
-# * The **score** $e_{ij}$ says how well they fit. It is a small network of their sum, so this is called *additive*
-#   [attention](glossary.md#attention). Its last layer is the vector $v$ of $C$ numbers, the *score weight*.
-# * The **weights** $\alpha_{ij}$ are the softmax of query $i$'s scores: positive, and 1 in sum.
-# * The **value** is what is averaged, here the state $m_j$ itself.
+# * The **query** $q_i$, $C$ numbers, comes from the decoder's state at position $i$: what am I looking for?
+# * The **key** $k_j$, $C$ numbers, comes from the encoder's state at position $j$: what can be found here?
+# * The **score** $e_{ij}$ says how well they match. A small network of their sum computes it, so this is called
+#   *additive* [attention](glossary.md#attention). Its last layer is the vector $v$ of $C$ numbers, the *score weight*.
+# * The **weights** $\alpha_{ij}$ are the softmax of query $i$'s scores: positive, with sum 1.
+# * The **value** is the vector that is averaged, here the state $m_j$ itself.
 #
 # ### Exercise 1 ★☆☆: a score for every pair
 #
-# Every one of $T_q$ queries meets every one of $T_k$ keys. Here it is in loops:
+# Each of $T_q$ queries meets each of $T_k$ keys. Here it is in loops:
 
 
 # %%
@@ -170,8 +167,8 @@ def scores_loops(query, key, score_weight):
 
 
 # %% [markdown]
-# Write it without a loop. NumPy repeats an axis of length 1 where the other array has many, and `x[:, None]` puts in
-# such an axis.
+# Write it without a loop. NumPy repeats an axis of length 1 to match the other array, and `x[:, None]` inserts such an
+# axis.
 
 
 # %% tags=["exercise"]
@@ -189,8 +186,10 @@ additive_scores = check(additive_scores)
 
 # %% [markdown] tags=["help"]
 # The features have four axes: sentence, query, key, and the $C$ numbers. Which of these axes does `query` lack, and
-# which does `key` lack? Give each the axis that it lacks, of length 1, and add.
+# which does `key` lack? Insert the missing axis into each, with length 1, and add.
+#
 # ---
+#
 # `query[:, :, None]` has the shape (B, Tq, 1, C) and `key[:, None]` the shape (B, 1, Tk, C). The sum over $c$ with the
 # weights $v_c$ is a product with a vector: `features @ score_weight`.
 
@@ -203,11 +202,10 @@ print(f"scores {scores.shape}: loops against arrays {error(scores, scores_loops(
 # %% [markdown]
 # ### One step, at any distance
 #
-# With lesson 01's softmax after the scores, and the weighted mean after that, additive attention is complete. What does
-# it do for the gradient? Let the last state of the network with $s = 1$ look back at all 100, itself among them, and
-# let the gradient of length 1 arrive at this state and at its context alike. The context is $\sum_j \alpha_j m_j$. So
-# what arrives at it arrives at every state as well, at once, times the state's weight. (A little more comes through the
-# scores; it is left out here.)
+# Lesson 01's softmax of the scores and the weighted mean complete additive attention. How does it help the gradient?
+# Let the last state of the network with $s = 1$ look back at all 100, itself among them, and let the gradient of length
+# 1 arrive at this state and at its context alike. The context is $\sum_j \alpha_j m_j$, so its gradient reaches every
+# state in one step, scaled by that state's weight. (A little more comes through the scores; we leave it out here.)
 
 # %%
 states = hidden[None, 1:]  # of s = 1
@@ -216,43 +214,43 @@ weights, _ = ops.softmax_forward(scores)  # (1, 1, FAR)
 context = weights @ states  # (1, 1, WIDTH)
 curves["RNN, s = 1, with attention"] = carried_back(hidden, turn, arriving + weights[0].T * arriving[-1])
 draw_distances({name: curve for name, curve in curves.items() if "s = 1" in name})
-plt.show()
+show("With attention the gradient falls at first and then stays level at any distance; without it, it keeps falling.")
 for name, curve in curves.items():
     print(f"{name:<26} left at distance {FAR - 1}: {curve[-1] / curve[0]:.0e}")
 
 # %% [markdown]
-# It falls until the direct way is the stronger one. From there on it is flat: each of $n$ positions gets its share,
-# about $1/n$ as long as the weights are nearly equal. **The path between two positions has length one.** And it helps:
-# under "Two translators, trained", below, a small network with attention copies what larger ones without it forget.
+# The gradient falls until the direct path is the stronger one. From there on it is level: each of $n$ positions gets
+# about $1/n$ while the weights are nearly equal. **The path between two positions has length one.** It helps: under
+# "Two translators, trained", below, a small network with attention copies sequences that larger ones without it forget.
 #
-# That leaves a question. Attention carries what is far; the recurrence must walk through every position, one after the
-# other. **What is the recurrence still for?** The title of the paper, *Attention Is All You Need*, is the answer, and
-# [lesson 04](04_attention.ipynb) begins with it. Go there now, or stay for the optional parts.
+# One question remains. Attention connects distant positions; the recurrence must still walk through every position, one
+# after the other. **Do we still need the recurrence?** The paper's title, *Attention Is All You Need*, is the answer,
+# and [lesson 04](04_attention.ipynb) begins with it. Go there now, or stay for the optional parts.
 #
 # ## Back through time (optional)
 #
-# `carried_back` follows one gradient through one sentence. To train, we need the gradients of all that `rnn_forward`
-# was given, $U$ among them. Unrolled, a recurrent network is a deep one: as many layers as there are positions, all
-# with the same weights. So lesson 00 has said all that is needed. Write one step as two, and ask who uses $h_t$:
+# `carried_back` follows one gradient through one sentence. To train, we need the gradients of all inputs of
+# `rnn_forward`, $U$ among them. Unrolled, a recurrent network is a deep one: as many layers as positions, all with the
+# same weights. So lesson 00 is enough. Write one step as two, and ask where $h_t$ is used:
 #
 # $$ a_t = p_t + h_{t-1} U \qquad\qquad h_t = \tanh(a_t) $$
 #
-# **Two do.** One is whoever looks at the output $h_t$, and sends a gradient $\mathrm{d}h_t^{\text{out}}$. The other is
-# the next step, which uses $h_t$ in $a_{t+1}$. Where something is used twice, its gradients add. And we go from the
-# last position to the first, because $\mathrm{d}a_{t+1}$ must be there before it can be used.
+# **In two places.** The layers above read the output $h_t$, and send a gradient $\mathrm{d}h_t^{\text{out}}$. The next
+# step uses $h_t$ in $a_{t+1}$. The two gradients add. We go from the last position to the first, because each step
+# needs $\mathrm{d}a_{t+1}$.
 #
 # ### Exercise 2 ★★☆: backpropagation through time
 #
-# Find on paper what $h_t$ receives from the two, what that makes of $a_t$ and $p_t$, and what is left for $U$, which
-# served every position, and for $h_0$. Then write one loop, in reverse. (The sum for `drecurrent` needs no loop: it is
-# one product over all positions of all sentences.)
+# Find on paper the gradient of $h_t$ from its two uses, then those of $a_t$ and $p_t$, of $U$, which every position
+# uses, and of $h_0$. Then write one loop, in reverse. (The sum for `drecurrent` needs no loop: it is one product over
+# all positions of all sentences.)
 
 
 # %% tags=["exercise"]
 def rnn_backward(dhidden, hidden, recurrent):
     """Gradients of rnn_forward: h_t = tanh(p_t + h_{t−1} U).
 
-    dhidden (B, T, C): what h_1, …, h_T receive from whoever looks at them, not from the state after them;
+    dhidden (B, T, C): the gradients of h_1, …, h_T from outside, without those from the next state;
     hidden (B, T + 1, C): h_0, …, h_T as rnn_forward returned them; recurrent (C, C) is U
     → the tuple dprojected (B, T, C), dfirst (B, C), drecurrent (C, C), float32 for float32.
     """
@@ -263,17 +261,19 @@ def rnn_backward(dhidden, hidden, recurrent):
 rnn_backward = check(rnn_backward)
 
 # %% [markdown] tags=["help"]
-# What arrives at the last state, $h_T$? Only what its onlookers send, since no state comes after it. What does it send
-# on to $h_{T-1}$, and what is added there? Keep that one vector from round to round of the loop.
+# Which gradient arrives at the last state, $h_T$? Only the one from outside, since no state comes after it. Which
+# gradient does it send to $h_{T-1}$, and what is added there? Carry that one vector through the loop.
+#
 # ---
+#
 # $\mathrm{d}h_t = \mathrm{d}h_t^{\text{out}} + \mathrm{d}a_{t+1} U^\top$, then $\mathrm{d}p_t = \mathrm{d}a_t =
-# \mathrm{d}h_t \odot (1 - h_t^2)$, with $h_t$ in `hidden[:, t + 1]`. At the end
-# $\mathrm{d}U = \sum_t h_{t-1}^\top\, \mathrm{d}a_t$ and $\mathrm{d}h_0 = \mathrm{d}a_1 U^\top$.
+# \mathrm{d}h_t \odot (1 - h_t^2)$, with $h_t$ in `hidden[:, t + 1]`. At the end $\mathrm{d}U = \sum_t h_{t-1}^\top\,
+# \mathrm{d}a_t$ and $\mathrm{d}h_0 = \mathrm{d}a_1 U^\top$.
 
 # %% [markdown]
-# The package's layer computes the same with weights of its own. (It is given `numpy_ops`, the operations that it
-# computes with; `FlatParameters` gives its weights their place and their first values.) And the referee of lesson 00,
-# who knows no derivation, has the last word:
+# The package's layer computes the same with weights of its own. (`numpy_ops` are the operations that it computes with;
+# `FlatParameters` allocates and initialises its weights.) And lesson 00's referee, central differences, has the last
+# word:
 
 # %%
 B, T, C = 3, 6, 4
@@ -306,23 +306,21 @@ for name, worst in check_gradients(states_forward, lambda dout, cache: rnn_backw
 # %% [markdown]
 # ## The LSTM: a memory that is added to, not multiplied (optional)
 #
-# Hochreiter and Schmidhuber (1997) had changed the road in another way. Beside the state $h$ their cell, the *long
-# short-term memory*, carries a *memory* $c$, also of $C$ numbers, and three gates between 0 and 1: write $i$ (the
-# *input gate*), keep $f$ (the
-# *forget gate*, added by Gers and others in 2000) and read $o$ (the *output gate*). Each is computed
-# from $x_t$ and $h_{t-1}$ by the sigmoid $\sigma(z) = 1/(1 + e^{-z})$:
+# Hochreiter and Schmidhuber (1997) had found another remedy. Beside the state $h$ their cell, the *long short-term
+# memory*, carries a *memory* $c$, also of $C$ numbers, and three gates between 0 and 1: write $i$ (the *input gate*),
+# keep $f$ (the *forget gate*, added by Gers and others in 2000) and read $o$ (the *output gate*). Each follows from
+# $x_t$ and $h_{t-1}$ by the sigmoid $\sigma(z) = 1/(1 + e^{-z})$:
 #
 # $$ c_t = f_t \odot c_{t-1} + i_t \odot g_t \qquad\qquad h_t = o_t \odot \tanh(c_t) $$
 #
-# with $g_t$ a tanh of the same inputs. Read the gradient off the first equation. Along the memory it is
-# $\mathrm{d}c_{t-1} = f_t \odot \mathrm{d}c_t$: **no matrix, no tanh**. Where a gate says "keep", with $f$ near 1, the
-# gradient passes untouched, and the network *learns* for what to keep the road open. (The gates also read $h_{t-1}$;
-# along that way a second gradient travels, as in any recurrent network.) The package's `LSTMCell` starts with the bias
-# of $f$ at 1:
+# Here $g_t$ is a tanh of the same inputs. Read the gradient off the first equation. Along the memory it is
+# $\mathrm{d}c_{t-1} = f_t \odot \mathrm{d}c_t$: **no matrix, no tanh**. With $f$ near 1 the gradient passes unchanged,
+# and the network *learns* when to keep the path open. (The gates also read $h_{t-1}$; along that path a second gradient
+# travels, as in any recurrent network.) The package's `LSTMCell` starts with the bias of $f$ at 1:
 
 # %%
 gate, _ = ops.sigmoid_forward(np.array([1.0]))
-print(f"the keep gate at its start, with nothing to read yet: {gate[0]:.2f}")
+print(f"the keep gate at its start, before any input: {gate[0]:.2f}")
 
 
 layer = Recurrent(numpy_ops, "lstm", WIDTH, WIDTH)
@@ -332,19 +330,19 @@ dinputs, _ = layer.backward(arriving[None], None, cache)
 lstm = curves["LSTM"] = np.linalg.norm(dinputs[0, ::-1], axis=-1)
 print(f"LSTM: each position multiplies the gradient by {(lstm[-1] / lstm[1]) ** (1 / (FAR - 2)):.2f}")
 draw_distances({name: curves[name] for name in ("RNN, s = 1", "LSTM", "RNN, s = 1, with attention")})
-plt.show()
+show("The LSTM's gradient falls much more slowly than the plain network's; with attention it stays level.")
 
 # %% [markdown]
-# The LSTM's line is much less steep, and its gates can learn to flatten it further. But what travels in it must
-# still pass through every position on its way.
+# The LSTM's line is much less steep, and its gates can learn to flatten it further. But the gradient must still pass
+# through every position on its way.
 #
 # ## Additive attention, backwards (optional)
 #
 # ### Exercise 3 ★★☆: the scores' backward
 #
-# A score was made in two steps: $f_{ij} = \tanh(q_i + k_j)$, then $e_{ij} = f_{ij} \cdot v$. Undo them from the end.
-# Two questions to think about first: the same $v$ served every pair, so what becomes of its gradients? And $q_i$ took
-# part in the sums with *all* keys, $k_j$ in those with all queries: what is the backward of copying along an axis?
+# A score takes two steps: $f_{ij} = \tanh(q_i + k_j)$, then $e_{ij} = f_{ij} \cdot v$. Go back from the end. Two
+# questions first: every pair uses the same $v$, so how do its gradients combine? And $q_i$ is in the sums with *all*
+# keys, $k_j$ in those with all queries: what is the backward of copying along an axis?
 
 
 # %% tags=["exercise"]
@@ -362,14 +360,16 @@ additive_scores_backward = check(additive_scores_backward)
 
 # %% [markdown] tags=["help"]
 # How would you do it for a single query and a single key? One number arrives, $\mathrm{d}e$; $f$ and $v$ get a vector
-# each, and tanh turns $\mathrm{d}f$ into the gradient of the sum $q + k$. Then ask which axes each array did not have.
+# each, and tanh turns $\mathrm{d}f$ into the gradient of the sum $q + k$. Then ask which axes each array lacked.
+#
 # ---
+#
 # `dsum = dscores[..., None] * score_weight * (1 - features**2)` has the shape (B, Tq, Tk, C). `query` had no axis for
 # the keys: sum over it. `key` had none for the queries. `score_weight` had none for sentences, queries or keys.
 
 # %% [markdown]
 # Now all of attention. The weighted mean is a product of matrices, so its backward is that of `linear`, once for each
-# sentence; between the two lies lesson 01's softmax:
+# sentence; between the two is lesson 01's softmax:
 
 
 # %%
@@ -403,7 +403,6 @@ for name, a, b in zip(arrays, ours, package, strict=True):
 #
 # The task: copy symbols, 3 to 12, given as numbers. A batch of them, of one length:
 
-
 # %%
 SYMBOLS, LONGEST = 10, 20
 BOS, EOS, FIRST = 1, 2, 3  # begin and end; 0 would be padding
@@ -420,10 +419,10 @@ for name, ids in zip(("source", "decoder reads", "must write"), batch(np.random.
     print(f"{name:<14}", ids[0])
 
 # %% [markdown]
-# The model, forward and backward. Its weights, with their names, shapes and first values, are those of the package's
-# `RecurrentTranslator`; the arithmetic is ours. Each line of the backward undoes one of the forward, in reverse order.
-# One table of symbols serves the source, the target and the output, so its gradient comes from three places. `look`
-# does nothing yet: it is where attention will go.
+# The next class is the model, forward and backward. Its weights, with their names, shapes and initial values, are those
+# of the package's `RecurrentTranslator`; the arithmetic is ours. Each line of the backward reverses one of the forward,
+# from the last to the first. The source, the target and the output share one table of symbols, so its gradient has
+# three parts. `look` does nothing yet: attention will go there.
 
 
 # %%
@@ -469,11 +468,11 @@ class Copier:
         return dfirst
 
     def look(self, hidden, states):
-        """The output at each position, from the decoder's and the encoder's states. Here: the decoder's own state."""
+        """The output at each position, from the decoder's and the encoder's states; here, the decoder's own state."""
         return hidden, states
 
     def look_backward(self, dout, states):
-        return dout, np.zeros_like(states)  # dhidden, dstates: nobody looked at the encoder's states
+        return dout, np.zeros_like(states)  # dhidden, dstates: the encoder's states were not used
 
     def loss(self, source, target_in, target_out):
         zeros = np.zeros((len(source), self.table.shape[1]), self.table.dtype)
@@ -490,12 +489,12 @@ class Copier:
         dout, dtable, _ = ops.linear_backward(dlogits, logits_cache)
         self.dtable[...] += dtable.T
         dhidden, dstates = self.look_backward(dout, look_cache)
-        dstates[:, -1] += self.read_backward(dhidden, decoder_cache)  # the only way back, unless somebody looked
+        dstates[:, -1] += self.read_backward(dhidden, decoder_cache)  # the only way back without attention
         self.read_backward(dstates, encoder_cache)
 
 
 # %% [markdown]
-# Is it the package's? The same weights, the same batch, both losses and every gradient:
+# Does it agree with the package? With the same weights and the same batch, compare the losses and every gradient:
 
 
 # %%
@@ -516,11 +515,11 @@ def against_the_package(model):
 against_the_package(Copier("float64"))
 
 # %% [markdown]
-# ### Training it, on trust
+# ### The training loop
 #
-# The update rule is Adam, with a learning rate that rises, then falls; both belong to [lesson 09](09_training.ipynb),
-# and are borrowed here. `clip_scale` shortens a gradient that has exploded. When the decoder is tested, it no longer
-# has a teacher: it reads the last symbol that it wrote (the package's `decode_step`, [lesson 11](11_decoding.ipynb)).
+# The update rule is Adam, with a learning rate that rises, then falls; we borrow both from [lesson
+# 09](09_training.ipynb). `clip_scale` shortens a gradient that has exploded. In the test there is no teacher forcing:
+# the decoder reads the last symbol that it wrote (the package's `decode_step`, [lesson 11](11_decoding.ipynb)).
 
 
 # %%
@@ -539,7 +538,7 @@ def train(model, steps, peak=0.003, seed=0, data=batch):
 
 
 def copied(translator, length, count=200):
-    """The share of symbols (chance: 1 / SYMBOLS) that it writes in the right place, without a teacher."""
+    """The share of symbols that it writes in the right place without teacher forcing (a random guess: 1 / SYMBOLS)."""
     source, _, _ = batch(np.random.default_rng(length), length, count)
     state, ids, right = translator.start_decoding(source), np.full((count, 1), BOS), 0
     with Threads(1):
@@ -568,8 +567,8 @@ print("symbols copied right, by length")
 trained("RNN", Copier(), STEPS)
 
 # %% [markdown]
-# A child does better. (This network even falls below chance, since much of what it writes is the end mark.) Is the cell
-# to blame? Take the package's LSTM. Then let it train twice as long. Then make it twice as wide:
+# That is poor. (The network even falls below a random guess, since it often writes the end mark.) Is the cell to blame?
+# Take the package's LSTM. Then train it twice as long. Then make it twice as wide:
 
 
 # %%
@@ -584,7 +583,7 @@ trained("LSTM, twice the steps", lstm_translator(WIDTH), 2 * STEPS, peak=0.005)
 trained("LSTM, twice the width", lstm_translator(2 * WIDTH), STEPS, peak=0.005)
 
 # %% [markdown]
-# Much better; and each of them still falls as sequences grow. On paper the one state is wide enough. A symbol is one of
+# Much better, but all of them still fail on longer sequences. On paper the one state is wide enough. A symbol is one of
 # ten, so it takes $\log_2 10$ bits, and a float32 has 32:
 
 # %%
@@ -592,17 +591,17 @@ print(f"to copy {LONGEST} symbols takes {LONGEST * np.log2(SYMBOLS):.0f} bits; "
       f"a state of {WIDTH} float32 has {32 * WIDTH:,}")  # fmt: skip
 
 # %% [markdown]
-# The room is there. What is hard is to *learn* to use it. The encoder would have to write each symbol to a place of its
-# own and keep it there unharmed through all later ones; the decoder would have to read the places in order. And every
-# hint of how to do it comes back through the one state, thinned by the distance. More steps or a wider state move the
-# fall to the right. They do not remove it: the width of the state is fixed, and the length of sentences is not.
+# There is enough room, but the network has to *learn* to use it. The encoder would have to write each symbol into
+# numbers of its own and keep them unchanged through all later symbols; the decoder would have to read them in order.
+# Every gradient that could teach this comes back through the one state, weakened by the distance. More steps or a wider
+# state only help up to a greater length: the width of the state is fixed, and the length of sentences is not.
 #
 # ### The same translator, looking back
 #
-# Only `look` changes: it attends to the encoder's states, and mixes what it found, the context, with its own state.
-# Going back, `dstates` is no longer zero: **each of the encoder's states now gets a gradient from each position of the
-# decoder, in one step**, however far apart they are. Query and key are linear maps of states: $q_i = h_i W_q + b_q$ of
-# the decoder's state $h_i$, and $k_j = m_j W_k$ of the encoder's state $m_j$.
+# Only `look` changes: it attends to the encoder's states, and mixes the context with its own state. In the backward,
+# `dstates` is no longer zero: **each of the encoder's states now gets a gradient from each position of the decoder, in
+# one step**, at any distance. Query and key are linear maps of states: $q_i = h_i W_q + b_q$ of the decoder's state
+# $h_i$, and $k_j = m_j W_k$ of the encoder's state $m_j$.
 
 
 # %%
@@ -633,11 +632,11 @@ class LookingCopier(Copier):
 against_the_package(LookingCopier("float64"))
 
 # %% [markdown]
-# (Bahdanau asks with the state *before* a position and feeds the answer into it, and reads the source from both ends.
-# Luong, Pham and Manning (2015) ask with the state after the position. Then all positions can ask at once in training.
-# The package does that, and reads from left to right.)
+# (Bahdanau's query is the state *before* a position, its answer feeds into that position, and the source is read in
+# both directions. Luong, Pham and Manning (2015) use the state after the position. Then all positions can ask at once
+# in training. The package does that, and reads from left to right.)
 #
-# The same task, the plain tanh cell, as many steps as the first network had:
+# The next cell trains it on the same task, with the plain tanh cell and as many steps as the first network:
 
 # %%
 looking = LookingCopier()
@@ -650,14 +649,17 @@ for name, (parameters, steps, seconds) in cost.items():
 
 # %% tags=["picture"]
 draw_copying(LENGTHS, accuracy, LONGEST, 1 / SYMBOLS)
-plt.show()
+show(
+    "The share of symbols copied right against the length. The plain network forgets after a few symbols; the LSTMs "
+    "fail later; with attention nearly all are right, and most still are beyond the lengths of the training."
+)
 
 # %% [markdown]
 # The weaker cell with attention beats the stronger one without it. The LSTM has more parameters, and in one of its
-# three runs it trained for more steps too. Beyond the lengths that it was trained on (grey) even the model with
-# attention begins to lose its place, but gently.
+# three runs more steps too. Beyond the trained lengths (grey) even the model with attention makes more mistakes, but
+# gently.
 #
-# How does it do it? Ask for the weights $\alpha_{ij}$ while it copies a sequence that it has never seen:
+# How does it do it? Draw the weights $\alpha_{ij}$ while it copies a new sequence:
 
 # %%
 source, target_in, _ = batch(np.random.default_rng(7), 16, 1)
@@ -667,17 +669,17 @@ hidden, _ = looking.read("decoder", target_in, states[:, -1])
 _, (*_, attention_cache, _, _) = looking.look(hidden[:, 1:], states[:, 1:])
 weights = attention_cache[2][0]  # (Tq, Tk)
 draw_alignment(weights, source[0] - FIRST, EOS - FIRST)
-plt.show()
+show("The attention weights, rows written against columns read: nearly all of each row's weight is on the diagonal.")
 
 # %% [markdown]
-# Nobody told it that position $i$ of the copy comes from position $i$ of the source. It found the
+# No loss told it that position $i$ of the copy comes from position $i$ of the source. It found the
 # [**alignment**](glossary.md#alignment) because the gradient could reach the right state directly. Between two
 # languages the line bends where the word order differs; [lesson 10](10_translator.ipynb) watches that happen.
 #
 # ## Common mistakes, and what they look like (optional)
 #
-# **The new axes are forgotten.** `query + key` works without them if there are as many queries as keys. Then query $i$
-# meets key $i$ alone, and every other pair is gone. The number of axes gives it away:
+# **Missing axes.** `query + key` works without them if there are as many queries as keys. Then query $i$ meets only key
+# $i$. The number of axes gives it away:
 
 # %%
 queries, keys = rng.standard_normal((2, 2, 5, 4))
@@ -685,14 +687,14 @@ print("query + key:                      ", (queries + keys).shape)
 print("query[:, :, None] + key[:, None]: ", (queries[:, :, None] + keys[:, None]).shape)
 
 # %% [markdown]
-# **The gradient from the future is forgotten.** Each step by itself looks right, and the shapes are right. The referee
-# sees the mistake; somebody who looks at the last position alone would not:
+# **A missing gradient from the future.** Each step by itself looks right, and so do the shapes. The referee notices the
+# mistake; a test of the last position alone would not:
 
 
 # %%
 def forgetful_backward(dout, cache):
     hidden, recurrent = cache
-    dprojected = dout * (1 - hidden[:, 1:] ** 2)  # + what comes back from the state after it
+    dprojected = dout * (1 - hidden[:, 1:] ** 2)  # the gradient from the next state is missing
     return dprojected, dprojected[:, 0] @ recurrent.T, np.einsum("bti,btj->ij", hidden[:, :-1], dprojected)
 
 
@@ -702,8 +704,8 @@ except GradientError as problem:
     print(problem)
 
 # %% [markdown]
-# **The decoder is given the symbol that it is asked for**: its input was not moved. It learns to repeat its input. Its
-# loss is splendid, and without a teacher it is lost:
+# **An unshifted decoder input.** The decoder reads the symbol that it must write, and learns to repeat its input. Its
+# loss is splendid, and without teacher forcing it fails:
 
 
 # %%
@@ -718,9 +720,8 @@ loss, _ = cheat.loss(*unmoved(np.random.default_rng(1), 10))
 print(f"loss {loss:.4f}; symbols copied right at length 10: {copied(cheat.package, 10):.0%}")
 
 # %% [markdown]
-# **Padding is read.** Sentences of a batch differ in length, and the shorter ones are padded on the right. Then the
-# last state is the one after the padding, not after the last word. The package's layer carries the state past it
-# unchanged:
+# **Padding in the state.** Shorter sentences of a batch are padded on the right. Then the last state is the one after
+# the padding, not after the last word. The package's layer carries the state past the padding unchanged:
 
 # %%
 C = 4
@@ -738,11 +739,11 @@ print(f"last state, padding read: off by {error(read, alone):.2f}   padding mask
 # ## What changed since 2017 (optional)
 #
 # Recurrence came back without its tanh. State-space models and linear recurrences (S4, 2021; RWKV and Mamba, 2023) are
-# linear from state to state. So a whole sequence can be computed in parallel, and how fast a gradient decays is a
-# matter of design. Such models have a state of fixed size, and copying what was read long ago is still hard for them:
-# Jelassi and others showed it in 2024 ("Repeat After Me"), with a copying task like this one.
+# linear from state to state. So a whole sequence can be computed in parallel, and the designer chooses how fast a
+# gradient decays. Such models have a state of fixed size, and copying distant text is still hard for them: Jelassi and
+# others showed it in 2024 ("Repeat After Me"), with a copying task like this one.
 #
 # ## Where next
 #
-# The additive score took a tanh for each pair of positions and each of $C$ numbers. The paper takes a dot product
+# The additive score takes a tanh for each pair of positions and each of $C$ numbers. The paper takes a dot product
 # instead, and attention becomes cheap enough to be all you need: [lesson 04](04_attention.ipynb).

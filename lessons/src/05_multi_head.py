@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 05 · Multi-head attention
 #
-# **You will be able to** say what several heads can do that one cannot, compute all of them in one product, forward and
-# backward, and recognise the reshape that silently mixes the positions of a sentence.
+# **You will be able to** say what several heads can do that one cannot, compute all of them in one product, and
+# recognise the reshape that silently mixes the positions of a sentence; and, if you like, write the backward.
 #
 # | | |
 # |---|---|
@@ -11,19 +11,19 @@
 # | in the paper | §3.2.2, figure 2 (right); table 3, rows (A) |
 # | in the package | [`SelfAttention`, `split_heads`, `merge_heads`](../minitransformer/layers/attention.py) |
 #
-# Attention gives each query one set of weights, and so one mean of the values. In "the old dog sleeps", *dog* may want
-# its article, its adjective and its verb. One set of weights can divide itself among the three. But then their values
-# arrive added up, and nobody can tell which was which. The paper's answer: look several times, each time with less.
+# Attention gives each query one set of weights, and so one mean of the values. In "the old dog sleeps", *dog* may need
+# its article, its adjective and its verb. One set of weights can cover all three, but their values arrive added up, and
+# cannot be told apart. The paper's answer: look several times, with a smaller vector each time.
 
 # %%
 import json
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import numpy as np
 
 from course import start
 from course.lesson_05 import pictures as draw
+from course.style import show
 from minitransformer.gradcheck import check_gradients, error
 from minitransformer.layers import AttentionConfig, SelfAttention
 from minitransformer.layers.parameter import FlatParameters
@@ -36,18 +36,18 @@ rng = np.random.default_rng(0)
 # %% [markdown]
 # ## The definition
 #
-# Where do queries, keys and values come from? Here they come from one sequence, $x$ of shape $(T, C)$: a row for each
-# of $T$ words, and $C$ is the model's width (the paper's $d_{model}$). Each word asks, can be asked, and has something
-# to hand over. That is **self-attention**. The three are learned linear maps of $x$. With $H$
-# [heads](glossary.md#head), head $h$ has three maps of its own, $W^Q_h$, $W^K_h$ and $W^V_h$, each of shape $(C, D)$:
+# In **self-attention**, queries, keys and values come from one sequence, $x$ of shape $(T, C)$: a row for each of $T$
+# words, with the model's width $C$ (the paper's $d_{model}$). They are learned linear maps of $x$. Each of $H$
+# [heads](glossary.md#head) has three maps of its own, $W^Q_h$, $W^K_h$ and $W^V_h$, each of shape $(C, D)$:
 #
 # $$ \mathrm{head}_h = \mathrm{Attention}\big(x W^Q_h,\; x W^K_h,\; x W^V_h\big) \qquad (T, D) $$
 #
 # $$ \mathrm{MultiHead}(x) = \big[\mathrm{head}_1, \dots, \mathrm{head}_H\big]\, W^O \qquad
 #    (T, H D)\,(H D, C) \to (T, C) $$
 #
-# The brackets put the heads side by side, and $W^O$ of shape $(HD, C)$ mixes what they found. The paper takes
-# $D = C / H$: eight heads of 64 in a model of 512. As printed, head by head:
+# The brackets put the heads side by side, and $W^O$ of shape $(HD, C)$ mixes them. The paper takes $D = C / H$: eight
+# heads of 64 in a model of 512. So the heads divide the width among them, and more heads need no more parameters and no
+# more multiplications (only more $T \times T$ matrices of weights). Head by head:
 
 
 # %%
@@ -62,34 +62,19 @@ def multi_head_loops(x, w_query, w_key, w_value, w_out):
 
 
 # %% [markdown]
-# What does it cost to have more heads?
-
-# %%
-C, T = 512, 100
-for H in (1, 2, 8, 32):
-    D = C // H
-    parameters = H * 3 * C * D + H * D * C
-    products = H * (T * T * D + T * T * D)
-    print(f"{H:2d} heads of {D:3d}: {parameters:,} parameters, {products:,} multiplications between words")
-
-# %% [markdown]
-# Nothing. Heads divide the width among them; they do not add to it. (Almost nothing: there are $H$ matrices of weights
-# to keep instead of one, each $T \times T$.)
-#
 # ## All heads in one product
 #
-# No head waits for another one, so the loop is not needed. Put the heads' matrices side by side, as columns of one:
-# $W^Q = [W^Q_1, \dots, W^Q_H]$, of shape $(C, HD)$. Then $x W^Q$ holds the queries of all heads, side by side too. Each
-# head has $D$ columns, in code `h*D:(h+1)*D` with `h` from 0. Put $W^Q$, $W^K$ and $W^V$ side by side once more, and
-# one product, with one matrix of shape $(C, 3HD)$, projects everything. And the last product is a sum over heads,
-# because each head meets its own rows of $W^O$ alone:
+# No head waits for another one, so we need no loop. Put the heads' matrices side by side, as columns of one: $W^Q =
+# [W^Q_1, \dots, W^Q_H]$, of shape $(C, HD)$. Then $x W^Q$ holds the queries of all heads side by side, $D$ columns each
+# (in code `h*D:(h+1)*D` with `h` from 0). Put $W^Q$, $W^K$ and $W^V$ side by side too, and one matrix of shape $(C,
+# 3HD)$ projects everything. The last product is a sum over heads, because each head meets only its own rows of $W^O$:
 #
 # $$ \big[\mathrm{head}_1, \dots, \mathrm{head}_H\big] \begin{bmatrix} W^O_1 \\ \vdots \\ W^O_H \end{bmatrix}
 #    = \sum_h \mathrm{head}_h\, W^O_h
 #    = \sum_h A_h\; x \; \big(W^V_h W^O_h\big) \tag{a} $$
 #
 # Here $A_h$ are the $(T, T)$ weights of head $h$, and $W^O_h$ are its $D$ rows of $W^O$. So **heads do not talk to each
-# other**; each adds its own contribution to the output. This is the picture to keep:
+# other**; each adds its own contribution to the output.
 
 # %%
 T, C, H = 5, 8, 4
@@ -103,17 +88,20 @@ attention_of_heads = attention_weights(query[None], key[None])[0]  # (H, T, T)
 
 # %% tags=["picture"]
 draw.blocks(attention_of_heads, width=C)
-plt.show()
+show(
+    "Above, four heads as coloured columns of the projections and of their outputs, and as rows of W^O. Below, the "
+    "same heads as blocks on the diagonal of one large matrix of weights, with zeros elsewhere."
+)
 
 # %% [markdown]
-# A colour is a head, here and in all pictures of this lesson. Above: a head owns columns of $W^Q$, $W^K$ and $W^V$ (one
-# of the three is drawn), its share of the width between them, and rows of $W^O$. Below: the values of the heads stand
-# under each other, and the weights of all heads, seen as one matrix, are blocks along the diagonal. Nobody computes the
-# zeros, so they cost nothing. What is left to program is to move the numbers from the upper arrangement to the lower.
+# Each colour is a head, here and in all pictures of this lesson. Above: a head owns columns of $W^Q$, $W^K$ and $W^V$
+# (the picture shows one of the three) and rows of $W^O$. Below: the values of the heads are under each other, and the
+# weights of all heads form one block-diagonal matrix, whose zeros cost nothing. Your program only has to move the
+# numbers from the upper arrangement to the lower one.
 #
 # ### Exercise 1 ★☆☆: split
 #
-# From side by side to under each other. The package's attention wants the heads before the positions, `(B, H, T, D)`,
+# From side by side to under each other. The package's attention takes the heads before the positions, `(B, H, T, D)`,
 # where $B$ is the number of sentences.
 
 
@@ -127,39 +115,43 @@ def split_heads(x, num_heads):
 split_heads = check(split_heads)
 
 # %% [markdown] tags=["help"]
-# `reshape` can cut an axis in two, or join two that are neighbours; it never changes the order of the numbers. Which
-# axis must be cut here, into which two? And which two axes must then change places?
+# `reshape` can cut an axis in two, or join two neighbouring axes; it never changes the order of the numbers. Which axis
+# must be cut here, into which two? And which two axes must then be swapped?
+#
 # ---
-# `x.reshape(B, T, num_heads, C // num_heads)` cuts the columns: all of head 0, then all of head 1. Then
-# `swapaxes(1, 2)` brings the heads before the positions.
+#
+# `x.reshape(B, T, num_heads, C // num_heads)` cuts the columns: all of head 0, then all of head 1. Then `swapaxes(1,
+# 2)` brings the heads before the positions.
 
 # %% [markdown]
-# There is a wrong way that gives the right shape. `reshape` reads the numbers row by row and cuts this one long line
-# anew. Asked for $(H, T, D)$ at once, it cuts the line into *positions* where it should cut *columns*:
+# A wrong way gives the right shape. `reshape` reads the numbers row by row and cuts this one long sequence anew. Asked
+# for $(H, T, D)$ at once, it cuts between *positions* where it should cut between *columns*:
 
 # %%
 B, T, H, D = 1, 4, 3, 2
-colours = np.broadcast_to(np.arange(H * D) // D, (B, T, H * D))  # to which head each column belongs
-labels = np.broadcast_to(np.arange(T)[:, None], (B, T, H * D))  # at which position each number stands
+heads = np.broadcast_to(np.arange(H * D) // D, (B, T, H * D))  # to which head each column belongs
+positions = np.broadcast_to(np.arange(T)[:, None], (B, T, H * D))  # at which position each number is
 draw.splits(
-    (colours[0], labels[0]),
+    (heads[0], positions[0]),
     {
-        "split_heads(x, 3)": (split_heads(colours, H)[0], split_heads(labels, H)[0]),
-        "x.reshape(B, H, T, D)": (colours.reshape(B, H, T, D)[0], labels.reshape(B, H, T, D)[0]),
+        "split_heads(x, 3)": (split_heads(heads, H)[0], split_heads(positions, H)[0]),
+        "x.reshape(B, H, T, D)": (heads.reshape(B, H, T, D)[0], positions.reshape(B, H, T, D)[0]),
     },
 )
-plt.show()
+show(
+    "Two ways to split. split_heads gives each head its own columns at all positions; a plain reshape gives each head "
+    "columns of all heads, at only some of the positions."
+)
 
 # %% [markdown]
-# Each number says at which position it stands, and each colour to which head its column belongs. In the upper row,
-# every head gets its own colour, at positions 0 to 3. In the lower row, head 1 gets the columns of all three heads, but
-# only those of positions 0 and 1. It will treat these four rows as if they were four positions. Nothing raises an
-# error. The section on common mistakes shows how to notice it.
+# Each number has its head (letter and colour) and its position. In the upper row, every head gets its own columns, at
+# positions 0 to 3. In the lower row, head 1 gets the columns of all three heads, but only those of positions 0 and 1,
+# and it will treat these four rows as four positions. You get no error.
 #
 # ### Exercise 2 ★☆☆: merge
 #
-# The way back, for the heads' outputs. It is also a gradient: `split_heads` only moves numbers, each to one new place.
-# So its backward **moves the gradients back**. The backward of split is merge, and the backward of merge is split.
+# The way back, for the heads' outputs. It is also a gradient: `split_heads` only moves numbers, so its backward **moves
+# the gradients back**. The backward of split is merge, and the backward of merge is split.
 
 
 # %% tags=["exercise"]
@@ -172,9 +164,11 @@ def merge_heads(x):
 merge_heads = check(merge_heads)
 
 # %% [markdown] tags=["help"]
-# Undo the two steps of `split_heads`, the last one first. `reshape` joins axes only if they are neighbours, and in the
+# Undo the two steps of `split_heads`, the last one first. `reshape` joins axes only if they are neighbours, in the
 # right order: which two must be neighbours before it?
+#
 # ---
+#
 # `x.swapaxes(1, 2)` is `(B, T, H, D)` again; then `reshape(B, T, H * D)`.
 
 # %%
@@ -186,8 +180,8 @@ print(f"merge as split's backward {split['x']:.1e}   split as merge's backward {
 # %% [markdown]
 # ### Exercise 3 ★★☆: the batch equals the loop
 #
-# Now the whole layer without a loop over heads. `attention_forward(query, key, value, causal=...)` is lesson 04's, from
-# the package; it gives `out, cache`. As in the paper there are no biases.
+# Now write the whole layer without a loop over heads. `attention_forward(query, key, value, causal=...)` is lesson
+# 04's, from the package; it gives `out, cache`. As in the paper there are no biases.
 
 
 # %% tags=["exercise"]
@@ -204,11 +198,13 @@ def self_attention(x, w_qkv, w_out, num_heads, causal=False):
 self_attention = check(self_attention)
 
 # %% [markdown] tags=["help"]
-# In which order do these five things happen: attend, merge, mix with $W^O$, project, split? What is the shape after
-# each of them?
+# In which order do these five steps come: attend, merge, mix with $W^O$, project, split? Which shape does each of them
+# give?
+#
 # ---
+#
 # `np.split(x @ w_qkv, 3, axis=-1)` gives the queries, the keys and the values of all heads, each (B, T, C). Split each
-# into heads, attend, merge what comes out, and multiply by `w_out`.
+# into heads, attend, merge the output, and multiply by `w_out`.
 
 # %%
 x = rng.standard_normal((2, 5, 8))
@@ -217,21 +213,17 @@ batched = self_attention(x, w_qkv, w_out, num_heads=4)
 print(f"batch against loop    {error(batched, looped):.1e}")
 
 layer = SelfAttention(numpy_ops, d_model=8, config=AttentionConfig(num_heads=4, d_k=2, d_v=2))
-FlatParameters(dict(layer.named_parameters()), numpy_ops, "float64")  # gives the layer's parameters their place: zeros
+FlatParameters(dict(layer.named_parameters()), numpy_ops, "float64")  # allocates the layer's parameters: zeros
 layer.query_key_value.weight.data[...], layer.output.weight.data[...] = w_qkv, w_out
 packaged, cache = layer.forward(x)
 print(f"batch against package {error(batched, packaged):.1e}")
 
-mixed, _ = attention_forward(*(split_heads(part, 4) for part in np.split(x @ w_qkv, 3, axis=-1)))  # (B, H, T, D)
-contributions = mixed @ w_out.reshape(4, 2, 8)  # (B, H, T, C): each head through its own rows of W^O
-print(f"sum of the heads, (a) {error(contributions.sum(axis=1), batched):.1e}")
-
 # %% [markdown]
-# ### Exercise 4 ★★☆: its backward
+# ### Exercise 4 ★★☆: its backward (optional)
 #
-# The forward reversed: each line of it has its own undoing, and you have written all of them. Mind the two weights:
-# they served every position of every sentence. `attention_backward(dout, cache)`, from the package, gives `dquery,
-# dkey, dvalue`.
+# Reverse the forward line by line; you have written the backward of each line. Mind the two weights: every position of
+# every sentence uses them. `attention_backward(dout, cache)`, from the package, gives `dquery, dkey, dvalue`. (Lesson
+# 18 asks for the middle part of it again.)
 
 
 # %% tags=["exercise"]
@@ -239,7 +231,7 @@ def self_attention_backward(dout, x, w_qkv, w_out, num_heads, causal=False):
     """Gradients of self_attention(x, w_qkv, w_out, num_heads, causal).
 
     dout (B, T, C) → the tuple dx (B, T, C), dw_qkv (C, 3·C), dw_out (C, C).
-    What the forward computed on its way you may compute again (a layer keeps it in its cache).
+    You may compute the forward's intermediate arrays again (a layer keeps them in its cache).
     """
     raise NotImplementedError
 
@@ -248,12 +240,14 @@ def self_attention_backward(dout, x, w_qkv, w_out, num_heads, causal=False):
 self_attention_backward = check(self_attention_backward)
 
 # %% [markdown] tags=["help"]
-# Write the five lines of the forward down, then go through them from the last to the first. What undoes a merge, and
-# what undoes a split? Where do the three gradients of query, key and value stand in the gradient of `x @ w_qkv`?
+# Write the five lines of the forward down, then go through them from the last to the first. Which operation reverses a
+# merge, and which a split? Where are the three gradients of query, key and value in the gradient of `x @ w_qkv`?
+#
 # ---
+#
 # `dmixed = split_heads(dout @ w_out.T, num_heads)`; then `attention_backward`; then merge each of the three and put
-# them side by side with `np.concatenate(..., axis=-1)`. A weight's gradient is (what came in)ᵀ @ (what arrived), over
-# all positions at once: flatten both to two axes with `reshape(-1, width)`.
+# them side by side with `np.concatenate(..., axis=-1)`. A weight's gradient is (input)ᵀ @ (gradient of the output),
+# over all positions at once: flatten both to two axes with `reshape(-1, width)`.
 
 # %%
 arrays = {"x": x, "w_qkv": w_qkv, "w_out": w_out}
@@ -269,28 +263,31 @@ for name, ours, other in zip(arrays, mine, theirs, strict=True):
     print(f"d{name:<6} central differences {checked[name]:.1e}   the package's layer {error(ours, other):.1e}")
 
 # %% [markdown]
-# That the layer is also PyTorch's `nn.MultiheadAttention`, with every mask, is proved in
-# [the tests](../tests/layers/test_attention_layers.py).
+# [The tests](../tests/layers/test_attention_layers.py) prove that the layer is also PyTorch's `nn.MultiheadAttention`,
+# with every mask.
 #
 # ## What one head cannot do
 #
-# Now the claim of the first paragraph, as an experiment. A sentence is six words in random order. Each word is a row of
-# $x$ that holds its own name, the names of two words that it wants, and a value of fourteen random numbers. The
-# output must hold the value of the first wanted word in its first fourteen columns, and of the second in the next
+# Here is the claim of the first paragraph as an experiment. A sentence is six words in random order. Each word is a row
+# of $x$ with its own name, the names of two words that it wants, and a value of fourteen random numbers. The output
+# must hold the value of the first wanted word in its first fourteen columns, and that of the second in the next
 # fourteen:
 
 # %%
+if "self_attention_backward" not in globals():  # for those who skip the optional exercise
+    from course.lesson_05.solutions import self_attention_backward
+
 NAMES, WIDTH = 6, 14
 
 
 def wishes(rng, B=32):
     """x (B, 6, 32): name, first wish, second wish (one-hot), value; target (B, 6, 28); and the places (B, 6, 2)."""
-    name = rng.permuted(np.tile(np.arange(NAMES), (B, 1)), axis=1)  # (B, 6): which word stands where
+    name = rng.permuted(np.tile(np.arange(NAMES), (B, 1)), axis=1)  # (B, 6): the word at each position
     first = rng.permuted(name, axis=1)
     second = (first + rng.integers(1, NAMES, first.shape)) % NAMES  # never the same as the first
     value = rng.standard_normal((B, NAMES, WIDTH))
     x = np.concatenate([np.eye(NAMES)[name], np.eye(NAMES)[first], np.eye(NAMES)[second], value], axis=-1)
-    place = np.argsort(name, axis=1)  # (B, 6): where each word stands
+    place = np.argsort(name, axis=1)  # (B, 6): the position of each word
     places = np.stack([np.take_along_axis(place, wish, axis=1) for wish in (first, second)], axis=-1)
     target = [np.take_along_axis(value, places[..., n, None], axis=1) for n in (0, 1)]
     return x, np.concatenate(target, axis=-1), places
@@ -314,12 +311,11 @@ def train(num_heads, steps=400, rate=0.3):
 
 
 # %% [markdown]
-# The number of parameters is the same for any number of heads. What can one head reach at best? Say that it gives its
-# two wanted words the weights $p$ and $1 - p$. What arrives is $a = p\,v_1 + (1-p)\,v_2$, for *both* halves of the
-# output. The best linear guess of $v_1$ from it is some multiple $c\,a$. The values are independent with variance 1, so
-# its mean squared error is $(1 - cp)^2 + c^2(1-p)^2$. It is least at $c = p / (p^2 + (1-p)^2)$, and then it is
-# $(1-p)^2 / (p^2 + (1-p)^2)$. For $v_2$ it is $p^2 / (p^2 + (1-p)^2)$ in the same way. The mean of the two is
-# $\frac12$ **for every $p$**: one head can serve one wish, or both half.
+# How well can one head do? It gives its two wanted words the weights $p$ and $1 - p$, so it passes on $a = p\,v_1 +
+# (1-p)\,v_2$ for *both* halves of the output. The best linear estimate of $v_1$ is a multiple $c\,a$. The values are
+# independent with variance 1, so its mean squared error is $(1 - cp)^2 + c^2(1-p)^2$. The minimum, at $c = p / (p^2 +
+# (1-p)^2)$, is $(1-p)^2 / (p^2 + (1-p)^2)$, and for $v_2$ in the same way $p^2 / (p^2 + (1-p)^2)$. The mean of the two
+# is $\frac12$ **for every $p$**: one head can serve one wish, or each by half.
 
 # %%
 with Threads(1):  # products as small as these are slower when BLAS shares them out
@@ -331,27 +327,27 @@ for num_heads in (1, 2):
     for h, weights in enumerate(attention_weights(query, key)[0]):
         maps["one head" if num_heads == 1 else f"two heads: head {h + 1}"] = weights
 draw.wishes({f"{h} head{'s' * (h > 1)}": errors for h, (errors, _) in trained.items()}, maps, places[0])
-plt.show()
+show(
+    "Above, the error during training: one head stays at one half, two heads reach zero, four reach it later. Below, "
+    "maps of attention: one head divides itself between both wanted words; each of two heads fetches one of them."
+)
 for num_heads, (errors, _) in trained.items():
     print(f"heads: {num_heads}   mean squared error of the last 20 steps {np.mean(errors[-20:]):.3f}")
 
 # %% [markdown]
-# One head runs into its floor and stays there. It does what the formula allows: it divides itself between the two
-# wishes (circle and square). Two heads take one wish each, though nobody told them to. With four heads a head is 8
-# wide, too narrow to carry a value of 14. So two of them must fetch one value together, and it takes more steps until
-# they do.
+# One head reaches its floor and stays there, divided between the two wishes (circle and square). Two heads take one
+# wish each, though no loss told them to. Four heads are 8 wide each, too narrow to carry a value of 14. So two of them
+# must fetch one value together, and need more steps to learn it.
 #
-# ## How many heads?
+# ## How many heads? (optional)
 #
-# Many heads have a price: each of them is narrow. By (a), all that head $h$ can bring is $x\,(W^V_h W^O_h)$, and all
-# that it can see is
+# Many heads have a price: each of them is narrow. By (a), head $h$ contributes $x\,(W^V_h W^O_h)$, and its scores are
 #
 # $$ s_{ij} \propto x_i \,\big(W^Q_h {W^K_h}^\top\big)\, x_j^\top $$
 #
-# (up to the factor $1/\sqrt{D}$; $x_i$ is row $i$ of $x$). Both matrices in brackets are $(C, C)$, but all that goes
-# through them passes through $D$ numbers in the middle: a head sees the words through a slit of $D$ dimensions. More
-# heads are more directions to look in, each seen less sharply. Somewhere between lies the best number. The paper's
-# table 3, rows (A), looked for it with the cost held fixed, and this project repeated that in miniature ([the
+# (up to the factor $1/\sqrt{D}$; $x_i$ is row $i$ of $x$). Both matrices in brackets are $(C, C)$, but of rank $D$ at
+# most: a head sees the words through $D$ dimensions. More heads look in more directions, each less sharply. The paper's
+# table 3, rows (A), searched for the best number at a fixed cost, and this project repeated that in miniature ([the
 # report](paper/paper.md)):
 
 # %%
@@ -362,9 +358,9 @@ for name in ("1 head", "4 heads", "base", "16 heads", "32 heads"):
     print(f"{size['heads']:2d} heads of {size['d_k']:2d}: BLEU {score['value']:.1f} {interval}")
 
 # %% [markdown]
-# (BLEU says how like the reference a translation is; more is better, and lesson 11 builds it. In brackets: its value
-# for other samples of the test sentences, in 95 % of the cases.) One head is too few, and thirty-two heads that are two
-# wide are too many. The paper's table has the same shape.
+# (BLEU measures how similar a translation is to the reference; more is better, and lesson 11 builds it. In brackets:
+# its range for 95 % of resampled test sets.) One head is too few, and thirty-two heads that are two wide are too many.
+# The paper's table has the same shape.
 #
 # ## A bias that never learns (optional)
 #
@@ -372,14 +368,15 @@ for name in ("1 head", "4 heads", "base", "16 heads", "32 heads"):
 # their gradients:
 
 # %%
-gradient = layer.query_key_value.bias.grad
-for name, part in zip(("query", "key", "value"), np.split(gradient, 3), strict=True):
+sentences = rng.standard_normal((2, 5, 8))
+layer.backward(rng.standard_normal(sentences.shape), layer.forward(sentences)[1])
+for name, part in zip(("query", "key", "value"), np.split(layer.query_key_value.bias.grad, 3), strict=True):
     print(f"bias of the {name:<6} largest gradient {np.abs(part).max():.1e}")
 
 # %% [markdown]
-# The key's is zero, up to rounding, and always is. A bias $b$ on the keys adds $q_i \cdot b$ to the score of *every*
-# key, and softmax knows differences only (lesson 01). The query's bias is another matter: it adds $b \cdot k_j$, which
-# is not the same for all keys. It can say what everybody likes to look at.
+# The key's is zero, up to rounding, for any input. A bias $b$ on the keys adds $q_i \cdot b$ to the score of *every*
+# key, and softmax only sees differences (lesson 01). The query's bias is different: it adds $b \cdot k_j$, which
+# depends on the key. It can make a key popular with all queries.
 #
 # ## Common mistakes, and what they look like
 
@@ -417,9 +414,9 @@ for name, split, merge in (
 
 # %% [markdown]
 # **`reshape` without `swapaxes`.** Shapes fit, and gradients check, since the backward of a wrong forward can be
-# perfectly right. Ask who moves whom, with a causal mask: the first word must move every output, the last one only its
-# own. If both sides are reshaped, each head has a piece of the sentence to itself, and the last word never hears of the
-# first. If one side is, the future leaks.
+# perfectly right. Test which word moves which output, with a causal mask: the first word must move every output, the
+# last one only its own. If both sides are reshaped, each head has a piece of the sentence to itself, and the last word
+# never hears of the first. If only one side is, the future leaks.
 #
 # ### Three more (optional)
 
@@ -442,20 +439,19 @@ for name, last in (("without W^O", np.eye(8)), ("with W^O", w_out)):
 # %% [markdown]
 # * **Another order of columns.** GPT-2 stores $[Q, K, V]$, as here; GPT-NeoX stores them head by head. Both are right,
 #   each with its own weights.
-# * **$\sqrt{C}$ for $\sqrt{D}$.** The scale belongs to the width that the dot product sums over, which is a head's.
-#   With $\sqrt{C}$ all scores would be $\sqrt H$ times too small, and all weights too even.
-# * **Forgetting $W^O$.** Without it each head writes into its own columns only, and cannot speak to the others' part of
-#   the model.
+# * **$\sqrt{C}$ for $\sqrt{D}$.** The scale belongs to the width that the dot product sums over, the head's. With
+#   $\sqrt{C}$ all scores are $\sqrt H$ times too small, and all weights too even.
+# * **A missing $W^O$.** Without it each head writes into its own columns only, and cannot reach the rest of the vector.
 #
-# ## What changed since 2017
+# ## What changed since 2017 (optional)
 #
-# Many heads turned out to be superfluous after training ([Michel et al. 2019](https://arxiv.org/abs/1905.10650),
-# [Voita et al. 2019](https://arxiv.org/abs/1905.09418); lesson 12 tries it). And while a model writes, it keeps the
-# keys and values of every head for every word, which became a large part of its memory. So today query heads share keys
-# and values. In [multi-query attention](https://arxiv.org/abs/1911.02150) all heads use the same keys and values; in
-# [grouped-query attention](https://arxiv.org/abs/2305.13245) the heads of each group do.
+# Many heads turned out to be superfluous after training ([Michel et al. 2019](https://arxiv.org/abs/1905.10650), [Voita
+# et al. 2019](https://arxiv.org/abs/1905.09418); lesson 12 tests it). And a model that writes keeps the keys and values
+# of every head for every word, a large part of its memory. So today query heads share them: all heads in [multi-query
+# attention](https://arxiv.org/abs/1911.02150), the heads of each group in [grouped-query
+# attention](https://arxiv.org/abs/2305.13245).
 #
 # ## Where next
 #
-# The experiment above shuffled its words at every step, and nothing minded. That is a problem: a sentence is not a bag
-# of words. [Lesson 06](06_positions.ipynb) tells attention where things stand.
+# The experiment above shuffled its words at every step, and the model did not notice. That is a problem: a sentence is
+# not a bag of words. [Lesson 06](06_positions.ipynb) gives attention the positions.

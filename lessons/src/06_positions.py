@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 06 · Positions
 #
-# **You will be able to** show that attention cannot tell a sentence from its words in a bag; tell it where the words
-# stand; and find in the paper's sinusoids the rotations with which a head can look "three words back".
+# **You will be able to** show that attention cannot tell a sentence from a bag of its words; add the positions; and
+# find in the paper's sinusoids the rotations with which a head can look "three words back".
 #
 # | | |
 # |---|---|
@@ -16,11 +16,11 @@ import json
 import math
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import numpy as np
 
 from course import start
 from course.lesson_06 import pictures as draw
+from course.style import show
 from minitransformer.gradcheck import check_gradients, error
 from minitransformer.layers import AttentionConfig, LearnedPositions, SelfAttention, SinusoidalPositions
 from minitransformer.layers.parameter import FlatParameters
@@ -33,7 +33,8 @@ rng = np.random.default_rng(0)
 # ## Attention sees a bag of words
 #
 # "The dog bites the man" and "the man bites the dog" have the same words. Give each word a random vector, send both
-# sentences through a layer of self-attention (lesson 05) with random weights, and compare what has become of *bites*:
+# sentences through a layer of self-attention (lesson 05) with random weights, and compare the outputs for *bites* and
+# *dog*:
 
 # %%
 C = 32
@@ -52,49 +53,51 @@ print(f"bites, in both: {error(one[0, 2], other[0, 2]):.1e}")
 print(f"dog, in both:   {error(one[0, 1], other[0, 4]):.1e}")
 
 # %% [markdown]
-# The same, up to rounding. After this layer, and after any number of such layers, nobody can say who bit whom. It has
-# to be so. Let $P$ be a *permutation matrix*: one 1 in each row and in each column, all else 0. $PX$ is $X$ with its
-# rows in another order, and $P^\top$ puts them back: $P^\top P$ is the identity. Now give attention's $Q$, $K$ and $V$
-# in that other order (the $\sqrt{D}$ is left out, since it changes nothing here):
+# They are the same, up to rounding, and further layers cannot change that. Here is the reason. Let $P$ be a
+# *permutation matrix*: one 1 in each row and in each column, all else 0. $PX$ is $X$ with its rows in another order,
+# and $P^\top P$ is the identity. Now give attention's $Q$, $K$ and $V$ in that other order (without the $\sqrt{D}$,
+# which changes nothing here):
 #
 # $$ \mathrm{softmax}\big(PQ\,(PK)^\top\big)\,PV = P\;\mathrm{softmax}\big(QK^\top\big)\,P^\top P\,V
 #    = P\;\mathrm{softmax}\big(QK^\top\big)\,V $$
 #
-# The first step holds because the softmax of each row does not care how its entries are ordered. So if you shuffle what
-# goes in, what comes out is shuffled in the same way, and is otherwise the same. This is called
-# **permutation-equivariant**. The recurrence of lesson 03 knew the order because it read in order. Attention does not
-# read, it looks.
+# The first step holds because the softmax of a row does not depend on the order of its entries. So a shuffled input
+# gives the same output, shuffled in the same way: attention is **permutation-equivariant**. The recurrence of lesson 03
+# knew the order because it read in order. (A causal mask also reveals the order, since the first word sees one word,
+# the second two. For a decoder this alone [is enough](https://arxiv.org/abs/2203.16634). An encoder has no such mask.)
 #
-# (One thing does know the order: a causal mask. The first word sees one word, the second two. For a decoder this alone
-# [is enough](https://arxiv.org/abs/2203.16634). An encoder has no such mask, and knows nothing.)
+# ## Which vector to add
 #
-# ## What to add
-#
-# The paper's answer is to add to each word's vector a second vector that says where it stands. What should that vector
-# be? Four ideas, and what is wrong with each:
+# The paper adds to each word's vector a second vector, which depends on the position. Four simple choices, each with a
+# flaw:
 #
 # * **The position itself**, 0, 1, 2, …: unbounded. At position 500 it drowns the word.
-# * **The position divided by the length**: bounded, but one step is now a different step in every sentence.
-# * **One-hot**: as wide as the longest sentence, and every two positions are equally unlike, neighbours or not. (A
-#   learned matrix behind it mends that; it is the optional part of this lesson.)
-# * **Binary**: bounded, and sixteen bits are enough for any sentence. The last bit flips at each step, the one before
-#   it at every second step, and so on. But it jumps: from 7 (`0111`) to 8 (`1000`) every bit changes, from 8 to 9 only
-#   one.
+# * **The position divided by the length**: bounded, but one step differs from sentence to sentence.
+# * **One-hot**: as wide as the longest sentence, and any two positions are equally unlike. (A learned matrix behind it
+#   solves that; it is the optional part of this lesson.)
+# * **Binary**: bounded, and sixteen bits are enough. The last bit flips at each step, the one before it at every second
+#   step, and so on. But it jumps: from 7 (`0111`) to 8 (`1000`) every bit changes, from 8 to 9 only one.
 #
-# Now make the last idea smooth. Instead of bits that flip, take hands that turn, as on a clock: the first hand is fast,
-# and each next one is slower. The fast hands tell near positions apart, the slow hands far ones. That is the paper's
-# [positional encoding](glossary.md#positional-encoding):
+# Now make the last idea smooth. Replace the bits by the hands of a clock: the first hand is fast, and each next one is
+# slower. The fast hands separate near positions, the slow hands distant ones.
+
+# %%
+draw.hands(positions=(0, 1, 8, 64))
+show("Four dials for each of four positions: the first hand turns far with each word, each next one turns less.")
+
+# %% [markdown]
+# The hands are the paper's [positional encoding](glossary.md#positional-encoding):
 #
 # $$ PE(pos, 2i) = \sin(pos \cdot \omega_i), \qquad PE(pos, 2i + 1) = \cos(pos \cdot \omega_i), \qquad
 #    \omega_i = 10000^{-2i/C} $$
 #
 # Here $pos$ is the position, from 0; $C$ is the model's width ($d_{model}$, even); $i$, from 0 to $C/2 - 1$, numbers
-# the *pairs* of columns; and $\omega_i$ is how far the hand of pair $i$ turns with each word, in radians. A pair is the
-# tip of its hand: its sine and its cosine. The first hand turns by 1 radian a word, the last by about a ten-thousandth.
+# the *pairs* of columns; and $\omega_i$ is the angle of the hand of pair $i$ for each word, in radians. A pair holds
+# the sine and the cosine of its hand. The first hand turns by 1 radian a word, the last by about a ten-thousandth.
 #
 # ### Exercise 1 ★☆☆: the table
 #
-# No loop is needed: a column of positions times a row of frequencies is all angles at once.
+# No loop is needed: a column of positions times a row of frequencies gives all angles at once.
 
 
 # %% tags=["exercise"]
@@ -112,7 +115,9 @@ sinusoids = check(sinusoids)
 # %% [markdown] tags=["help"]
 # How many different frequencies are there? Which columns get the sine of an angle, and which get the cosine of the same
 # angle?
+#
 # ---
+#
 # `frequencies = 10000.0 ** (-np.arange(0, d_model, 2) / d_model)`, since `np.arange(0, d_model, 2)` holds all $2i$. The
 # even columns of an array are `table[:, 0::2]`, the odd ones `table[:, 1::2]`.
 
@@ -129,13 +134,13 @@ for name, step in steps.items():
 
 # %%
 draw.tables(bits, table)
-plt.show()
+show("Binary positions and sinusoids side by side: both flicker on the left and hardly change on the right.")
 
 # %% [markdown]
-# Both tables flicker on the left and hardly move on the right. (Green is positive, purple negative.) But the steps of
-# the sinusoids all have the same length. That is no accident.
+# Both tables flicker on the left and hardly change on the right. (Green is positive, purple negative.) But all steps of
+# the sinusoids have the same length.
 #
-# ## Every position is as loud as every other
+# ## Every position has the same length (optional)
 #
 # ### Exercise 2 ★☆☆: predict
 #
@@ -152,9 +157,11 @@ def encoding_length(d_model):
 encoding_length = check(encoding_length)
 
 # %% [markdown] tags=["help"]
-# The squared length of a vector is the sum of the squares of its numbers. Add them pair by pair: what does one pair
+# The squared length of a vector is the sum of the squares of its numbers. Add them pair by pair: how much does one pair
 # give, and how many pairs are there?
+#
 # ---
+#
 # Each of the $C/2$ pairs adds $\sin^2 + \cos^2 = 1$ to the squared length. The length is the root of the sum.
 
 # %%
@@ -165,10 +172,9 @@ lengths = np.linalg.norm(wide, axis=1)
 print(f"lengths: {lengths.min():.2f} to {lengths.max():.2f}, predicted {encoding_length(512):.2f}")
 
 # %% [markdown]
-# How loud should they be beside the words? The package does as the paper (§3.4): it multiplies a word's vector by
-# $\sqrt{C}$ before it adds the position. The words' table starts with entries of variance $1/C$, because the same table
-# serves at the output, where that is the right size (lesson 08). Without the factor the positions would drown the
-# words:
+# Should a position be longer than a word? Like the paper (§3.4), the package multiplies a word's vector by $\sqrt{C}$
+# before it adds the position. The words' table starts with entries of variance $1/C$, because the same table serves at
+# the output, where that is the right scale (lesson 08). Without the factor the positions would drown the words:
 
 # %%
 embedding = rng.standard_normal((1000, 512)) / math.sqrt(512)
@@ -177,7 +183,7 @@ for name, factor in (("as they are", 1), ("times √C", math.sqrt(512))):
     print(f"words {name:<12} length {typical:5.2f}   positions {encoding_length(512):5.2f}")
 
 # %% [markdown]
-# ## Their dot products know the distance, and nothing else
+# ## Their dot products only know the distance
 #
 # Attention compares by dot products. So compare two positions $p$ and $q$. The last step is a theorem about the cosine,
 # $\cos(a - b) = \sin a \sin b + \cos a \cos b$:
@@ -185,51 +191,49 @@ for name, factor in (("as they are", 1), ("times √C", math.sqrt(512))):
 # $$ PE_p \cdot PE_q = \sum_i \big(\sin p\omega_i \sin q\omega_i + \cos p\omega_i \cos q\omega_i\big)
 #    = \sum_i \cos\big((p - q)\,\omega_i\big) $$
 #
-# $p$ and $q$ are gone, only $p - q$ is left. (That is also why all steps have the same length. The squared distance of
-# two positions is $|PE_p|^2 + |PE_q|^2 - 2\,PE_p \cdot PE_q$, and nothing in it depends on where they stand.)
+# Only $p - q$ is left. (That is also why all steps have the same length: the squared distance of two positions is
+# $|PE_p|^2 + |PE_q|^2 - 2\,PE_p \cdot PE_q$.)
 
 # %% tags=["picture"]
 positions = sinusoids(128, 128)
 products = positions @ positions.T  # (128, 128)
 draw.products(products)
-plt.show()
+show(
+    "The dot products of all pairs of positions form stripes along the diagonal. Three rows, each drawn from its own "
+    "position, coincide: a peak at distance zero that falls, with ripples, to both sides alike."
+)
 
 # %%
 diagonals = [np.diagonal(products, offset) for offset in range(100)]
-spread = max(float(np.ptp(diagonal)) for diagonal in diagonals)
-half = next(offset for offset, diagonal in enumerate(diagonals) if diagonal.mean() < products[0, 0] / 2)
-print(f"largest difference along a diagonal: {spread:.1e}")
-print(f"the first offset at which the product is below half of its maximum: {half}")
+print(f"largest difference along a diagonal: {max(float(np.ptp(diagonal)) for diagonal in diagonals):.1e}")
 
 # %% [markdown]
-# On the left the same stripe moves down the diagonal: every position sees its surroundings in the same way, wherever it
-# stands. On the right three rows of that matrix, each drawn from its own position: they lie on each other. Near
-# positions are alike. Far positions are mostly less alike, because hands of many speeds agree only near zero. But the
-# slowest hands hardly turn at all, so the product does not fall to 0. And the curve is symmetric, so it cannot tell
-# *before* from *after*. Something else can.
+# On the left one stripe runs down the diagonal: every position sees its surroundings in the same way. The right panel
+# shows three rows of that matrix, each from its own position; they coincide. Near positions are alike, and far ones
+# mostly less so, because hands of many speeds only agree near zero. But the curve is symmetric, so it cannot tell
+# *before* from *after*. A matrix can.
 #
 # ## An offset is a rotation
 #
-# Let every hand turn on for $k$ more words. The hand of pair $i$ turns by $k\omega_i$, **wherever it was**:
+# Turn every hand on by $k$ more words. The hand of pair $i$ turns by $k\omega_i$, **from any position**:
 
 # %%
 draw.dials(sinusoids(40, 16), starts=(0, 4), offset=2)
-plt.show()
+show("Three dials with the hands of two positions, each turned on by two words: on each dial both turn by one angle.")
 
 # %% [markdown]
-# The two addition theorems say what becomes of the pair:
+# The two addition theorems give the new pair:
 #
 # $$ \sin(a + b) = \sin a \cos b + \cos a \sin b \qquad\qquad \cos(a + b) = \cos a \cos b - \sin a \sin b $$
 #
-# With $a = p\omega_i$ and $b = k\omega_i$: the new sine and the new cosine are each a sum of the old sine and the old
-# cosine, with factors that know $k$ but not $p$. So there is a matrix $M_k$ of shape $(C, C)$ with
+# With $a = p\omega_i$ and $b = k\omega_i$: the new sine and the new cosine are each a sum of the old two, with factors
+# that depend on $k$ but not on $p$. So there is a matrix $M_k$ of shape $(C, C)$ with
 #
 # $$ PE_{p+k} = PE_p\,M_k \qquad \text{for every } p $$
 #
 # ### Exercise 3 ★★☆: find the rotation
 #
-# Which matrix? Each pair needs a block of 2 × 2 of its own, on the diagonal. Mind that $PE_p$ is a row, and stands on
-# the left.
+# Each pair needs a 2 × 2 block of its own, on the diagonal. Mind that $PE_p$ is a row, on the left of the matrix.
 
 
 # %% tags=["exercise"]
@@ -246,8 +250,10 @@ rotation = check(rotation)
 
 # %% [markdown] tags=["help"]
 # A row times a matrix: the first column of the block makes the new sine, the second the new cosine. Which two numbers
-# must stand in the first column, so that (old sine, old cosine) times it is $\sin a \cos b + \cos a \sin b$?
+# must be in the first column, so that (old sine, old cosine) times it is $\sin a \cos b + \cos a \sin b$?
+#
 # ---
+#
 # The block of pair $i$ is $\begin{pmatrix} \cos k\omega_i & -\sin k\omega_i \\ \sin k\omega_i & \cos k\omega_i
 # \end{pmatrix}$. With `sines = np.arange(0, d_model, 2)` and `cosines = sines + 1`, `M[cosines, sines] = ...` sets one
 # corner of all blocks at once.
@@ -262,10 +268,10 @@ print(f"lengths are kept, M Mᵀ = 1:     {error(M @ M.T, np.eye(64)):.1e}")
 # %% [markdown]
 # ### A head that looks three words back
 #
-# This is what the paper means when it hopes that its encoding "would allow the model to easily learn to attend by
-# relative positions". Queries and keys are linear maps of what comes in. So let $W^K$ be the identity, and let $W^Q$ be
-# $M_{-3}$. Each query is then the vector of the position three before, and the key that is most like it is that
-# position's own. No training, no table of offsets, one matrix for all positions:
+# The paper hopes that its encoding "would allow the model to easily learn to attend by relative positions". Queries and
+# keys are linear maps of the input. So let $W^K$ be the identity, and let $W^Q$ be $M_{-3}$. Each query is then the
+# vector of the position three words before, and the key most similar to it is that position's own. One matrix serves
+# all positions, without any training:
 
 # %%
 T, C, sharpness = 24, 64, 16.0  # the sharpness is a factor in W^Q
@@ -273,28 +279,25 @@ table = sinusoids(T, C)
 maps = {}
 for offset in (0, -1, -3, 5):
     query, key = sharpness * table @ rotation(offset, C), table
-    maps[offset] = attention_weights(query[None, None], key[None, None])[0, 0]  # (T, T)
+    weights = maps[offset] = attention_weights(query[None, None], key[None, None])[0, 0]  # (T, T)
+    found = np.mean([weights[i].argmax() == i + offset for i in range(T) if 0 <= i + offset < T])
+    print(f"offset {offset:+d}: the largest weight is there for {found:.0%} of the queries")
 draw.looking(maps)
-plt.show()
-for offset, weights in maps.items():
-    inside = [i for i in range(T) if 0 <= i + offset < T]
-    found = np.mean([weights[i].argmax() == i + offset for i in inside])
-    mean = np.mean([weights[i, i + offset] for i in inside])
-    print(f"offset {offset:+d}: the largest weight is there for {found:.0%} of the queries, on average {mean:.2f}")
+show("Four maps of attention, each with one sharp diagonal: at the word itself, one back, three back and five ahead.")
 
 # %% [markdown]
-# (Where nothing stands three words back, the softmax settles for what is most like it.) Lesson 12 looks for such a head
-# in a trained model. There, words and positions share the vectors: a query also meets the words of the keys, and both
-# have their part in the score. The projections must learn to keep them apart.
+# (If there is no word three places back, the softmax picks the closest match.) Lesson 12 looks for such a head in a
+# trained model. There, words and positions share the vectors, and both contribute to the score. The projections must
+# learn to separate them.
 #
-# ## Or let it learn them (optional)
+# ## Learned positions (optional)
 #
-# The other way is a table with one learned row for each position, added in the same manner: `LearnedPositions`. The
+# The alternative is a table with one learned row for each position, added in the same way: `LearnedPositions`. The
 # output is $x + \mathrm{table}$. Every sentence of a batch uses the same rows.
 #
 # ### Exercise 4 ★☆☆: a table's gradient
 #
-# A row of the table was used by every sentence that is long enough. What does it receive?
+# Every sentence that is long enough uses a row of the table. Which gradient does the row get?
 
 
 # %% tags=["exercise"]
@@ -310,9 +313,11 @@ def learned_positions_backward(dout, max_length):
 learned_positions_backward = check(learned_positions_backward)
 
 # %% [markdown] tags=["help"]
-# Where something is used several times, its gradients add (lesson 00). Over which axis of `dout`, then? And what do the
-# rows get that no sentence was long enough to use?
+# Where an array is used several times, its gradients add (lesson 00). Over which axis of `dout`, then? And which
+# gradient do the rows get that no sentence was long enough to use?
+#
 # ---
+#
 # Begin with zeros of the table's shape, (max_length, C), and put `dout.sum(axis=0)` into the first $T$ rows.
 
 # %%
@@ -331,10 +336,10 @@ print(f"the package         {error(learned_positions_backward(dout, 8), learned.
 print("rows without any gradient:", np.flatnonzero(~learned.table.grad.any(axis=1)))
 
 # %% [markdown]
-# The last line is the weakness of the table: positions that no training sentence reached stay as they were drawn, and
-# beyond its end there is no row at all. The sinusoids go on for ever, and the paper hoped that they "may allow the
-# model to extrapolate to sequence lengths longer than the ones encountered during training". Do they? This project
-# trained both in miniature, on short sentences only ([the report](paper/paper.md)):
+# The last line is the weakness of the table: positions beyond all training sentences keep their random rows, and beyond
+# its end there is no row at all. The sinusoids never end, and the paper hoped that they "may allow the model to
+# extrapolate to sequence lengths longer than the ones encountered during training". Do they? This project trained both
+# in miniature, only on short sentences ([the report](paper/paper.md)):
 
 # %%
 findings = json.loads(Path("paper/results/table3.json").read_text(encoding="utf-8"))["findings"]["lengths"]
@@ -344,20 +349,13 @@ for name, scores in findings["scores"].items():
     print(f"{name:<11} BLEU {short:.1f} up to {longest} tokens, {long:.1f} from {least} tokens")
 
 # %% [markdown]
-# (BLEU, from lesson 11: more is better.) On lengths that were seen, the one is as good as the other, as far as so small
-# a test can tell; the paper's table 3, row (E), says the same. On longer ones both fail. A vector for position 30 can
-# be computed, but the layers above have never learned to read it.
+# (BLEU, from lesson 11: more is better.) On trained lengths the two are equally good, as far as so small a test can
+# tell; the paper's table 3, row (E), agrees. On longer ones both fail. A vector for position 30 can be computed, but
+# the layers above have never learned to read it.
 #
 # ## Common mistakes, and what they look like
 
 # %%
-# Angles in float32: a late position times a frequency has used up the digits.
-pos, frequencies = np.arange(5000), 10000.0 ** (-np.arange(0, 512, 2) / 512)
-exact = np.sin(np.outer(pos, frequencies))
-coarse = np.sin(np.outer(pos.astype(np.float32), frequencies.astype(np.float32)))
-for at in (10, 500, 4999):
-    print(f"angles in float32, position {at:4d}: off by {np.abs(exact - coarse)[at].max():.0e}")
-
 # Sines first, then cosines: the same columns in another order.
 table = sinusoids(64, 64)
 halves = np.concatenate([table[:, 0::2], table[:, 1::2]], axis=1)
@@ -367,30 +365,23 @@ print(f"dot products off by {error(halves @ halves.T, table @ table.T):.0e}")
 # Decoding word by word: the fifth word arrives alone, and is taken for the first.
 x = rng.standard_normal((1, 5, 64))
 layer = SinusoidalPositions(numpy_ops, max_length=64, d_model=64, dtype="float64")
-(whole, _), (alone, _) = layer.forward(x), layer.forward(x[:, 4:])
-placed, _ = layer.forward(x[:, 4:], start=4)
+(whole, _), (alone, _), (placed, _) = layer.forward(x), layer.forward(x[:, 4:]), layer.forward(x[:, 4:], start=4)
 print(f"word 4 alone: off by {error(alone, whole[:, 4:]):.1f};  with start=4: {error(placed, whole[:, 4:]):.1f}")
 
-# Padding on the left: the same words, three places further on.
-padded, _ = layer.forward(np.concatenate([np.zeros((1, 3, 64)), x], axis=1))
-print(f"three places of padding before the sentence: off by {error(padded[:, 3:], whole):.1f}")
-
 # %% [markdown]
-# * **Angles in float32.** The table is right at the start and drifts at late positions. Compute it once, in float64
-#   (the package does it in Python's own floats), and round the result.
 # * **Halves instead of pairs.** Some implementations put all sines before all cosines, the authors' own
 #   [tensor2tensor](https://github.com/tensorflow/tensor2tensor) among them. The columns are only in another order, so
-#   this is as good, as long as nobody mixes the two: weights trained with one do not fit the other.
-# * **Positions that start again.** A decoder with a cache sees one word at a time and must be told which it is.
+#   both are equally good. But weights trained with one do not fit the other.
+# * **Positions that start again.** A decoder with a cache sees one word at a time and must be told its position.
 # * **Padding on the left** moves the sentence. Pad on the right, or count from the first real word.
 #
 # ## What changed since 2017
 #
 # Positions moved from the input into the attention. [Shaw et al. 2018](https://arxiv.org/abs/1803.02155) learn a vector
 # for each offset. [ALiBi](https://arxiv.org/abs/2108.12409) lowers a score with the distance. Most of today's language
-# models use [RoPE](https://arxiv.org/abs/2104.09864), which is your `rotation`. It adds nothing to the words. It turns
-# the query at $i$ by $M_i$ and the key at $j$ by $M_j$, and as a transposed rotation turns back, the score is
-# $q M_i (k M_j)^\top = q\,M_i M_j^\top k^\top = q\,M_{i-j}\,k^\top$. It depends on the offset alone, and not only for
+# models use [RoPE](https://arxiv.org/abs/2104.09864), which is your `rotation`. It adds nothing to the words. It
+# rotates the query at $i$ by $M_i$ and the key at $j$ by $M_j$. A transposed rotation rotates back, so the score is $q
+# M_i (k M_j)^\top = q\,M_i M_j^\top k^\top = q\,M_{i-j}\,k^\top$. It only depends on the offset, and not only for
 # vectors of positions, as above, but for any $q$ and $k$:
 
 # %%
@@ -400,9 +391,9 @@ for (i, j), score in scores.items():
     print(f"query at {i:2d}, key at {j:2d}: {score:8.4f}")
 
 # %% [markdown]
-# The same score at the same offset, and another score at the opposite one: so it can tell before from after.
+# The score is the same at the same offset, and another one at the opposite offset: so it can tell before from after.
 #
 # ## Where next
 #
-# Words, places, heads: what attention computes is complete. [Lesson 07](07_sublayers.ipynb) is about what must stand
-# around it so that six layers of it can be trained: the feed-forward network, the residual, the norm, dropout.
+# Words, positions, heads: attention is complete. [Lesson 07](07_sublayers.ipynb) is about the parts around it that six
+# trainable layers need: the feed-forward network, the residual connection, the norm, dropout.

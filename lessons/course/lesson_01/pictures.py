@@ -16,7 +16,7 @@ def draw_overflow(shifts: np.ndarray, naive: np.ndarray, stable: np.ndarray) -> 
     """Draw probabilities `(S, n)` of the same n scores, shifted by each of `shifts` `(S,)`, by two programs."""
     _, panels = plt.subplots(1, 2, sharey=True, figsize=(7.2, 2.9))
     for axes, probabilities, title in zip(
-        panels, (naive, stable), ("exp(x) / Σ exp(x)", "a softmax that lasts"), strict=True
+        panels, (naive, stable), ("exp(x) / Σ exp(x)", "a stable softmax"), strict=True
     ):
         for y, colour in zip(probabilities.T, CHOICES, strict=True):
             axes.plot(shifts, y, lw=1.6, color=colour)
@@ -31,8 +31,8 @@ def draw_overflow(shifts: np.ndarray, naive: np.ndarray, stable: np.ndarray) -> 
     for number, y in enumerate(stable[0]):
         panels[1].text(shifts[-1], y + 0.02, f"score {number + 1}", ha="right", color=dark(CHOICES[number]))
     show(
-        "Probabilities of three scores when one number is added to all. The textbook's formula gives NaN where the "
-        "number is large or very negative; a stable softmax gives the same three probabilities everywhere."
+        "Left: the plain formula's probabilities jitter and turn into NaN where a large number is added to or "
+        "subtracted from all scores. Right: with the maximum subtracted, the three probabilities never change."
     )
 
 
@@ -61,8 +61,8 @@ def draw_jacobians(titles: Sequence[str], probabilities: np.ndarray, jacobians: 
     panels[1, 0].set_ylabel("probability i")
     figure.colorbar(images[0], ax=panels[1], label="∂yᵢ / ∂xⱼ", shrink=0.9)
     show(
-        "The softmax's probabilities and its Jacobian for scores of three sizes. The diagonal is positive and the "
-        "rest negative; with large scores, where one probability is almost 1, almost all of the Jacobian is 0."
+        "Three softmaxes and their Jacobians, from small to large scores. The diagonal is positive and the rest "
+        "negative; with the largest scores one probability is nearly 1 and almost all slopes are nearly 0."
     )
 
 
@@ -120,8 +120,8 @@ def draw_descent(frequencies: np.ndarray, paths: Mapping[str, np.ndarray], outco
         axes.set_aspect("equal")
     panels[0].set_ylabel(rf"$({first} + {second} - 2{third})\,/\,\sqrt{{6}}$")
     show(
-        "Gradient descent on the contours of the loss with three learning rates: small steps do not arrive, larger "
-        "ones reach the minimum, and too large ones jump from side to side of it."
+        "Three descents on the same map of the loss: a small learning rate does not arrive, a good one reaches the "
+        "minimum in a few steps, a large one jumps from side to side of the valley."
     )
 
 
@@ -146,11 +146,10 @@ def draw_regions(
     left.set(title="what it learned", xlabel="first feature", ylabel="second feature", aspect="auto")
     right.plot(losses, color=INK, lw=0.7, label="of each step's batch")
     right.axhline(floor, color=GOAL, lw=1.6, label="of the truth, on all points")
-    right.axhline(np.log(len(colours)), color=GREY, lw=0.8, ls=":", label="log 3: knows nothing")
+    right.axhline(np.log(len(colours)), color=GREY, lw=0.8, ls=":", label="log 3: a uniform guess")
     right.set(title="the loss falls", xlabel="step", ylabel="cross-entropy (nats)", ylim=(0, 1.6))
     right.legend(loc="upper right")
     show(
-        "Left, points of three classes, and the plane in the colours of the probabilities that the classifier "
-        "learned: each class has its region, and the colours blend between them. Right, the loss falls within a few "
-        "dozen steps from log 3 to the loss of the true probabilities."
+        "Left: the classifier divides the plane into three regions, one around each cloud of points, which blend where "
+        "the clouds overlap. Right: its loss falls quickly from log 3 to the loss of the true probabilities."
     )

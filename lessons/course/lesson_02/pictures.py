@@ -29,7 +29,7 @@ def draw_lookup(
 ) -> None:
     """Draw a look-up of `ids` `(T,)` in `table` `(V, C)`, and its gradient: rows, places, and lines between them.
 
-    Of the table, the rows of these ids are drawn, and `others`, which nobody looks up.
+    Of the table, the rows of these ids are drawn, and `others`, which are not looked up.
     """
     rows, tokens = [*dict.fromkeys(ids.tolist()), *others], tokenizer.tokens(ids)
     places = [1.0 * place for place in range(len(tokens))]
@@ -68,9 +68,8 @@ def draw_lookup(
         axes.set_title(title)
         axes.axis("off")
     show(
-        "Rows of a table are copied to the places of their tokens; on the way back the gradients of the places are "
-        "added to the rows. The row of a token that stands in the sentence twice is read twice and gets the sum of "
-        "two gradients; rows that nobody reads get zeros."
+        "Left: each token of a sentence copies its row of the table, and the row of a word that occurs twice is read "
+        "twice. Right: going back, that row receives the sum of two gradients; rows that were not read receive none."
     )
 
 
@@ -105,8 +104,8 @@ def draw_merge_trees(words: Sequence[str], merges: Sequence[tuple[str, str]], cu
             color=GREEN, fontsize=7,
         )  # fmt: skip
     show(
-        "Two words as trees of merges, from characters at the bottom to the whole word at the top. Early merges join "
-        "frequent pairs of letters, later ones join pieces of words."
+        "Two words as trees of merges, oldest merges lowest: characters join into pieces, and pieces into the word. "
+        "A horizontal cut gives the tokens of a smaller vocabulary."
     )
 
 
@@ -156,8 +155,8 @@ def draw_vocabulary(
     right.set(xscale="log", xlabel="tokens in the vocabulary", ylabel="seen less than ten times (%)", ylim=(0, None))
     right.set_title("… and more tokens hardly seen")
     show(
-        "The larger the vocabulary, the fewer tokens in a sentence, down to about as many as it has words; but the "
-        "share of tokens that are hardly ever seen rises to about a half."
+        "As the vocabulary grows, sentences shrink from their characters to their words, most of it early; and a "
+        "growing share of the tokens is seen less than ten times."
     )
 
 
@@ -170,7 +169,7 @@ def draw_map(points: np.ndarray, words: Sequence[str], kinds: Sequence[str], sha
         chosen = [place for place, k in zip(points, kinds, strict=True) if k == kind]
         axes.plot(*np.transpose(chosen), mark, ms=3, color=colours[kind], label=kind)
     axes.set(
-        title="Nouns by what stands beside them",
+        title="Nouns by the words beside them",
         xlabel=f"first principal component ({shares[0]:.0%} of the variance)",
         ylabel=f"second ({shares[1]:.0%})",
     )
@@ -194,6 +193,6 @@ def draw_map(points: np.ndarray, words: Sequence[str], kinds: Sequence[str], sha
     axes.set_facecolor("white")
     axes.grid(color=PALE)
     show(
-        "Nouns in a plane, placed by the words beside them. People, animals, places, food, texts and objects form "
-        "groups of their own, though the program was told no meanings; clothes lie among the objects."
+        "A map of nouns, a mark and a colour for each kind. Food lies by itself, and so do places; "
+        "clothes lie among other objects, and animals among people."
     )

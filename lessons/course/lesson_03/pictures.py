@@ -19,7 +19,7 @@ COLOURS = {
     "RNN, s = 1": VERMILION,
     "RNN, s = 1, with attention": BLUE,
 }
-STYLES = {"LSTM, twice the steps": "--", "LSTM, twice the width": ":"}
+STYLES = {"LSTM, twice the steps": "--", "LSTM, twice the width": ":", "RNN with attention": "-."}
 
 
 def draw_paths() -> None:
@@ -31,13 +31,13 @@ def draw_paths() -> None:
         _arrow(left, (x, 0), (x + 1, 0), VERMILION, 2.2)
     _arrow(left, (0, -0.8), (0, 0), VERMILION, 2.2)
     _arrow(left, (3, 0), (3, 0.8), VERMILION, 2.2)
-    left.set_title("without attention: through every state")
+    left.set_title("Without attention: through every state")
     _arrow(right, (0, -0.8), (0, 0), BLUE, 2.2)
     for x in (1, 2):
         _arc(right, x, SKY, 1.2)
     _arc(right, 0, BLUE, 2.2)
     _arrow(right, (3, 0), (3, 0.8), BLUE, 2.2)
-    right.set_title("with attention: one step, at any distance")
+    right.set_title("With attention: one step, at any distance")
     figure.canvas.draw_idle()
 
 
@@ -47,16 +47,14 @@ def draw_distances(curves: Mapping[str, np.ndarray]) -> None:
     longest = len(next(iter(curves.values())))
     for name, values in curves.items():
         relative = values / values[0]
-        axes.semilogy(relative, color=COLOURS[name], lw=1.8)
-        axes.annotate(
-            name, (len(values) - 1, relative[-1]), (6, 0), textcoords="offset points", va="center", color=COLOURS[name]
-        )
+        axes.semilogy(relative, STYLES.get(name, "-"), color=COLOURS[name], lw=1.8)
+        axes.annotate(name, (len(values) - 1, relative[-1]), (6, 0), textcoords="offset points", va="center", color=INK)
     axes.plot([0, longest], [1, 1], color=GREY, lw=0.8, ls=":")
     axes.set(xlabel="distance from where the gradient entered, positions", ylabel="gradient, relative to distance 0")
     axes.set_xlim(0, 1.4 * longest)
     axes.set_xticks(range(0, longest + 1, 20))
     axes.spines["bottom"].set_bounds(0, longest)
-    axes.set_title("What is left of a gradient that has come far")
+    axes.set_title("How much of a gradient survives the distance")
 
 
 def draw_copying(lengths: Sequence[int], accuracy: Mapping[str, Sequence[float]], longest: int, chance: float) -> None:
@@ -65,13 +63,13 @@ def draw_copying(lengths: Sequence[int], accuracy: Mapping[str, Sequence[float]]
     axes.axvspan(longest, lengths[-1], color=PALE, alpha=0.6, lw=0)
     axes.text((longest + lengths[-1]) / 2, 1.04, "longer than any in training", color=INK, ha="center")
     axes.axhline(chance, color=GREY, lw=0.8, ls=":")
-    axes.text(0.3, chance - 0.055, "chance", color=GREY)
+    axes.text(0.3, chance - 0.055, "a random guess", color=INK)
     for name, values in sorted(accuracy.items(), key=lambda item: -sum(item[1])):
         axes.plot(lengths, values, STYLES.get(name, "-"), color=COLOURS[name], lw=1.8, marker="o", ms=3, label=name)
     axes.set(xlabel="length of the sequence, symbols", ylabel="symbols copied right")
     axes.set(xlim=(0, lengths[-1]), ylim=(0, 1.1))
     axes.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0", "25 %", "50 %", "75 %", "100 %"])
-    axes.set_title("Copying, without a teacher")
+    axes.set_title("Copying, without teacher forcing")
     axes.legend(loc="lower left", bbox_to_anchor=(0.54, 0.36), handlelength=3.2)
 
 
@@ -83,7 +81,7 @@ def draw_alignment(weights: np.ndarray, source: np.ndarray, end: int) -> None:
     axes.set_xticks(range(len(letters)), letters, fontsize=8)
     axes.set_yticks(range(len(letters)), letters, fontsize=8)
     axes.set(xlabel="read", ylabel="written")
-    axes.set_title("where the decoder looks")
+    axes.set_title("Where the decoder looks")
     axes.figure.colorbar(image, ax=axes, label="attention weight", shrink=0.8)
 
 

@@ -1,6 +1,6 @@
 """Lesson 04's drawings: attention as matrices, the scale, the pull on the scores, masks.
 
-Green and purple are signs, orange is the query that is followed, vermilion the way that goes wrong.
+Green and purple are signs, orange is the query that is followed, vermilion marks mistakes.
 """
 
 import matplotlib.pyplot as plt
@@ -60,15 +60,15 @@ Measured = tuple[float, Floats, Floats]
 def scaling(widths: NDArray[np.int_], unscaled: list[Measured], scaled: list[Measured], width: int) -> None:
     """Draw the scores' variance against D, one query's weights at `width`, and the gradient through the softmax."""
     _, (left, middle, right) = plt.subplots(1, 3, figsize=(7.2, 2.9), width_ratios=(1, 0.8, 1.1))
-    kinds = (("as they are", unscaled, VERMILION, -0.2), ("divided by √D", scaled, BLUE, 0.2))
-    for name, measured, colour, shift in kinds:
-        left.loglog(widths, [variance for variance, _, _ in measured], "o-", ms=4, color=colour, label=name)
+    kinds = (("as they are", unscaled, VERMILION, "s--", -0.2), ("divided by √D", scaled, BLUE, "o-", 0.2))
+    for name, measured, colour, mark, shift in kinds:
+        left.loglog(widths, [variance for variance, _, _ in measured], mark, ms=4, color=colour, label=name)
         weights = measured[list(widths).index(width)][1]
         ordered = -np.sort(-weights.reshape(-1, weights.shape[-1]), axis=1)
         typical = ordered[np.argsort(ordered[:, 0])[len(ordered) // 2]]
         middle.bar(np.arange(1, 9) + shift, typical[:8], width=0.4, color=colour)
         low, half, high = np.percentile([lengths for _, _, lengths in measured], [10, 50, 90], axis=1)
-        right.loglog(widths, half, "o-", ms=4, color=colour)
+        right.loglog(widths, half, mark, ms=4, color=colour)
         right.fill_between(widths, low, high, color=colour, alpha=0.2, lw=0)
     left.loglog(widths, widths, color=GREY, lw=0.8, ls=":")
     left.text(widths[5], widths[5] * 2.5, "variance = D", color=GREY, ha="right")
@@ -99,7 +99,7 @@ def pulls(values: Floats, weights: Floats, out: Floats, dout: Floats, dscores: F
     arrow = {"arrowstyle": "-|>", "color": ORANGE, "lw": 2}
     axes.annotate("", wanted, here, arrowprops=arrow, zorder=3)
     axes.set(aspect="equal", xlabel="first component of a value", ylabel="second component")
-    axes.set_title("Where the answer should go (arrow), and what that does to each key's score")
+    axes.set_title("The answer should move along the arrow: which scores rise, and which fall")
     axes.margins(0.12)
     figure.colorbar(dots, label="−dscore: raised (green), lowered (purple)", shrink=0.9)
 
@@ -108,9 +108,9 @@ def rates(rates: Floats, scaled: list[float], unscaled: list[float], chance: flo
     """Draw the share of queries that found their key against the learning rate, with the scale and without."""
     _, axes = plt.subplots(figsize=(7.2, 2.8))
     axes.semilogx(rates, scaled, "o-", color=BLUE, label="divided by √D")
-    axes.semilogx(rates, unscaled, "o-", color=VERMILION, label="as they are")
+    axes.semilogx(rates, unscaled, "s--", color=VERMILION, label="as they are")
     axes.axhline(chance, color=GREY, lw=0.8, ls=":")
-    axes.text(rates[-1], chance + 0.02, "chance", color=GREY, ha="right")
+    axes.text(rates[-1], chance + 0.02, "a random key", color=INK, ha="right")
     axes.set(xlabel="learning rate", ylabel="share of queries that found their key", ylim=(0, 1.05))
     axes.set_title("The same task, the same start, 50 steps of gradient descent (D = 256)")
     axes.legend(loc="upper left")

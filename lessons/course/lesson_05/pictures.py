@@ -1,6 +1,6 @@
 """Lesson 05's drawings: heads as block structure, right and wrong splits, what one head cannot do.
 
-A colour is a head. What is not of one head is drawn in other colours than those of `HEADS`, or in grey.
+A colour is a head. Everything else is drawn in other colours than those of `HEADS`, or in grey.
 """
 
 import matplotlib.pyplot as plt
@@ -37,7 +37,7 @@ def blocks(weights: np.ndarray, width: int) -> None:
     left = _sign(above, left + width, "=")
     left = _plain(above, left, time, width, "out", f"T × C\n{time} × {width}")
     above.set(xlim=(-0.5, left + 0.5), ylim=(-6.8, 5.8), aspect="equal")
-    above.set_title("Side by side: a head owns columns, and rows of the last matrix")
+    above.set_title("Side by side: a head owns columns, and rows of $W^O$")
 
     size = heads * time
     below.add_patch(Rectangle((0, -size / 2), size, size, fill=False, ec=GREY, lw=0.6))
@@ -63,7 +63,7 @@ def blocks(weights: np.ndarray, width: int) -> None:
 
 
 def splits(before: tuple[np.ndarray, np.ndarray], after: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
-    """Draw where each way to split moves the numbers: each as its position, in the colour of its column's head.
+    """Draw where each way to split moves the numbers: each with its column's head and its position.
 
     before: heads and positions (T, C); after: the same (H, T, D), for each way to split.
     """
@@ -84,20 +84,20 @@ def splits(before: tuple[np.ndarray, np.ndarray], after: dict[str, tuple[np.ndar
         axes.set(xlim=(-0.2, left), ylim=(time + 0.2, -1.2), aspect="equal")
         axes.axis("off")
     rows[0].set_title("Right: every head gets its columns, at every position")
-    rows[-1].set_title("Wrong: the shape fits, but a head gets columns of all heads, and only some of the positions")
+    rows[-1].set_title("Wrong: the shape fits, but a head gets columns of all heads and only some positions")
 
 
 def wishes(errors: dict[str, list[float]], maps: dict[str, np.ndarray], places: np.ndarray) -> None:
-    """Draw the errors of training; and attention maps (T, T), with marks at the places (T, 2) that each word wants."""
+    """Draw training errors; and attention maps (T, T), with marks at the places (T, 2) that each word wants."""
     figure = plt.figure(figsize=(7.2, 5.0))
     grid = figure.add_gridspec(2, len(maps), height_ratios=(1, 1.05))
     curve = figure.add_subplot(grid[0, :])
-    for (name, values), colour in zip(errors.items(), (GREY, PURPLE, SKY), strict=True):
-        curve.plot(values, color=colour, lw=1.2, label=name)
+    for (name, values), colour, dashes in zip(errors.items(), (GREY, PURPLE, SKY), ("-", "--", "-."), strict=True):
+        curve.plot(values, dashes, color=colour, lw=1.4, label=name)
     curve.axhline(0.5, color=GREY, lw=0.8, ls=":")
-    curve.text(max(map(len, errors.values())), 0.4, "the floor of one head: ½", color=GREY, ha="right")
+    curve.text(max(map(len, errors.values())), 0.4, "the floor of one head: ½", color=INK, ha="right")
     curve.set(xlabel="step", ylabel="mean squared error", ylim=(0, 1.05))
-    curve.set_title("Fetch two values at once: the same number of parameters, divided among heads")
+    curve.set_title("Fetching two values at once with the same number of parameters")
     curve.legend(loc="upper right", ncols=len(errors))
     for column, (name, weights) in enumerate(maps.items()):
         axes = figure.add_subplot(grid[1, column])
@@ -147,8 +147,9 @@ def _sign(axes: Axes, left: float, sign: str, room: float = 2.4) -> float:
 
 
 def _numbered(axes: Axes, left: float, heads: np.ndarray, positions: np.ndarray) -> None:
-    """Draw a matrix (rows downwards): the number is the position, the colour the head."""
+    """Draw a matrix (rows downwards): the letter and the colour are the head, the number is the position."""
     for (row, column), head in np.ndenumerate(heads):
         tint = tuple(1 - 0.6 * (1 - c) for c in to_rgb(HEADS[head]))
         axes.add_patch(Rectangle((left + column, row), 1, 1, fc=tint, ec="white", lw=1))
-        axes.text(left + column + 0.5, row + 0.53, str(positions[row, column]), ha="center", va="center", fontsize=8)
+        name = f"{'abc'[head]}{positions[row, column]}"
+        axes.text(left + column + 0.5, row + 0.53, name, ha="center", va="center", fontsize=7)

@@ -17,8 +17,22 @@ def tables(bits: np.ndarray, table: np.ndarray) -> None:
     left.set(xlabel="bit, the last one first", ylabel="position", title="Binary")
     left.set_xticks(range(bits.shape[1]))
     drawn = right.imshow(table[:, 0::2], aspect="auto", cmap=SIGNED, vmin=-1.5, vmax=1.5)
-    right.set(xlabel="pair (of each, the sine)", title="Sinusoids")
+    right.set(xlabel="pair (its sine)", title="Sinusoids")
     figure.colorbar(drawn, ax=right, label="value", ticks=[-1, 0, 1])
+
+
+def hands(positions: tuple[int, ...], width: int = 8) -> None:
+    """Draw the sinusoids of some positions as the hands of clocks, a row of dials for each, the fastest first."""
+    turned = np.outer(positions, 10000.0 ** (-np.arange(0, width, 2) / width))
+    _, axes = plt.subplots(figsize=(7.2, 2.6))
+    for (row, pair), angle in np.ndenumerate(turned):
+        centre = 2.6 * pair + 13 * (row % 2), -2.8 * (row // 2)
+        axes.add_patch(Circle(centre, 1, fill=False, ec=GREY, lw=0.8))
+        axes.plot([centre[0], centre[0] + np.sin(angle)], [centre[1], centre[1] + np.cos(angle)], color=BLUE, lw=2.4)
+        if not pair:
+            axes.text(centre[0] - 1.4, centre[1], str(positions[row]), ha="right", va="center", color=INK)
+    axes.set(xlim=(-3, 22.2), ylim=(-4.1, 1.3), aspect="equal", title="Positions as clocks: four hands, each slower")
+    axes.axis("off")
 
 
 def products(matrix: np.ndarray) -> None:
