@@ -58,9 +58,9 @@ def residual_stream(shares: np.ndarray) -> None:
     bars.set_ylim(0, 1.15 * shares.max())
     bars.set_title(f"The gradient that reaches $x$ through {len(shares) - 1} sub-layers, sorted by the way it took")
     show(
-        "Above, the residual stream, with a way round through each sub-layer. Below, the gradient at its start, sorted by "
-        "the number of sub-layers it came through: all of dy arrives past every one, most of the rest came through a "
-        "few, and hardly anything through all."
+        "Above, the residual stream, with a way round through each sub-layer. Below, the gradient at its start, sorted "
+        "by the number of sub-layers it came through: all of dy arrives past every one, most of the rest came through "
+        "a few, and hardly anything through all."
     )
 
 
