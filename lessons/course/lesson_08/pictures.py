@@ -5,22 +5,26 @@ from io import BytesIO
 
 import matplotlib.pyplot as plt
 import numpy as np
-from IPython.display import Image
 from matplotlib.axes import Axes
 from matplotlib.patches import Circle, FancyBboxPatch
 
 from minitransformer.models import Transformer
 from paper.experiments.figures.architecture import architecture_page
 
-from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, VERMILION
+from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, VERMILION, show, show_image
 
 
-def figure_1(model: Transformer, source: np.ndarray, target: np.ndarray) -> Image:
-    """The paper's figure 1 for this model, with the shapes that source (B, Ts) and target (B, Tt) take in it."""
+def figure_1(model: Transformer, source: np.ndarray, target: np.ndarray) -> None:
+    """Draw the paper's figure 1 for this model, with the shapes that source (B, Ts) and target (B, Tt) take in it."""
     picture = BytesIO()
     with plt.rc_context({"figure.constrained_layout.use": False}):  # the page places its parts itself
-        architecture_page(model, source, target).figure.savefig(picture, format="png", dpi=97)
-    return Image(picture.getvalue())
+        architecture_page(model, source, target).figure.savefig(picture, format="png", dpi=194)
+    show_image(
+        picture,
+        "The paper's figure 1 with the shape of every array. The encoder's layers on the left, the decoder's on the "
+        "right; the encoder's output goes into the attention in the middle of each decoder layer. The width is the "
+        "same from the embeddings to the linear layer.",
+    )
 
 
 def draw_layer_gradients(norms: Mapping[str, np.ndarray]) -> None:
@@ -34,7 +38,11 @@ def draw_layer_gradients(norms: Mapping[str, np.ndarray]) -> None:
         axes.set(title=title, xlabel="layer (1 is next to the embedding)")
     both[0].set_ylabel("norm of the gradient\nof a layer's parameters")
     both[1].legend(loc="lower right")
-    plt.show()
+    show(
+        "The norm of each layer's gradient, for the encoder and the decoder. Post-norm as printed rises steeply in the "
+        "decoder, from a small fraction in the lowest layer; pre-norm, and post-norm at half the bound, are nearly "
+        "level."
+    )
 
 
 def draw_sums() -> None:
@@ -66,28 +74,31 @@ def draw_sums() -> None:
     _arrow(axes, (5.4, table[1]), table, GREEN)
     _plus(axes, table, GREEN)
     axes.text(table[0] - 0.35, table[1] - 0.1, "the table of tokens:\nits three uses", ha="right", va="top", fontsize=8)
-    for lane, name in ((encoder, "encoder"), (decoder, "decoder")):
-        left = lane == decoder
-        axes.text(lane + 0.35 if left else lane - 0.35, -0.25, f"embedding\nof the {name}", fontsize=7.5, color=GREY,
-                  ha="left" if left else "right", va="top")  # fmt: skip
+    for stream, name in ((encoder, "encoder"), (decoder, "decoder")):
+        left = stream == decoder
+        axes.text(stream + 0.35 if left else stream - 0.35, -0.25, f"embedding\nof the {name}", fontsize=7.5,
+                  color=INK, ha="left" if left else "right", va="top")  # fmt: skip
     axes.text(0.0, 8.2, "orange: $x$ goes past a sub-layer and into it\npurple: the memory\ngreen: the table",
               va="center", fontsize=8, color=INK)  # fmt: skip
     axes.set_title("The way back: where gradients add")
-    plt.show()
+    show(
+        "The way back through two layers of each stack. Gradients add at every residual sum, at the memory, which gets "
+        "a part from each decoder layer, and at the table of tokens, which gets three."
+    )
 
 
-def _sublayer(axes: Axes, lane: float, height: float, name: str, side: int, memory: bool = False) -> None:
+def _sublayer(axes: Axes, stream: float, height: float, name: str, side: int, memory: bool = False) -> None:
     """Draw one residual connection, from the norm at its top down to the place where its two paths meet."""
-    top, place = height + 1.2, lane + 1.45 * side
-    _arrow(axes, (lane, top), (lane, height))
-    axes.plot([lane, place, place], [top - 0.2, top - 0.2, height + 0.55], color=INK, lw=1.0)
+    top, place = height + 1.2, stream + 1.45 * side
+    _arrow(axes, (stream, top), (stream, height))
+    axes.plot([stream, place, place], [top - 0.2, top - 0.2, height + 0.55], color=INK, lw=1.0)
     axes.plot([place, place], [height + 0.55, height], color=INK, lw=1.0)
-    _arrow(axes, (place, height), (lane, height))
+    _arrow(axes, (place, height), (stream, height))
     uses = "" if name == "feed-forward" else "\nq | k + v" if memory else "\nq + k + v"
     _box(axes, place, height + 0.55, name + uses)
     if memory:
-        axes.plot([lane - 0.3, place - side * 0.8], [height + 0.55] * 2, color=PURPLE, lw=1.3, zorder=1)
-    _plus(axes, (lane, height), ORANGE)
+        axes.plot([stream - 0.3, place - side * 0.8], [height + 0.55] * 2, color=PURPLE, lw=1.3, zorder=1)
+    _plus(axes, (stream, height), ORANGE)
 
 
 def _box(axes: Axes, x: float, y: float, name: str, width: float = 1.7) -> None:
@@ -111,21 +122,26 @@ def _arrow(
 def draw_beginnings(
     sizes: Mapping[str, Sequence[Sequence[float]]], losses: Mapping[str, Sequence[float]], guessing: float
 ) -> None:
-    """Draw sizes along a chain, forward and backward, by name (left), and losses of trainings (right)."""
+    """Draw sizes along a chain, forward and backward, by name (left), and losses of training runs (right)."""
     _, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.2))
-    for (name, (forward, backward)), colour in zip(sizes.items(), (ORANGE, BLUE, VERMILION), strict=True):
-        left.semilogy(forward, "o-", ms=3.5, color=colour, label=name)
-        left.semilogy(backward, "--", color=colour, lw=1.2)
+    looks = ((ORANGE, "v"), (BLUE, "o"), (VERMILION, "^"))
+    for (name, (forward, backward)), (colour, marker) in zip(sizes.items(), looks, strict=True):
+        left.semilogy(forward, f"{marker}-", ms=3.5, color=colour, label=name)
+        left.semilogy(backward, f"{marker}--", ms=2, color=colour, lw=1.2)
     left.plot([], [], "o-", ms=3.5, color=GREY, label="$x$, forward")
     left.plot([], [], "--", color=GREY, label="gradient, backward")
     left.set(xlabel="linear maps below", ylabel="size (root mean square)", title="A chain of linear maps")
     left.set_ylim(1e-4, 1e6)
     left.legend(loc="upper center", ncols=2, fontsize=7.5)
-    for (name, values), colour in zip(losses.items(), (ORANGE, BLUE, VERMILION), strict=True):
-        right.plot(np.arange(1, len(values) + 1), values, color=colour, label=name)
+    for (name, values), (colour, marker) in zip(losses.items(), looks, strict=True):
+        right.plot(np.arange(1, len(values) + 1), values, marker=marker, markevery=20, ms=4, color=colour, label=name)
     right.axhline(guessing, color=GREY, lw=0.8, ls=":")
-    right.text(len(next(iter(losses.values()))), guessing + 0.06, "guessing", color=GREY, fontsize=8, ha="right")
+    right.text(len(next(iter(losses.values()))), guessing + 0.06, "guessing", color=INK, fontsize=8, ha="right")
     right.set(xlabel="training step", ylabel="loss (nats a token)", title="A Transformer that reverses six tokens",
               ylim=(0, None))  # fmt: skip
     right.legend(loc="lower left")
-    plt.show()
+    show(
+        "Left: along a chain of linear maps sizes shrink exponentially at half of Xavier's bound, grow at twice the "
+        "bound, and stay at the bound. Right: a small Transformer learns to reverse tokens only at the bound; at a "
+        "tenth and at four times its loss stays near guessing."
+    )
