@@ -221,7 +221,7 @@ print(f"an encoder layer against PyTorch's: forward {forward_error:.1e}, backwar
 # %% [markdown]
 # [A test](../tests/models/test_torch_transformer.py) does this for the whole model, against `torch.nn.Transformer`.
 #
-# ### Two masks, and one that is not there
+# ### Two masks, and one that is not there (optional)
 #
 # Padding of the source is masked in the encoder and in cross-attention, and the decoder's self-attention is causal.
 # Padding of the *target* needs no mask. It stands at the right end, a causal position never looks to the right, and the
