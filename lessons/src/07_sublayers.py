@@ -67,7 +67,7 @@ def feed_forward_forward(x, weight1, bias1, weight2, bias2):
     """Equation 2: max(0, x W₁ + b₁) W₂ + b₂, for every position at once.
 
     x (T, C), weight1 (C, F), bias1 (F,), weight2 (F, C), bias2 (C,) → the tuple y (T, C), cache.
-    cache is the tuple (x, active, weight1, weight2), with active (T, F) what the relu lets through.
+    cache is the tuple (x, active, weight1, weight2), with active (T, F) the output of the relu.
     """
     raise NotImplementedError
 
@@ -528,7 +528,7 @@ dropout_forward = check(dropout_forward)
 
 # %% [markdown] tags=["help"]
 # What share of numbers that are uniform in $[0, 1)$ is below $p$? And if you keep seven of ten elements, by what do you
-# multiply them so that their sum stays about what it was?
+# multiply them so that their sum stays about the same?
 #
 # ---
 #

@@ -101,7 +101,7 @@ decoder_layer = check(decoder_layer)
 
 # %% [markdown] tags=["help"]
 # Follow the main arrow of the encoder's box in figure 1 from the bottom to the top. What does the first yellow box get,
-# by its two arrows? And what goes into the blue box above it: what the layer began with, or what the yellow box gave?
+# by its two arrows? And does the blue box above it get the layer's input, or the output of the yellow box?
 #
 # ---
 #
@@ -294,7 +294,7 @@ cross_backward = check(cross_backward)
 
 # %% [markdown] tags=["help"]
 # Which of the three, queries, keys and values, are made of the decoder's sequence, and which of the memory? How many
-# times is each of the two sequences used? What does that say of their gradients?
+# times is each of the two sequences used? What follows for their gradients?
 #
 # ---
 #

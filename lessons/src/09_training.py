@@ -23,7 +23,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from course import recorded, start
-from course.lesson_09.pictures import draw_batches, draw_schedules, draw_trainings
+from course.lesson_09.pictures import draw_batches, draw_runs, draw_schedules
 from course.lesson_09.translation import VOCABULARY, small_model, training, validation_loss, watching
 from course.style import BLUE, VERMILION, show
 from minitransformer import ops
@@ -345,7 +345,7 @@ for name, (_, rate) in WAYS.items():
         model, batch_of, rate, STEPS, update, validate=lambda model=model: validation_loss(model)
     )
 rates = {name: np.array([rate(step) for step in range(1, STEPS + 1)]) for name, (_, rate) in WAYS.items()}
-draw_trainings(rates, losses, lowest, frequency_loss)
+draw_runs(rates, losses, lowest, frequency_loss)
 for name, values in losses.items():
     print(f"{name:<24} training loss of the last 20 steps {np.mean(values[-20:]):.2f}; validation perplexity after "
           f"100, 200, 300 steps: {', '.join(f'{each:.0f}' for each in perplexities[name])}")  # fmt: skip
@@ -537,7 +537,7 @@ class Run:
 
 
 def restore(run, saved):
-    """Put what was saved into a new run: arrays are written into, the rest is replaced."""
+    """Put saved values into a new run: arrays are written into, the rest is replaced."""
     for name, value in saved.items():
         if isinstance(value, np.ndarray):
             getattr(run, name)[:] = value

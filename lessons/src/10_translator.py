@@ -335,9 +335,9 @@ for low, high in pairwise(edges):
 # ### Exercise 3 ★★☆: blame what deserves it
 #
 # Compare each sentence with those of its own length. Let $\bar w_\ell$ be the error rate of all sentences of length
-# $\ell$: what we would expect of a sentence if only its length mattered. For each sentence $i$, take what was seen
-# ($\mathrm{wrong}_i$, 1 or 0) minus what was expected of its length $\ell_i$. The *excess* of construction $k$ is the
-# mean of this over the $n_k$ sentences that have it:
+# $\ell$, the rate that we would expect if only the length mattered. For each sentence $i$ of length $\ell_i$, take the
+# outcome ($\mathrm{wrong}_i$, 1 or 0) minus this expectation. The *excess* of construction $k$ is the mean of the
+# differences over the $n_k$ sentences that have it:
 #
 # $$ \mathrm{excess}_k = \frac{1}{n_k} \sum_{i:\,\mathrm{has}_{ik}} \big(\mathrm{wrong}_i - \bar w_{\ell_i}\big) $$
 
@@ -432,7 +432,7 @@ def split_words(text):
 def endings_only(text, reference):
     """True if two texts have the same words but for their endings."""
     ours, wanted = split_words(text), split_words(reference)
-    rest = []  # of each word, what follows the letters that it shares with the other text's
+    rest = []  # of each word, the letters after those that it shares with the other text's
     for two in zip(ours, wanted, strict=False):
         same = sum(1 for _ in takewhile(lambda letters: letters[0] == letters[1], zip(*two, strict=False)))
         rest += [word[same:] for word in two]
@@ -561,7 +561,7 @@ for name, chosen in (("right", right_ones), ("wrong", wrong_ones), ("right, like
     print(f"{name:<22}" + "   ".join(f"{adjective:.2f} {noun:.2f}" for adjective, noun in rows))
 
 # %% [markdown]
-# One head does what the grammar asks for: it leaves the adjective and reads the noun, which is still to come in German
+# One head follows the grammar: it leaves the adjective and reads the noun, which is still to come in German
 # and is there in English. Lesson [12](12_heads.ipynb) removes this head and watches the endings.
 #
 # Between the first two rows the attention of nearly every head changes. It is tempting to say: there, it goes wrong

@@ -154,7 +154,7 @@ TOKENS, LONGEST = 4, 5
 
 
 def tiny_model():
-    """A random table of log P(next | prefix) over TOKENS tokens; token 0 is </s>, and ends at LONGEST what has not."""
+    """A random table of log P(next | prefix) over TOKENS tokens; 0 is </s>, which comes at LONGEST at the latest."""
     table = {}
     for prefix in (p for n in range(LONGEST) for p in product(range(1, TOKENS), repeat=n)):
         logits = 1.5 * tiny_rng.standard_normal(TOKENS)

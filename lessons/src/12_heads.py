@@ -174,7 +174,9 @@ for kind in KINDS:
     spread[kind] = np.exp((entropy * rows).sum(axis=(1, 3)) / rows.sum())
 
     key_ids = batch.target_in if kind == "decoder" else batch.source  # (B, Tk)
-    row_ids = batch.source if kind == "encoder" else batch.target_out  # (B, Tq): a row's own token, or what it writes
+    row_ids = (
+        batch.source if kind == "encoder" else batch.target_out
+    )  # (B, Tq): a row's own token, or the one that it writes
     words = real[kind] & ~np.isin(row_ids, marks)
     visible = np.repeat((key_ids != tokenizer.pad_id)[:, None, :], words.shape[1], axis=1)  # (B, Tq, Tk)
     if kind == "decoder":
@@ -362,7 +364,7 @@ print(f"the {len(free)} cheap heads: one at a time {alone:.2f} nats in all, toge
 # ## Does the map tell? (optional)
 #
 # If a sharp, striking map meant an important head, it would be enough to look. Rank the heads by their sharpness (a
-# small spread, from the optional part above), and by what the loss rises without them. Then correlate the two orders
+# small spread, from the optional part above), and by the rise of the loss without them. Then correlate the two orders
 # with Spearman's $\rho$: 1 if they are the same, −1 if one is the reverse of the other, 0 if they have nothing to do
 # with each other. We do so over all heads of a kind, and within each layer:
 
@@ -413,7 +415,7 @@ model.parameters.data[...] = kept
 # %% [markdown]
 # ### Weight is taken for effect (optional)
 #
-# What a key contributes is its weight times its *value*, and values have lengths. A resting place often has a short
+# A key contributes its weight times its *value*, and values have lengths. A resting place often has a short
 # value, so that a large weight moves little (Kobayashi and others 2020). Here, of each kind, is the head with the
 # largest resting weight:
 

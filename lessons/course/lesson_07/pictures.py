@@ -122,8 +122,8 @@ def bessel(x: np.ndarray, widths: Sequence[int], slips: Sequence[float]) -> None
     right.set(xlabel="channels $C$", ylabel="relative error of normed", ylim=(2e-8, 1), title="Many channels")
     right.legend(loc=(0.02, 0.22))
     show(
-        "Left: with the variance divided by C − 1 the circle of normed rows is smaller. Right: the error falls as "
-        "1 / 2C; from a few hundred channels on it is below half a rounding step of bfloat16, and far above float32's."
+        "Left: with the variance divided by C − 1 the circle of normed rows is smaller. Right: the error falls as 1 / "
+        "2C; from a few hundred channels on it is below half a rounding step of bfloat16, and far above float32's."
     )
 
 

@@ -53,7 +53,7 @@ def draw_schedules(schedules: Mapping[str, np.ndarray]) -> None:
     )
 
 
-def draw_trainings(
+def draw_runs(
     rates: Mapping[str, np.ndarray],
     losses: Mapping[str, np.ndarray],
     lowest: Mapping[str, np.ndarray],

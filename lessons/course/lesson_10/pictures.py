@@ -71,7 +71,7 @@ def draw_errors(names: Sequence[str], rates: np.ndarray, overall: float, excess:
     colours = np.where(excess > 0, VERMILION, BLUE)
     right.barh(rows, 100 * excess, xerr=100 * doubt, color=colours, error_kw={"ecolor": INK, "lw": 0.7})
     right.axvline(0, color=INK, lw=0.8)
-    right.set(xlabel="more than sentences as long (points)", title="what the length does not explain")
+    right.set(xlabel="more than sentences as long (points)", title="not explained by the length")
     left.set_yticks(rows, names, fontsize=7.5)
     left.invert_yaxis()
     for axes in (left, right):
