@@ -365,8 +365,8 @@ print(f"the {len(free)} cheap heads: one at a time {alone:.2f} nats in all, toge
 #
 # If a sharp, striking map meant an important head, it would be enough to look. Rank the heads by their sharpness (a
 # small spread, from the optional part above), and by the rise of the loss without them. Then correlate the two orders
-# with Spearman's $\rho$: 1 if they are the same, −1 if one is the reverse of the other, 0 if they have nothing to do
-# with each other. We do so over all heads of a kind, and within each layer:
+# with Spearman's $\rho$: 1 if they are the same, −1 if one is the reverse of the other, 0 if they are
+# unrelated. We do so over all heads of a kind, and within each layer:
 
 
 # %%
@@ -394,10 +394,10 @@ for count, what in ((LAYERS * HEADS, "all heads"), (HEADS, "one layer")):
 # the last layer are all sharper than those of the first, and all cost more. Among heads of the same layer nothing of it
 # is left; the minus there is no more than six heads show at random.
 #
-# ### Another experiment: a query that is zero (optional)
+# ### A query that is zero (optional)
 #
 # To remove a head, one could also zero its query. But then all its scores are 0, and the softmax is *uniform*. The head
-# is not gone: it contributes the mean of all values. That is another experiment:
+# is not gone, it contributes the mean of all values. That is another experiment:
 
 # %%
 kind, layer, head = everyone[-1]
@@ -413,11 +413,11 @@ print(f"{name}: loss {gone:.3f} without it, {loss():.3f} with its query zeroed (
 model.parameters.data[...] = kept
 
 # %% [markdown]
-# ### Weight is taken for effect (optional)
+# ### A large weight is not a large effect (optional)
 #
-# A key contributes its weight times its *value*, and values have lengths. A resting place often has a short
-# value, so that a large weight moves little (Kobayashi and others 2020). Here, of each kind, is the head with the
-# largest resting weight:
+# A key contributes its weight times its *value*, and values have lengths. A resting place often has a short value, so
+# that a large weight moves little (Kobayashi and others 2020). Here, of each kind, is the head with the largest resting
+# weight:
 
 # %%
 memory, _ = model.encode(batch.source)
