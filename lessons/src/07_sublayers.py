@@ -23,6 +23,7 @@ import numpy as np
 
 from course import recorded, start
 from course.lesson_07 import pictures as draw
+from course.lesson_07.stack import run_stack
 from minitransformer import ops
 from minitransformer.gradcheck import GradientError, check_gradients, error
 
@@ -38,8 +39,8 @@ rng = np.random.default_rng(0)
 # biases have $(F,)$ and $(C,)$. In the paper's base model $C = 512$ and $F = 2048$.
 #
 # Read it as $F$ questions. Column $f$ of $W_1$ asks a position one question, and the relu, $\max(0, \cdot)$, keeps the
-# answer if it is positive. The answer times row $f$ of $W_2$ is added to the output. The same matrices serve every
-# position, and no position sees another. In loops this is plain to see:
+# answer if it is positive. The answer times row $f$ of $W_2$ is added to the output. In loops it is plain that no
+# position sees another:
 
 
 # %%
@@ -58,8 +59,8 @@ def feed_forward_loops(x, weight1, bias1, weight2, bias2):
 # %% [markdown]
 # ### Exercise 1 ★☆☆: the feed-forward network
 #
-# Write it without loops: two products serve all positions at once. Return also the arrays that a backward needs. Before
-# you read the contract, think: which of the intermediate arrays does the chain rule use again?
+# Write it without loops: two products serve all positions at once. Return also the arrays that a backward needs. Which
+# of the intermediate arrays does the chain rule use again?
 
 
 # %% tags=["exercise"]
@@ -212,7 +213,7 @@ layernorm_forward = check(layernorm_forward)
 # variance is the mean of `centred**2`, taken in the same way; `rstd` is 1 over the root of variance + `eps`.
 
 # %% [markdown]
-# Yours beside loops that follow the formula channel by channel, and beside the package:
+# Yours beside loops, and beside the package:
 
 
 # %%
@@ -253,7 +254,7 @@ print(f"arrays against the package: {error(y, ops.layernorm_forward(rows, gamma,
 #   the channels.
 # * $\gamma$ and $\beta$ serve every row, so their gradients are sums over the rows.
 #
-# You get `normed` and `rstd`, not $x$: with $a = n / r$ they are enough. If you simplify on paper, the code gets short.
+# You get `normed` and `rstd`, not $x$: with $a = n / r$ they are enough.
 
 
 # %% tags=["exercise"]
@@ -396,8 +397,9 @@ except GradientError as problem:
 # %% [markdown]
 # ## Both together
 #
-# Now stack thirty-two feed-forward networks with their initial, random weights, in four ways. Watch the size of the
-# numbers on the way up, and the size of the gradient on the way down.
+# Now stack thirty-two feed-forward networks with their initial, random weights, in four ways.
+# [`run_stack`](course/lesson_07/stack.py) chains your functions. Watch the size of the numbers on the way up, and the
+# size of the gradient on the way down.
 
 # %%
 C, F, depth = 64, 256, 32
@@ -406,28 +408,10 @@ WAYS = {"plain: f(x)": (0, 0), "residual: x + f(x)": (1, 0), "norm: LN(f(x))": (
 scale = np.sqrt(2 / (C + F))  # of the initial weights; lesson 08 says why
 stack = [(scale * rng.standard_normal((C, F)), np.zeros(F), scale * rng.standard_normal((F, C)), np.zeros(C))
          for _ in range(depth)]  # fmt: skip
-
-
-def run_stack(x, dy, residual, norm):
-    """The size of x after each sub-layer and of the gradient before each, (n + 1,) both, and the gradient of x."""
-    sizes, caches = [np.sqrt((x**2).mean())], []
-    for sublayer in stack:
-        out, cache = feed_forward_forward(x, *sublayer)
-        x = x + out if residual else out
-        x, norm_cache = layernorm_forward(x, np.ones(C), np.zeros(C)) if norm else (x, None)
-        caches.append((cache, norm_cache))
-        sizes.append(np.sqrt((x**2).mean()))
-    dx, lengths = dy, [np.linalg.norm(dy)]
-    for cache, norm_cache in reversed(caches):
-        dsum = layernorm_backward(dx, *norm_cache)[0] if norm else dx
-        dx = feed_forward_backward(dsum, cache)[0] + (dsum if residual else 0)
-        lengths.append(np.linalg.norm(dx))
-    return sizes, lengths[::-1], dx
-
-
+functions = feed_forward_forward, feed_forward_backward, layernorm_forward, layernorm_backward
 x, top = rng.standard_normal((2, 16, C))
 top /= np.linalg.norm(top)  # the gradient at the end of the stack, of length 1
-sizes_and_lengths = {name: run_stack(x, top, *way)[:2] for name, way in WAYS.items()}
+sizes_and_lengths = {name: run_stack(stack, functions, x, top, *way)[:2] for name, way in WAYS.items()}
 draw.four_ways(sizes_and_lengths)
 for name, (sizes, lengths) in sizes_and_lengths.items():
     print(f"{name:<26} the last x is {sizes[-1]:7.1e} large, the first gradient {lengths[0]:7.1e} long")
@@ -446,7 +430,7 @@ for name, (sizes, lengths) in sizes_and_lengths.items():
 # %%
 moves = 0.2 * rng.standard_normal((10, *x.shape))
 for name, way in WAYS.items():
-    here, *there = (run_stack(x + move, top, *way)[2] for move in (0 * x, *moves))
+    here, *there = (run_stack(stack, functions, x + move, top, *way)[2] for move in (0 * x, *moves))
     cosines = [np.vdot(here, other) / np.linalg.norm(here) / np.linalg.norm(other) for other in there]
     print(f"{name:<26} {np.mean(cosines):5.2f}")
 
@@ -536,7 +520,9 @@ dropout_forward = check(dropout_forward)
 # `1 - rate`.
 
 # %% [markdown]
-# Average over more and more masks. The inverted form settles on $x$, the other one on something smaller:
+# ### The mean over many masks (optional)
+#
+# Average over more and more masks. The inverted form settles on $x$, the other one on a smaller value:
 
 # %%
 rate, value = 0.3, np.array([2.0])

@@ -100,7 +100,7 @@ for _ in range(2):
         row = after(prefix, source)  # (V,)
         extensions += [((*prefix, v), log_p + row[v]) for v in range(V)]
     beam = sorted(extensions, key=lambda extension: -extension[1])[:3]
-    print("   ".join(f"{tokenizer.decode(prefix)!r} {log_p:.2f}" for prefix, log_p in beam))
+    print("   ".join(f"{' '.join(tokenizer.tokens(prefix))} {log_p:.2f}" for prefix, log_p in beam))
 
 # %% [markdown]
 # A prefix that takes `</s>` is a complete sentence: it leaves the beam, and its place is gone. When no place is left,
