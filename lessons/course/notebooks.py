@@ -24,7 +24,7 @@ from minitransformer.system.atomic import atomic_write
 
 from . import answers
 from .cells import built_fingerprint, count_answers, read_cells
-from .recorded import RECORD
+from .recorded import READS, RECORD, fingerprints
 from .sources import LESSONS, Notebook, fingerprint, is_exercise, notebook_of, number_of, read_source, sources
 
 SECONDS_A_CELL = 600
@@ -77,8 +77,11 @@ def reason_to_keep(source: Path) -> str:
 def build(source: Path) -> float:
     """Execute a source and write its notebook and picture; return the seconds that it ran."""
     notebook = read_source(source)
-    seconds = execute(notebook)
-    notebook.metadata["course"] = {"exercises": fingerprint(notebook), "seconds": round(seconds, 1)}
+    with tempfile.NamedTemporaryFile("r", encoding="utf-8") as noted:
+        os.environ[READS] = noted.name
+        seconds = execute(notebook)
+        reads = fingerprints(noted.read().split())
+    notebook.metadata["course"] = {"exercises": fingerprint(notebook), "reads": reads, "seconds": round(seconds, 1)}
     nbformat.validate(notebook)
     with atomic_write(notebook_of(source)) as file:
         file.write(f"{nbformat.writes(notebook)}\n".encode())

@@ -2,13 +2,17 @@
 
 import json
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
-from .sources import lesson_folder
+from .sources import LESSONS, lesson_folder
 
 RECORD = "COURSE_RECORD"  # set by `make notebooks`
+READS = "COURSE_READS"  # set by it too: the file in which the names of the recorded files that are opened are noted
+FOLDERS = "results", "recordings"  # whose JSON files were recorded
 
 
 def recorded(name: str, measure: Callable[[], Any]) -> Any:
@@ -27,6 +31,24 @@ def recorded(name: str, measure: Callable[[], Any]) -> Any:
         path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     return result
+
+
+def _note(event: str, arguments: tuple[Any, ...]) -> None:
+    """Note a recorded file that is opened: a hook of `sys.addaudithook`."""
+    if event == "open" and isinstance(arguments[0], str) and arguments[0].endswith(".json"):
+        path = Path(arguments[0]).resolve()
+        if path.parent.name in FOLDERS and path.is_relative_to(LESSONS.parent):
+            with open(os.environ[READS], "a", encoding="utf-8") as file:
+                file.write(f"{path.relative_to(LESSONS.parent).as_posix()}\n")
+
+
+if os.environ.get(READS):
+    sys.addaudithook(_note)
+
+
+def fingerprints(names: Iterable[str]) -> dict[str, str]:
+    """Return a hash of each of these files of the repository, by name."""
+    return {name: sha256((LESSONS.parent / name).read_bytes()).hexdigest()[:16] for name in sorted(set(names))}
 
 
 def gpu_times(lesson: str) -> str:

@@ -3,11 +3,15 @@
 from io import BytesIO
 
 import matplotlib.pyplot as plt
+import numpy as np
 from cycler import cycler
+from matplotlib.colors import to_hex, to_rgb
+from matplotlib.typing import ColorType
 from PIL import Image
 
-from minitransformer.plots.page import BLUE, FONT, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SIGNED, SKY, VERMILION
+from minitransformer.plots.page import BLUE, FONT, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SIGNED, SKY
 
+VERMILION = "#cc4125"  # darker than the package's, so that text of this colour is read on white
 COLOURS = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY)
 INKED = "Greys"  # the colour map of images that are data: white paper, black ink
 AMOUNTS = "Blues"  # the default colour map of matrices, from nothing, white, to much
@@ -26,6 +30,9 @@ __all__ = [
     "SIGNED",
     "SKY",
     "VERMILION",
+    "contrast",
+    "dark",
+    "on",
     "show",
     "show_image",
     "use_style",
@@ -61,6 +68,25 @@ def use_style() -> None:
             "image.interpolation": "nearest",
         }
     )
+
+
+def contrast(one: ColorType, other: ColorType) -> float:
+    """Return the contrast of two colours, 1 to 21, as WCAG 2 defines it; text needs 4.5."""
+    rgb = np.array([to_rgb(one), to_rgb(other)])
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    low, high = sorted(linear @ (0.2126, 0.7152, 0.0722))
+    return float((high + 0.05) / (low + 0.05))
+
+
+def on(ground: ColorType) -> str:
+    """Return the colour for text on this one: white or black, of which one always has a contrast above 4.5."""
+    return max("white", "black", key=lambda colour: contrast(colour, ground))
+
+
+def dark(colour: ColorType) -> str:
+    """Return this colour as text on white has it: as dark as it must be to be read."""
+    shades = (to_hex(share * np.array(to_rgb(colour))) for share in np.linspace(1, 0, 51))
+    return next(shade for shade in shades if contrast(shade, "white") >= 4.5)
 
 
 def show(alt: str) -> None:

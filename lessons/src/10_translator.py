@@ -473,7 +473,7 @@ for (i, both), (j, (plural, gender)) in product(enumerate(ARTICLES), enumerate(c
 figure, axes = plt.subplots(figsize=(6.4, 2.3))
 image = axes.imshow(100 * shares, vmin=0, vmax=40, aspect="auto")
 for (i, j), share in np.ndenumerate(shares):
-    axes.text(j, i, f"{share:.0%}", ha="center", va="center", color="white" if share > 0.24 else "black")
+    axes.text(j, i, f"{share:.0%}", ha="center", va="center", color="white" if share > 0.285 else "black")
 axes.set_xticks(range(len(cases)), [f"{gender} {('sing.', 'plural')[plural]}" for plural, gender in cases])
 axes.set_yticks(range(len(ARTICLES)), ["the", "his", "this, these"])
 axes.set(xlabel="the noun", ylabel="the article", title="She sees these white lamps: translations that are wrong")

@@ -14,7 +14,7 @@ from matplotlib.font_manager import FontProperties, fontManager, get_font
 from ..system.atomic import atomic_write
 from ..system.visible import printed
 
-INK, GREY, PALE = "#222222", "#7a7a7a", "#e3e8ee"
+INK, GREY, PALE = "#222222", "#737373", "#e3e8ee"  # grey is read on white: a contrast of 4.7
 # Colour-blind readers can tell these apart.
 BLUE, SKY, ORANGE, VERMILION, GREEN, PURPLE = "#2166ac", "#92c5de", "#e69f00", "#d6604d", "#1b7837", "#762a83"
 SIGNED = "PRGn"  # colours from purple, negative, over white to green, positive; limits ±one number, so that 0 is white

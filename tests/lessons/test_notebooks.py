@@ -1,9 +1,13 @@
 """The committed notebooks: in step with their sources, executed, small, without warnings."""
 
 import ast
+import base64
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
+from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,6 +19,7 @@ from course import notebooks
 from course.exercise import exercises
 from course.minutes import minutes, sections
 from course.notebooks import execute, main, reason_to_keep
+from course.recorded import READS, fingerprints
 from course.sources import (
     LESSONS,
     fingerprint,
@@ -30,6 +35,13 @@ from minitransformer.cli import main as run_package
 
 each_lesson = pytest.mark.parametrize("source", sources(), ids=lambda source: source.stem)
 LARGEST = 1_000_000  # bytes
+FEWEST = 5  # words that say what a picture shows
+READABLE = f"""\
+import sys
+sys.path.append({str(Path(__file__).parents[1])!r})
+import course.style
+from support.lessons.contrast import checked
+course.style.show = checked(course.style.show)"""
 WEEKEND, DOWN = "The paper in a weekend", "From GPT-2's weights down"  # paths that the README lists step by step
 HEADER = ("**You will be able to**", "| you know |", "| runs in |", "| in the paper |", "| in the package |")
 SECTIONS = ("## Common mistakes", "## What changed since 2017", "## Where next")
@@ -45,6 +57,24 @@ def test_the_notebook_is_in_step_with_its_source(source):
 
 
 @each_lesson
+def test_the_notebook_shows_the_recorded_files_as_they_are(source):
+    reads = nbformat.read(notebook_of(source), as_version=4).metadata["course"]["reads"]
+    assert reads == fingerprints(reads), f"run `make notebooks ARGS={number_of(source)}`"
+    named = re.findall(r"\w+/results/\w+\.json", source.read_text(encoding="utf-8"))
+    assert {f"lessons/{name}" for name in named} <= set(reads)
+
+
+def test_recorded_files_that_are_opened_are_noted(tmp_path, monkeypatch):
+    (tmp_path / "noted").touch()
+    monkeypatch.setenv(READS, str(tmp_path / "noted"))
+    code = "import course; [open(name).close() for name in ('after/results/inside.json', 'ideas.md')]"
+    subprocess.run([sys.executable, "-c", code], cwd=LESSONS, check=True)
+    (name,) = (tmp_path / "noted").read_text().splitlines()
+    assert name == "lessons/after/results/inside.json"
+    assert fingerprints([name]) == {name: sha256((LESSONS / "after/results/inside.json").read_bytes()).hexdigest()[:16]}
+
+
+@each_lesson
 def test_the_notebook_is_executed_without_errors_or_warnings(source):
     notebook = nbformat.read(notebook_of(source), as_version=4)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
@@ -54,7 +84,24 @@ def test_the_notebook_is_executed_without_errors_or_warnings(source):
         assert output.get("name") != "stderr", output.text
         assert "Warning" not in str(output.get("text", ""))
         assert "widget" not in str(output.get("data", {}).keys())
-    assert any("image/png" in output.get("data", {}) for cell in code for output in cell.outputs), "no picture"
+
+
+@each_lesson
+def test_every_picture_says_what_it_shows_and_has_twice_the_pixels_of_its_place(source):
+    notebook = nbformat.read(notebook_of(source), as_version=4)
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    pictures = [output for output in outputs if "image/png" in output.get("data", {})]
+    assert pictures, "no picture"
+    for picture in pictures:
+        told, data = picture.metadata.get("image/png", {}), base64.b64decode(picture.data["image/png"])
+        assert len(told.get("alt", "").split()) >= FEWEST, "a figure reaches the page through `show(alt)`"
+        width, height = (int.from_bytes(data[place : place + 4]) for place in (16, 20))
+        assert (told["width"], told["height"]) == (width // 2, height // 2)
+
+
+def test_pictures_are_shown_with_a_text_alone():
+    files = [*sources(), *(LESSONS / "course").rglob("*.py")]
+    assert [path.name for path in files if "plt.show(" in path.read_text("utf-8")] == ["style.py"]
 
 
 @each_lesson
@@ -367,6 +414,7 @@ def _part(number, step):
 @pytest.mark.parametrize("source", sources(), ids=lambda source: source.stem)
 def test_a_lesson_executes(source, state):
     notebook = solved_notebook(source) if state == "correct" else read_source(source)
+    notebook.cells.insert(0, nbformat.v4.new_code_cell(READABLE))
     execute(notebook)
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     printed = "".join(output.text for output in outputs if output.get("name") == "stdout")

@@ -1,14 +1,39 @@
 """The pictures' colours: one map for amounts, one for signs, whatever the lesson."""
 
 import re
+from itertools import combinations
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 from IPython import display
 from matplotlib import colormaps
+from matplotlib.colors import to_rgb
+from support.lessons.contrast import LEAST, checked, faint_texts
 
 from course.sources import lesson_folder, number_of, sources
-from course.style import AMOUNTS, SIGNED, show, use_style
+from course.style import (
+    AMOUNTS,
+    BLUE,
+    COLOURS,
+    GREEN,
+    GREY,
+    INK,
+    PURPLE,
+    SIGNED,
+    VERMILION,
+    contrast,
+    dark,
+    on,
+    show,
+    use_style,
+)
+
+# What deuteranopes see of a colour in linear RGB (Machado, Oliveira and Fernandes 2009, severity 1).
+DEUTERANOPE = np.array(
+    [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
+)
+RGB_TO_XYZ = np.array([[0.4125, 0.3576, 0.1804], [0.2127, 0.7152, 0.0722], [0.0193, 0.1192, 0.9503]])
 
 
 @pytest.mark.parametrize("source", sources(), ids=lambda source: source.stem)
@@ -30,6 +55,44 @@ def test_signs_are_purple_white_and_green_and_amounts_white_to_blue():
     with plt.rc_context():
         use_style()
         assert plt.rcParams["image.cmap"] == AMOUNTS
+
+
+def test_contrast_is_that_of_wcag():
+    assert contrast("white", "black") == pytest.approx(21)
+    assert contrast("#777777", "white") == contrast("white", "#777777") == pytest.approx(4.48, abs=0.005)
+
+
+def test_text_is_read_on_white_and_on_every_colour():
+    for colour in (INK, GREY, BLUE, GREEN, PURPLE, VERMILION):
+        assert contrast(colour, "white") >= LEAST
+        assert dark(colour) == colour
+    for colour in [*COLOURS, *np.random.default_rng(0).random((1000, 3)).tolist()]:
+        assert contrast(on(colour), colour) >= LEAST
+        assert contrast(dark(colour), "white") >= LEAST
+
+
+def test_deuteranopes_tell_the_colours_apart():
+    assert min(np.linalg.norm(one - other) for one, other in combinations(map(seen, [*COLOURS, GREY]), 2)) > 15
+
+
+def seen(colour):
+    """The colour that a deuteranope sees, in CIELAB, where a distance of 2 is just noticed."""
+    rgb = np.array(to_rgb(colour))
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    x, y, z = np.cbrt(RGB_TO_XYZ @ (DEUTERANOPE @ linear).clip(0, 1) / RGB_TO_XYZ.sum(axis=1))
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+def test_text_that_is_hard_to_read_is_found(monkeypatch):
+    figure, axes = plt.subplots()
+    axes.axvspan(0, 1, color="#e69f00")
+    axes.text(0.5, 0.5, "white on orange", color="white", ha="center")
+    axes.text(0.5, 0.8, "black on orange", color="black", ha="center")
+    monkeypatch.setattr(plt, "get_backend", lambda: "agg")
+    assert faint_texts(figure) == [("white on orange", 2.25)]
+    monkeypatch.setattr(plt, "show", lambda: None)
+    with pytest.raises(AssertionError, match="hard to read"):
+        checked(show)("Two words on a colour.")
 
 
 @pytest.fixture

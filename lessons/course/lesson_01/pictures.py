@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import to_rgb
 
-from ..style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, SIGNED, SKY
+from ..style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, SIGNED, SKY, dark, on, show
 
 CHOICES = (BLUE, ORANGE, PURPLE)  # a colour for each of the three outcomes
 GOAL = GREEN
@@ -29,8 +29,11 @@ def draw_overflow(shifts: np.ndarray, naive: np.ndarray, stable: np.ndarray) -> 
         axes.set(title=title, xlabel="added to every score", xlim=(shifts[0], shifts[-1]), ylim=(0, 1))
     panels[0].set_ylabel("probability")
     for number, y in enumerate(stable[0]):
-        panels[1].text(shifts[-1], y + 0.02, f"score {number + 1}", ha="right", color=CHOICES[number])
-    plt.show()
+        panels[1].text(shifts[-1], y + 0.02, f"score {number + 1}", ha="right", color=dark(CHOICES[number]))
+    show(
+        "Probabilities of three scores when one number is added to all. The textbook's formula gives NaN where the "
+        "number is large or very negative; a stable softmax gives the same three probabilities everywhere."
+    )
 
 
 def draw_jacobians(titles: Sequence[str], probabilities: np.ndarray, jacobians: np.ndarray) -> None:
@@ -51,13 +54,16 @@ def draw_jacobians(titles: Sequence[str], probabilities: np.ndarray, jacobians: 
         below.spines[:].set_visible(False)
         for i in range(n):
             for j in range(n):
-                strong = abs(jacobian[i, j]) > 0.6 * limit
                 text = f"{jacobian[i, j]:.2f}".replace("-0.00", "0.00").replace("-", "−")
-                below.text(j, i, text, ha="center", va="center", fontsize=7, color="white" if strong else INK)
+                colour = on(images[-1].to_rgba(jacobian[i, j]))
+                below.text(j, i, text, ha="center", va="center", fontsize=7, color=colour)
     panels[0, 0].set_ylabel("y")
     panels[1, 0].set_ylabel("probability i")
     figure.colorbar(images[0], ax=panels[1], label="∂yᵢ / ∂xⱼ", shrink=0.9)
-    plt.show()
+    show(
+        "The softmax's probabilities and its Jacobian for scores of three sizes. The diagonal is positive and the "
+        "rest negative; with large scores, where one probability is almost 1, almost all of the Jacobian is 0."
+    )
 
 
 def draw_losses_and_slopes(
@@ -65,16 +71,17 @@ def draw_losses_and_slopes(
     losses: Mapping[str, np.ndarray],
     slopes: Mapping[str, np.ndarray],
     xlabel: str,
+    alt: str,
     mark: tuple[float, float] | None = None,
 ) -> None:
     """Draw losses (left) and slopes by the right answer's score (right) against `gap`, a line for each name.
 
-    `mark` is a minimum, (gap, loss), to point at.
+    `alt` says what is seen; `mark` is a minimum, (gap, loss), to point at.
     """
     _, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.0))
-    for name, colour in zip(losses, (INK, SKY), strict=True):
-        left.plot(gap, losses[name], label=name, color=colour)
-        right.plot(gap, slopes[name], label=name, color=colour)
+    for name, colour, line in zip(losses, (INK, SKY), ("-", "--"), strict=True):
+        left.plot(gap, losses[name], line, label=name, color=colour)
+        right.plot(gap, slopes[name], line, label=name, color=colour)
     left.set(title="the loss", xlabel=xlabel, ylabel="L", ylim=(0, None))
     right.set(title="its slope by the right answer's score", xlabel=xlabel, ylabel="∂L / ∂x")
     right.axhline(0, color=GREY, lw=0.8)
@@ -83,7 +90,7 @@ def draw_losses_and_slopes(
             axes.plot(mark[0], height, "o", color=GOAL, ms=5, zorder=3)
             axes.axvline(mark[0], color=GOAL, lw=0.8, ls=":")
     left.legend()
-    plt.show()
+    show(alt)
 
 
 def draw_descent(frequencies: np.ndarray, paths: Mapping[str, np.ndarray], outcomes: str) -> None:
@@ -112,7 +119,10 @@ def draw_descent(frequencies: np.ndarray, paths: Mapping[str, np.ndarray], outco
         axes.set(title=name, xlabel=rf"$({first} - {second})\,/\,\sqrt{{2}}$", xlim=across[[0, -1]], ylim=up[[0, -1]])
         axes.set_aspect("equal")
     panels[0].set_ylabel(rf"$({first} + {second} - 2{third})\,/\,\sqrt{{6}}$")
-    plt.show()
+    show(
+        "Gradient descent on the contours of the loss with three learning rates: small steps do not arrive, larger "
+        "ones reach the minimum, and too large ones jump from side to side of it."
+    )
 
 
 def draw_regions(
@@ -131,12 +141,16 @@ def draw_regions(
     grid = np.stack(np.meshgrid(np.linspace(low[0], high[0], 160), np.linspace(low[1], high[1], 160)), axis=-1)
     _, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.2), width_ratios=(1, 1.1))
     left.imshow(0.4 * probabilities(grid) @ colours + 0.6, origin="lower", extent=(low[0], high[0], low[1], high[1]))
-    for label, colour in enumerate(colours):
-        left.plot(*points[labels == label][:120].T, "o", ms=3.5, color=colour, mec="white", mew=0.4)
+    for label, (colour, mark) in enumerate(zip(colours, "os^", strict=True)):
+        left.plot(*points[labels == label][:120].T, mark, ms=3.5, color=colour, mec="white", mew=0.4)
     left.set(title="what it learned", xlabel="first feature", ylabel="second feature", aspect="auto")
     right.plot(losses, color=INK, lw=0.7, label="of each step's batch")
     right.axhline(floor, color=GOAL, lw=1.6, label="of the truth, on all points")
     right.axhline(np.log(len(colours)), color=GREY, lw=0.8, ls=":", label="log 3: knows nothing")
     right.set(title="the loss falls", xlabel="step", ylabel="cross-entropy (nats)", ylim=(0, 1.6))
     right.legend(loc="upper right")
-    plt.show()
+    show(
+        "Left, points of three classes, and the plane in the colours of the probabilities that the classifier "
+        "learned: each class has its region, and the colours blend between them. Right, the loss falls within a few "
+        "dozen steps from log 3 to the loss of the true probabilities."
+    )

@@ -9,7 +9,7 @@ from matplotlib.patches import Rectangle
 
 from minitransformer.data.tokenizer import BPETokenizer
 
-from ..style import BLUE, COLOURS, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SIGNED
+from ..style import BLUE, COLOURS, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SIGNED, dark, show
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
@@ -67,7 +67,11 @@ def draw_lookup(
         axes.set(xlim=(-1.9, 8.2), ylim=(len(tokens) - 0.5, -1.1))
         axes.set_title(title)
         axes.axis("off")
-    plt.show()
+    show(
+        "Rows of a table are copied to the places of their tokens; on the way back the gradients of the places are "
+        "added to the rows. The row of a token that stands in the sentence twice is read twice and gets the sum of "
+        "two gradients; rows that nobody reads get zeros."
+    )
 
 
 def draw_merge_trees(words: Sequence[str], merges: Sequence[tuple[str, str]], cuts: Sequence[int]) -> None:
@@ -100,7 +104,10 @@ def draw_merge_trees(words: Sequence[str], merges: Sequence[tuple[str, str]], cu
             1.0, height, f"{cut} merges", transform=panels[0, -1].get_yaxis_transform(), ha="right", va="bottom",
             color=GREEN, fontsize=7,
         )  # fmt: skip
-    plt.show()
+    show(
+        "Two words as trees of merges, from characters at the bottom to the whole word at the top. Early merges join "
+        "frequent pairs of letters, later ones join pieces of words."
+    )
 
 
 class Joint(NamedTuple):
@@ -136,8 +143,8 @@ def draw_vocabulary(
 ) -> None:  # fmt: skip
     """Draw the tokens of a sentence against the vocabulary's size, by language, and the share of rare tokens."""
     _, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.1))
-    for (language, length), colour in zip(lengths.items(), (BLUE, ORANGE), strict=True):
-        left.plot(sizes, length, "o-", ms=3, color=colour, label=language)
+    for (language, length), colour, style in zip(lengths.items(), (BLUE, ORANGE), ("o-", "s--"), strict=True):
+        left.plot(sizes, length, style, ms=3, color=colour, label=language)
         left.plot(num_words, word_lengths[language], "*", ms=10, color=colour)
     left.set(xscale="log", xlabel="tokens in the vocabulary", ylabel="tokens in a sentence (mean)", ylim=(0, 85))
     left.set_title("a larger vocabulary, shorter sentences …")
@@ -148,7 +155,10 @@ def draw_vocabulary(
     right.plot(sizes, 100 * rare, "o-", ms=3, color=PURPLE)
     right.set(xscale="log", xlabel="tokens in the vocabulary", ylabel="seen less than ten times (%)", ylim=(0, None))
     right.set_title("… and more tokens hardly seen")
-    plt.show()
+    show(
+        "The larger the vocabulary, the fewer tokens in a sentence, down to about as many as it has words; but the "
+        "share of tokens that are hardly ever seen rises to about a half."
+    )
 
 
 def draw_map(points: np.ndarray, words: Sequence[str], kinds: Sequence[str], shares: np.ndarray) -> None:
@@ -156,9 +166,9 @@ def draw_map(points: np.ndarray, words: Sequence[str], kinds: Sequence[str], sha
     figure, axes = plt.subplots(figsize=(7.2, 4.8))
     names = list(dict.fromkeys(kinds))
     colours = dict(zip(names, [*COLOURS, GREY], strict=False))
-    for kind in names:
+    for kind, mark in zip(names, "os^DvP*", strict=False):
         chosen = [place for place, k in zip(points, kinds, strict=True) if k == kind]
-        axes.plot(*np.transpose(chosen), "o", ms=3, color=colours[kind], label=kind)
+        axes.plot(*np.transpose(chosen), mark, ms=3, color=colours[kind], label=kind)
     axes.set(
         title="Nouns by what stands beside them",
         xlabel=f"first principal component ({shares[0]:.0%} of the variance)",
@@ -177,10 +187,13 @@ def draw_map(points: np.ndarray, words: Sequence[str], kinds: Sequence[str], sha
             if all(box[2] < b[0] or box[0] > b[2] or box[3] < b[1] or box[1] > b[3] for b in taken):
                 axes.annotate(
                     word, (x, y), (offset, 0), textcoords="offset points", ha=side, va="center", fontsize=7,
-                    color=colours[kind],
+                    color=dark(colours[kind]),
                 )  # fmt: skip
                 taken.append(box)
                 break
     axes.set_facecolor("white")
     axes.grid(color=PALE)
-    plt.show()
+    show(
+        "Nouns in a plane, placed by the words beside them. People, animals, places, food, texts and objects form "
+        "groups of their own, though the program was told no meanings; clothes lie among the objects."
+    )

@@ -63,7 +63,7 @@ def draw_copying(lengths: Sequence[int], accuracy: Mapping[str, Sequence[float]]
     """Draw the share of symbols copied right against length; lengths beyond `longest` were not trained on."""
     _, axes = plt.subplots(figsize=(7.2, 3.6))
     axes.axvspan(longest, lengths[-1], color=PALE, alpha=0.6, lw=0)
-    axes.text((longest + lengths[-1]) / 2, 1.04, "longer than any in training", color=GREY, ha="center")
+    axes.text((longest + lengths[-1]) / 2, 1.04, "longer than any in training", color=INK, ha="center")
     axes.axhline(chance, color=GREY, lw=0.8, ls=":")
     axes.text(0.3, chance - 0.055, "chance", color=GREY)
     for name, values in sorted(accuracy.items(), key=lambda item: -sum(item[1])):

@@ -7,7 +7,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.patches import Arc, Circle
 
-from ..style import BLUE, GREY, INK, ORANGE, PALE, SIGNED
+from ..style import BLUE, GREY, INK, ORANGE, PALE, SIGNED, dark
 
 
 def tables(bits: np.ndarray, table: np.ndarray) -> None:
@@ -49,7 +49,8 @@ def dials(table: np.ndarray, starts: tuple[int, int], offset: int) -> None:
                 sine, cosine = table[position, 2 * pair : 2 * pair + 2]
                 # As on a clock: 0 at the top, clockwise. So x is the sine and y the cosine.
                 axes.plot([0, sine], [0, cosine], style, color=colour, lw=width, solid_capstyle="round")
-                axes.text(1.2 * sine, 1.2 * cosine, str(position), ha="center", va="center", fontsize=8, color=colour)
+                place = 1.2 * sine, 1.2 * cosine
+                axes.text(*place, str(position), ha="center", va="center", fontsize=8, color=dark(colour))
             first, second = (
                 90 - np.degrees(np.arctan2(*table[position, 2 * pair : 2 * pair + 2]))
                 for position in (start, start + offset)

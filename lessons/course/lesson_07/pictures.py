@@ -98,8 +98,8 @@ def sphere(x: np.ndarray, forward: Callable, backward: Callable, dy: np.ndarray)
         axes.set(xlim=(-3.2, 3.2), ylim=(-3.2, 3.2), aspect="equal", xticks=[], yticks=[])
         axes.set(xlabel="along (1, −1, 0)", ylabel="along (1, 1, −2)")
     show(
-        "Left: rows of three channels, after the mean is subtracted, move straight in or out to a circle. Right: of "
-        "each gradient that arrives there, only the part along the circle, its tangent, is left."
+        "Points of zero mean in a plane. Left, layer normalisation moves each along its radius to one circle. Right, "
+        "of each gradient that arrives on the circle only the part along its tangent is left."
     )
 
 

@@ -11,7 +11,7 @@ from matplotlib.patches import Circle, FancyBboxPatch
 from minitransformer.models import Transformer
 from paper.experiments.figures.architecture import architecture_page
 
-from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, VERMILION, show, show_image
+from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, VERMILION, on, show, show_image
 
 
 def figure_1(model: Transformer, source: np.ndarray, target: np.ndarray) -> None:
@@ -21,9 +21,8 @@ def figure_1(model: Transformer, source: np.ndarray, target: np.ndarray) -> None
         architecture_page(model, source, target).figure.savefig(picture, format="png", dpi=194)
     show_image(
         picture,
-        "The paper's figure 1 with the shape of every array. The encoder's layers on the left, the decoder's on the "
-        "right; the encoder's output goes into the attention in the middle of each decoder layer. The width is the "
-        "same from the embeddings to the linear layer.",
+        "The paper's figure 1 with the shape of every array: the encoder's layers on the left, the decoder's on the "
+        "right, which look at the encoder's output, and the linear layer and softmax on top.",
     )
 
 
@@ -39,9 +38,9 @@ def draw_layer_gradients(norms: Mapping[str, np.ndarray]) -> None:
     both[0].set_ylabel("norm of the gradient\nof a layer's parameters")
     both[1].legend(loc="lower right")
     show(
-        "The norm of each layer's gradient, for the encoder and the decoder. Post-norm as printed rises steeply in the "
-        "decoder, from a small fraction in the lowest layer; pre-norm, and post-norm at half the bound, are nearly "
-        "level."
+        "The norm of the gradient by layer, in encoder and decoder. In the decoder of the post-norm model it falls "
+        "towards the embedding by more than a factor of ten; with pre-norm, or with post-norm and half the initial "
+        "bound, it stays about level."
     )
 
 
@@ -82,8 +81,9 @@ def draw_sums() -> None:
               va="center", fontsize=8, color=INK)  # fmt: skip
     axes.set_title("The way back: where gradients add")
     show(
-        "The way back through two layers of each stack. Gradients add at every residual sum, at the memory, which gets "
-        "a part from each decoder layer, and at the table of tokens, which gets three."
+        "The backward pass through an encoder and a decoder of two layers, from the top to the table of tokens. "
+        "Gradients add below every sub-layer, at the memory, to which each layer of the decoder sends a part, and at "
+        "the table, which is used three times."
     )
 
 
@@ -109,7 +109,7 @@ def _box(axes: Axes, x: float, y: float, name: str, width: float = 1.7) -> None:
 
 def _plus(axes: Axes, place: tuple[float, float], colour: str) -> None:
     axes.add_patch(Circle(place, 0.19, fc=colour, ec=INK, lw=0.8, zorder=5))
-    axes.text(*place, "+", ha="center", va="center", color="white", fontsize=10, weight="bold", zorder=6)
+    axes.text(*place, "+", ha="center", va="center", color=on(colour), fontsize=10, weight="bold", zorder=6)
 
 
 def _arrow(
@@ -124,24 +124,23 @@ def draw_beginnings(
 ) -> None:
     """Draw sizes along a chain, forward and backward, by name (left), and losses of training runs (right)."""
     _, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.2))
-    looks = ((ORANGE, "v"), (BLUE, "o"), (VERMILION, "^"))
-    for (name, (forward, backward)), (colour, marker) in zip(sizes.items(), looks, strict=True):
-        left.semilogy(forward, f"{marker}-", ms=3.5, color=colour, label=name)
-        left.semilogy(backward, f"{marker}--", ms=2, color=colour, lw=1.2)
-    left.plot([], [], "o-", ms=3.5, color=GREY, label="$x$, forward")
+    for (name, (forward, backward)), colour, mark in zip(sizes.items(), (ORANGE, BLUE, VERMILION), "vo^", strict=True):
+        left.semilogy(forward, f"{mark}-", ms=3.5, color=colour, label=name)
+        left.semilogy(backward, "--", color=colour, lw=1.2)
+    left.plot([], [], "-", color=GREY, label="$x$, forward")
     left.plot([], [], "--", color=GREY, label="gradient, backward")
     left.set(xlabel="linear maps below", ylabel="size (root mean square)", title="A chain of linear maps")
     left.set_ylim(1e-4, 1e6)
     left.legend(loc="upper center", ncols=2, fontsize=7.5)
-    for (name, values), (colour, marker) in zip(losses.items(), looks, strict=True):
-        right.plot(np.arange(1, len(values) + 1), values, marker=marker, markevery=20, ms=4, color=colour, label=name)
+    for (name, values), colour, line in zip(losses.items(), (ORANGE, BLUE, VERMILION), (":", "-", "--"), strict=True):
+        right.plot(np.arange(1, len(values) + 1), values, line, color=colour, label=name)
     right.axhline(guessing, color=GREY, lw=0.8, ls=":")
     right.text(len(next(iter(losses.values()))), guessing + 0.06, "guessing", color=INK, fontsize=8, ha="right")
     right.set(xlabel="training step", ylabel="loss (nats a token)", title="A Transformer that reverses six tokens",
               ylim=(0, None))  # fmt: skip
     right.legend(loc="lower left")
     show(
-        "Left: along a chain of linear maps sizes shrink exponentially at half of Xavier's bound, grow at twice the "
-        "bound, and stay at the bound. Right: a small Transformer learns to reverse tokens only at the bound; at a "
-        "tenth and at four times its loss stays near guessing."
+        "Left, sizes along a chain of linear maps: with Xavier's bound they stay level forward and backward, with "
+        "half of it they shrink, with twice it they grow, by a power of the depth. Right, only the Transformer that "
+        "begins with Xavier's bound learns quickly."
     )

@@ -31,8 +31,8 @@ def draw_batches(companies: Mapping[str, Sequence[np.ndarray]]) -> None:
     rows[0].legend(handles=[Patch(color=BLUE, label="token"), Patch(color=PALE, label="padding")], ncols=2,
                    loc="lower right", bbox_to_anchor=(1, 1), borderpad=0)  # fmt: skip
     show(
-        "Batches as rectangles of tokens and padding. In random order about a third is padding; sorted by length there "
-        "is hardly any, and batches of short sentences are tall, those of long ones wide."
+        "Batches of sentences as rectangles of tokens and padding. In random order a good part of each rectangle is "
+        "padding; sorted by length almost none is, and all batches together are shorter."
     )
 
 
@@ -48,8 +48,8 @@ def draw_schedules(schedules: Mapping[str, np.ndarray]) -> None:
     logarithmic.set(xlabel="step", title="the same, both axes logarithmic")
     plain.legend()
     show(
-        "Three learning rates that climb in a straight line and then fall with the root of the step. A shorter warm-up "
-        "peaks higher and earlier, a wider model has a lower rate; after the climb two of equal width are the same."
+        "The paper's learning rate: it rises in a straight line through the warm-up and then falls as one over the "
+        "square root of the step. A wider model has a lower curve, a shorter warm-up a higher peak."
     )
 
 
@@ -76,9 +76,9 @@ def draw_runs(
     middle.legend(loc="upper right")
     below.set(yscale="log", xlabel="step", ylabel="norm of the gradient in\nthe decoder's lowest layer")
     show(
-        "Learning rate, loss and gradient of three training runs. Post-norm without warm-up stops at the loss of word "
-        "frequencies, and the gradient in its lowest decoder layer falls by orders of magnitude; post-norm with warm- "
-        "up and pre-norm without go on learning."
+        "Learning rate, loss and gradient of three training runs with one peak rate. Post-norm without warm-up stops "
+        "at the loss of guessing, and its gradient in the lowest layer vanishes; post-norm with warm-up and pre-norm "
+        "without it learn."
     )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 
-from ..style import GREEN, GREY, INK, ORANGE, PALE, PURPLE, show
+from ..style import GREEN, GREY, INK, ORANGE, PALE, PURPLE, dark, on, show
 
 KINDS = {"encoder": PURPLE, "decoder": ORANGE, "cross": GREEN}  # blue is for weights
 NAMES = {"encoder": "encoder,\nself", "decoder": "decoder,\nself", "cross": "decoder,\nto the source"}
@@ -25,14 +25,14 @@ def draw_every_head(found: Any) -> None:
     for line, (kind, layer) in zip(grid, rows, strict=True):
         for head, axes in enumerate(line):
             axes.imshow(maps[kind][layer, head], vmin=0, vmax=1, aspect="auto")
-            axes.set_title(f"{layer + 1}.{head + 1}", fontsize=7, color=INK, pad=2)
+            axes.set_title(f"{layer + 1}.{head + 1}", fontsize=7, color=dark(KINDS[kind]), pad=2)
             axes.tick_params(length=0, pad=1)
             axes.spines[:].set(visible=True, lw=0.5, color=PALE)
             below = keys[kind] if layer == len(maps[kind]) - 1 else []
             axes.set_xticks(range(len(below)), below, rotation=90, fontsize=6, color=INK)
             shown = queries[kind] if head == 0 else []
             axes.set_yticks(range(len(shown)), shown, fontsize=6, color=INK)
-        line[0].set_ylabel(NAMES[kind] + f"\nlayer {layer + 1}", fontsize=7, color=INK)
+        line[0].set_ylabel(NAMES[kind] + f"\nlayer {layer + 1}", fontsize=7, color=dark(KINDS[kind]))
     figure.suptitle("Every head: a row is a query, a column a key (white 0, dark blue 1)", fontsize=9, color=INK)
     show(
         "A map of attention for each head. In the decoder's last layer nearly every head that looks at the source "
@@ -51,12 +51,12 @@ def draw_offsets(scores: Mapping[str, np.ndarray], offsets: Sequence[int]) -> No
             for head, offset in np.ndindex(each[layer].shape):
                 value = each[layer, head, offset]
                 if value >= 0.2:
-                    colour = "white" if value > 0.4 else INK
+                    colour = on(scale.to_rgba(value))
                     axes.text(offset, head, f"{value:.2f}"[1:], ha="center", va="center", fontsize=7, color=colour)
             axes.set_yticks(range(each.shape[1]), [f"{layer + 1}.{head + 1}" for head in range(each.shape[1])])
             axes.set_xticks(range(len(offsets)), [f"{offset:+d}" if offset else "0" for offset in offsets])
             axes.tick_params(length=0, labelsize=7)
-        column[0].set_title(NAMES[kind].replace("\n", " "), fontsize=9, color=INK)
+        column[0].set_title(NAMES[kind].replace("\n", " "), fontsize=9, color=dark(KINDS[kind]))
         column[-1].set_xlabel("key − query (tokens)")
     figure.suptitle("How much each head looks at each distance (0.20 and more is written out)", fontsize=10, color=INK)
     grid[0, 0].set_ylabel("head")

@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.patches import Rectangle
 
-from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SKY, VERMILION
+from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SKY, VERMILION, dark, show
 
 LABELS = {"float32": (1.0, 1.3e-7), "tf32": (1e8, 8e-5), "bfloat16": (1.0, 9e-3), "float16": (1e1, 0.25)}
 """The places of the names of the right picture's lines."""
@@ -60,13 +60,17 @@ def draw_gpu(sizes: Mapping[str, str]) -> None:
     box(2.7, 0.2, 7.2, 0.95, f"device memory: {sizes['device memory']}. Here lie the arrays", PALE, fontsize=9)
     for x, text, colour, ends in ((4.4, "read", BLUE, (1.9, 1.15)), (8.0, "write", ORANGE, (1.15, 1.9))):
         axes.annotate("", (x, ends[0]), (x, ends[1]), arrowprops={"arrowstyle": "-|>", "color": colour, "lw": 2.5})
-        axes.text(x + 0.15, 1.52, text, color=colour, va="center", fontsize=9)
+        axes.text(x + 0.15, 1.52, text, color=dark(colour), va="center", fontsize=9)
     axes.text(6.15, 1.52, sizes["bandwidth"], color=INK, va="center", ha="center", fontsize=9)
     for x in (3.8, 6.15, 8.5):
         axes.annotate("", (x, 2.55), (x, 3.0), arrowprops={"arrowstyle": "<|-|>", "color": GREY})
     axes.set(xlim=(0, 10.1), ylim=(0, 7.9))
     axes.axis("off")
-    plt.show()
+    show(
+        "A grid of programs is handed out to multiprocessors, each with its own registers and shared memory. Below "
+        "them lie one L2 cache for all, and the device memory, from which arrays are read and to which results are "
+        "written."
+    )
 
 
 def draw_time(tasks: Mapping[str, tuple[float, float]]) -> None:
@@ -86,7 +90,10 @@ def draw_time(tasks: Mapping[str, tuple[float, float]]) -> None:
         [Rectangle((0, 0), 1, 1, color=BLUE), Rectangle((0, 0), 1, 1, color=GREEN)],
         ["to move the bytes", "to compute"], loc="center right",
     )  # fmt: skip
-    plt.show()
+    show(
+        "For each task a pair of bars: the time to move its bytes and the time to compute. Addition and softmax wait "
+        "almost only for memory; a linear layer computes for longer than it moves bytes."
+    )
 
 
 def draw_lanes(n: int, block: int) -> None:
@@ -107,7 +114,10 @@ def draw_lanes(n: int, block: int) -> None:
     axes.text((n + blocks * block) / 2, -0.45, "mask off", ha="center", va="center", fontsize=8, color=VERMILION)
     axes.set(xlim=(-0.1, blocks * block + 0.1), ylim=(-0.7, 1.7))
     axes.axis("off")
-    plt.show()
+    show(
+        "A vector cut into blocks, one for each program. The last block reaches beyond the vector's end; there the "
+        "mask is off."
+    )
 
 
 def draw_product(tiles: tuple[int, int, int], program: tuple[int, int]) -> None:
@@ -133,7 +143,10 @@ def draw_product(tiles: tuple[int, int, int], program: tuple[int, int]) -> None:
     axes.text(0, 0.2, f"program {program}\nowns one tile of c\nand walks along K", fontsize=8, color=GREY, va="top")
     axes.set(xlim=(-0.1, K + N + 2.2), ylim=(K + M + 1.3, -0.1), aspect="equal")
     axes.axis("off")
-    plt.show()
+    show(
+        "A product of matrices in tiles: the program of one tile of c walks along a row of tiles of a and a column of "
+        "tiles of b, step by step, and adds up the products."
+    )
 
 
 def draw_running_maximum(x: np.ndarray, block: int) -> None:
@@ -157,7 +170,11 @@ def draw_running_maximum(x: np.ndarray, block: int) -> None:
     axes.set(xlim=(0, len(x)), ylim=(low - 1.9, x.max() + 0.7), xticks=[], ylabel="x")
     axes.set_yticks(np.arange(np.ceil(x.min()), x.max() + 0.1))
     axes.spines["bottom"].set_visible(False)
-    plt.show()
+    show(
+        "The numbers of a row as bars, in blocks, with the maximum so far as a line that only rises. Below each "
+        "block, the sum of the exponentials: the old sum is shrunk to the new maximum before the block's own is "
+        "added."
+    )
 
 
 def draw_formats(formats: Mapping[str, tuple[int, int]], size: Any, errors: Mapping[str, Any]) -> None:
@@ -170,11 +187,13 @@ def draw_formats(formats: Mapping[str, tuple[int, int]], size: Any, errors: Mapp
             for bit in range(place, place + bits):
                 left.add_patch(Rectangle((bit + 0.08, row - 0.28), 0.84, 0.56, color=colour, lw=0))
             if kind != "sign":
-                left.text(place + bits / 2, row - 0.36, f"{bits}", ha="center", va="bottom", color=colour, fontsize=8)
+                left.text(
+                    place + bits / 2, row - 0.36, f"{bits}", ha="center", va="bottom", color=dark(colour), fontsize=8
+                )
             place += bits
         left.text(-0.8, row, name, ha="right", va="center", color=INK)
     for x, (kind, colour) in zip((0, 6, 17), (("sign", GREY), ("exponent", PURPLE), ("fraction", LILAC)), strict=True):
-        left.text(x, len(formats) - 0.35, kind, color=colour, fontsize=8, va="top")
+        left.text(x, len(formats) - 0.35, kind, color=dark(colour), fontsize=8, va="top")
     left.set(xlim=(-9, 33), ylim=(len(formats) - 0.1, -0.75))
     left.set_title("Where the bits go")
     left.axis("off")
@@ -183,7 +202,11 @@ def draw_formats(formats: Mapping[str, tuple[int, int]], size: Any, errors: Mapp
         right.text(*LABELS[name], name, color=INK, fontsize=8, ha="center")
     right.set(xlabel="size of the number", ylabel="worst relative error", ylim=(1e-8, 3))
     right.set_title("What rounding costs")
-    plt.show()
+    show(
+        "Left, the bits of four number formats: float32, tf32 and bfloat16 have equally many bits of exponent, "
+        "float16 has fewer; the fractions differ. Right, the error of rounding: the fraction's bits set its level, "
+        "and float16 fails for very small and very large numbers."
+    )
 
 
 def draw_tile_walk(owner: np.ndarray, rows: int, block: int) -> None:
@@ -221,7 +244,10 @@ def draw_tile_walk(owner: np.ndarray, rows: int, block: int) -> None:
     memory.axis("off")
     for axes, place in ((lanes, (n, 0)), (lanes, (0, 1)), (memory, (n, 0))):
         axes.add_patch(Rectangle(place, 1, 1, fill=False, edgecolor=VERMILION, lw=2, zorder=3))
-    plt.show()
+    show(
+        "An array under tiles of lanes, each lane with its address. The lanes beyond a row's end are masked; their "
+        "addresses are those of the next row, which lies right behind it in memory."
+    )
 
 
 def draw_traffic(counted: Sequence[tuple[str, str, float, float]]) -> None:
@@ -250,7 +276,10 @@ def draw_traffic(counted: Sequence[tuple[str, str, float, float]]) -> None:
         [Rectangle((0, 0), 1, 1, color=BLUE), Rectangle((0, 0), 1, 1, color=ORANGE)], ["read", "written"],
         loc="lower right",
     )  # fmt: skip
-    plt.show()
+    show(
+        "Bars of the bytes read and written, in passes over the array. The kernels that are fused move less for every "
+        "task, most of all in the backward of layer norm."
+    )
 
 
 def draw_partial_sums(owner: np.ndarray, terms: np.ndarray) -> None:
@@ -271,4 +300,7 @@ def draw_partial_sums(owner: np.ndarray, terms: np.ndarray) -> None:
     captions = "each program adds up\nthe rows that it owns", "then these partial sums\nare added up"
     for axes, text in zip(panels[1:], captions, strict=True):
         axes.text(0, 0.04, text, transform=axes.transAxes, fontsize=8, color=GREY, va="bottom")
-    plt.show()
+    show(
+        "Rows of terms in the colours of three programs; each program adds up its own rows, and then the three "
+        "partial sums are added to the gradient of gamma."
+    )

@@ -9,7 +9,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.patches import Rectangle
 
-from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SKY
+from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SKY, dark, show
 
 
 def draw_strip(scores: np.ndarray, frames: Sequence[tuple[float, float, np.ndarray]], block: int) -> None:
@@ -42,7 +42,11 @@ def draw_strip(scores: np.ndarray, frames: Sequence[tuple[float, float, np.ndarr
     for axes, label in zip(panels[:, 0], ("score", "$e^{\\,score - m}$", "output"), strict=True):
         axes.set_ylabel(label)
     figure.suptitle("One query meets its keys a block at a time (rings: the output in the end)", fontsize=10, color=INK)
-    plt.show()
+    show(
+        "One query meets its keys a block at a time. The running maximum rises, the old exponentials are shrunk "
+        "whenever it does, and the output moves from block to block until it lies in the rings, the output of "
+        "ordinary attention."
+    )
 
 
 def draw_tiles(reach: Sequence[tuple[int, int]], tile: tuple[int, int], Tq: int, Tk: int) -> None:
@@ -63,7 +67,10 @@ def draw_tiles(reach: Sequence[tuple[int, int]], tile: tuple[int, int], Tq: int,
     axes.set_title(f"{Tq} queries, {Tk} keys, tiles of {QUERIES} × {KEYS}; a dot: this query sees this key")
     handles = [Rectangle((0, 0), 1, 1, facecolor=colour, edgecolor=INK) for colour in kinds.values()]
     axes.legend(handles, list(kinds), loc="center left", bbox_to_anchor=(1.0, 0.5))
-    plt.show()
+    show(
+        "The tiles of a causal attention. Those below the diagonal are whole and need no mask, those on it are "
+        "masked, and those above it are not visited."
+    )
 
 
 def draw_steps() -> None:
@@ -91,13 +98,16 @@ def draw_steps() -> None:
             for place, (name, colour) in enumerate(names):
                 x, width = columns + 0.75 + 0.8 * place, 1.5 if name == "acc" else 0.6
                 axes.add_patch(Rectangle((x, mine), width, 1, facecolor="white", edgecolor=colour, lw=1.5))
-                axes.text(x + width / 2, mine + 0.5, name, ha="center", va="center", fontsize=8, color=colour)
+                axes.text(x + width / 2, mine + 0.5, name, ha="center", va="center", fontsize=8, color=dark(colour))
         axes.text(-0.15, rows / 2, "queries", rotation=90, ha="right", va="center", fontsize=8, color=GREY)
         axes.text(columns / 2, rows + 0.15, "keys", ha="center", va="top", fontsize=8, color=GREY)
         axes.set(xlim=(-0.8, columns + 4), ylim=(rows + 0.7, -0.6), aspect="equal")
         axes.set_title(title, fontsize=9, loc="left")
         axes.axis("off")
-    plt.show()
+    show(
+        "Four steps of building the kernel: one tile of scores; the running softmax along the row of tiles; the "
+        "output beside it; and the edges, the future and all heads."
+    )
 
 
 def draw_memory(
@@ -126,4 +136,8 @@ def draw_memory(
     right.set(xlabel="rows of a block of queries", ylabel="megabytes moved, one head", ylim=(0, None))
     right.set_title(f"Bytes moved at T = {length}")
     right.legend(loc="center right", fontsize=8)
-    plt.show()
+    show(
+        "Left, the largest array: attention written out grows with the square of the length, flash attention in "
+        "proportion to it. Right, the bytes that flash attention moves fall as its blocks grow and agree with the "
+        "prediction; written out, it moves more."
+    )

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch, Rectangle
 
-from ..style import BLUE, GREY, INK, ORANGE, PALE, PURPLE, SKY, VERMILION
+from ..style import BLUE, GREY, INK, ORANGE, PALE, PURPLE, SKY, VERMILION, on, show
 
 WORDS = {
     "load": "ask memory for numbers",
@@ -72,7 +72,11 @@ def draw_execution(found: dict[str, Any]) -> None:
     shown += [Patch(color=PALE, label="waits at a barrier"), Patch(color=VERMILION, label="barrier opens")]
     waves.legend(handles=shown, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4, fontsize=8)
     _draw_lanes(lanes, *_additions(found))
-    plt.show()
+    show(
+        "Above, what each of four waves executes turn by turn: they run apart and meet where a barrier opens. Below, "
+        "a sum over the lanes: after each addition a lane holds the sum of twice as many numbers, until the first "
+        "holds that of all."
+    )
 
 
 def _draw_waves(axes: Axes, kinds: Sequence[str], turns: Sequence[tuple[int, list[int]]]) -> None:
@@ -112,9 +116,11 @@ def _additions(found: dict[str, Any]) -> tuple[list[list[float]], list[str]]:
 
 def _draw_lanes(axes: Axes, rows: Sequence[Sequence[float]], names: Sequence[str]) -> None:
     numbers = np.array(rows)
-    axes.imshow(np.log2(numbers.clip(min=0.5)), aspect="auto", vmin=-1, vmax=1.6 * np.log2(numbers.max()))
+    logarithms = np.log2(numbers.clip(min=0.5))
+    image = axes.imshow(logarithms, aspect="auto", vmin=-1, vmax=1.6 * np.log2(numbers.max()))
     for (row, lane), number in np.ndenumerate(numbers):
-        axes.text(lane, row, f"{number:.0f}" if number else "", ha="center", va="center", fontsize=7, color=INK)
+        text, colour = f"{number:.0f}" if number else "", on(image.to_rgba(logarithms[row, lane]))
+        axes.text(lane, row, text, ha="center", va="center", fontsize=7, color=colour)
     axes.set_yticks(range(len(names)), names)
     axes.set(xticks=[0, 7, 15, 16, 23, 31], xlabel="lane of wave 0")
     axes.set_title("tl.sum: how many numbers each lane has added up, after each addition")

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Circle, FancyBboxPatch, Rectangle
 
-from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SKY, VERMILION
+from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SKY, VERMILION, on
 
 GONE = "#bbbbbb"
 
@@ -70,12 +70,13 @@ def _box(axes: Axes, x: float, y: float, name: str, width: float, colour: str) -
         (x - width / 2, y - 0.26), width, 0.52, boxstyle="round,pad=0.03", fc=face, ec=colour, zorder=3
     )
     axes.add_patch(box)
-    axes.text(x, y, name, ha="center", va="center", fontsize=8, color=GREY if gone else "white", zorder=4)
+    axes.text(x, y, name, ha="center", va="center", fontsize=8, color=GREY if gone else on(face), zorder=4)
 
 
 def _plus(axes: Axes, place: tuple[float, float], colour: str) -> None:
     axes.add_patch(Circle(place, 0.2, fc="white", ec=colour, lw=1.1, zorder=5))
-    axes.text(*place, "+", ha="center", va="center", color=colour, fontsize=9, zorder=6)
+    ink = GREY if colour == GONE else colour
+    axes.text(*place, "+", ha="center", va="center", color=ink, fontsize=9, zorder=6)
 
 
 def row_of_examples(tokens: Sequence[str], targets: Sequence[str]) -> None:
@@ -88,11 +89,11 @@ def row_of_examples(tokens: Sequence[str], targets: Sequence[str]) -> None:
         for place in range(line + 2):
             guess = place > line
             word = (targets[line] if guess else tokens[place]).replace("▁", "")
-            colour = VERMILION if guess else PALE
+            colour, weight = (VERMILION, "bold") if guess else (PALE, "normal")
             axes.add_patch(Rectangle((place, line), 0.96, 0.86, fc=colour, ec="none"))
-            axes.text(place + 0.48, line + 0.45, word, ha="center", va="center", fontsize=7,
-                      color="white" if guess else INK)  # fmt: skip
-    axes.text(0, -0.3, "grey: what has been read; red: what has to be guessed", fontsize=8, color=GREY)
+            axes.text(place + 0.48, line + 0.45, word, ha="center", va="center", fontsize=7, weight=weight,
+                      color=on(colour))  # fmt: skip
+    axes.text(0, -0.3, "pale: what has been read; red, bold: what has to be guessed", fontsize=8, color=GREY)
 
 
 def activations(x: np.ndarray, gelu_forward: Callable[[np.ndarray], Any]) -> None:
@@ -100,7 +101,7 @@ def activations(x: np.ndarray, gelu_forward: Callable[[np.ndarray], Any]) -> Non
     y, slope = gelu_forward(x)
     _, (left, right) = plt.subplots(1, 2, figsize=(7.2, 2.3))
     for axes, curves, title in ((left, (np.maximum(x, 0), y), "$y$"), (right, ((x > 0) * 1.0, slope), "its slope")):
-        axes.plot(x, curves[0], color=GREY, label="ReLU")
+        axes.plot(x, curves[0], "--", color=GREY, label="ReLU")
         axes.plot(x, curves[1], color=BLUE, label="GELU")
         axes.set(xlabel="$x$", title=title)
     left.legend(loc="upper left")
@@ -142,8 +143,8 @@ def piece(cached: int, new: int) -> None:
 def cost_of_a_token(lengths: Sequence[int], times: Mapping[str, Sequence[float]]) -> None:
     """Draw milliseconds of one more token after texts of some lengths."""
     _, axes = plt.subplots(figsize=(7.2, 2.8))
-    for (name, each), colour in zip(times.items(), (VERMILION, GREEN), strict=True):
-        axes.plot(lengths, each, "o-", ms=4, color=colour, label=name)
+    for (name, each), colour, style in zip(times.items(), (VERMILION, GREEN), ("o-", "s--"), strict=True):
+        axes.plot(lengths, each, style, ms=4, color=colour, label=name)
     axes.set(xlabel="tokens so far", ylabel="ms for the next token", xscale="log", yscale="log")
     axes.set_xticks(lengths, [f"{length:,}" for length in lengths])
     axes.set_yticks([0.1, 1, 10, 100], ["0.1", "1", "10", "100"])
@@ -201,9 +202,9 @@ def grammatical(
 def long_texts(lengths: Sequence[int], kinds: Mapping[str, Mapping[str, Any]]) -> None:
     """Draw milliseconds and bytes of one more token, after texts of up to thousands of tokens."""
     _, (left, right) = plt.subplots(1, 2, figsize=(7.2, 2.9))
-    for (name, kind), colour in zip(kinds.items(), (VERMILION, GREEN), strict=True):
-        left.plot(lengths, 1e3 * np.array(kind["best"]), "o-", ms=4, color=colour, label=name)
-        right.plot(lengths, np.array(kind["kept"]) / 2**20, "o-", ms=4, color=colour)
+    for (name, kind), colour, style in zip(kinds.items(), (VERMILION, GREEN), ("o-", "s--"), strict=True):
+        left.plot(lengths, 1e3 * np.array(kind["best"]), style, ms=4, color=colour, label=name)
+        right.plot(lengths, np.array(kind["kept"]) / 2**20, style, ms=4, color=colour)
         right.axhline(4 * kind["parameters"] / 2**20, color=colour, ls=":", lw=1)
     left.set(xscale="log", yscale="log", xlabel="tokens so far", ylabel="ms for the next token")
     right.set(xscale="log", yscale="log", xlabel="tokens so far", ylabel="MiB; dotted: the weights", title="the cache")

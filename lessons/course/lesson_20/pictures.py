@@ -15,14 +15,17 @@ from matplotlib.patches import Arc, Circle, FancyBboxPatch
 from study.charts import draw_intervals
 from study.trials.bootstrap import Interval
 
-from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SIGNED, SKY, VERMILION
+from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SIGNED, SKY, VERMILION, on
 
 GROUPS = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY, GREY, INK)
 """A colour for each head of keys, where heads are what is compared."""
 
 
 def draw_blocks() -> None:
-    """Draw a block of lesson 19 and one of Llama, from the bottom up, with the differences in colour."""
+    """Draw a block of lesson 19 and one of Llama, from the bottom up, the differences in colour and with numbers.
+
+    1 is the norm, 2 the feed-forward network, 3 positions, 4 the sharing of heads.
+    """
     _, axes = plt.subplots(figsize=(7.2, 6.0))
     for left, modern in ((0.0, False), (7.4, True)):
         _draw_block(axes, left, modern)
@@ -41,11 +44,11 @@ def _draw_block(axes: Axes, left: float, modern: bool) -> None:
     if not modern:
         _line(axes, (left, -0.05), (left + 1.4, -0.05))
         _plus(axes, left, -0.05, "+", ORANGE)
-        _box(axes, left + 3.3, -0.05, 3.9, 0.6, "a vector for each position", ORANGE)
+        _box(axes, left + 3.3, -0.05, 3.9, 0.6, "a vector for each position", ORANGE, "3")
     norm = "RMSNorm" if modern else "LayerNorm"
 
     _line(axes, (left, 0.7), (middle, 0.7), (middle, 1.0))
-    _box(axes, middle, 1.35, 2.6, 0.7, norm, BLUE)
+    _box(axes, middle, 1.35, 2.6, 0.7, norm, BLUE, "1")
     _line(axes, (middle, 1.7), (middle, 2.12))
     _line(axes, (middle - 1.7, 2.12), (middle - 1.7, 1.9), (middle + 1.7, 1.9), (middle + 1.7, 2.12))
     heads, shared = 4, 2 if modern else 4
@@ -53,9 +56,11 @@ def _draw_block(axes: Axes, left: float, modern: bool) -> None:
         changed = modern and count < heads
         for head in range(count):
             _cell(axes, centre + 0.34 * (head - (count - 1) / 2), 2.3, VERMILION if changed else GREY)
+        if changed:
+            _number(axes, centre - 0.34 * count / 2, 2.5, "4", VERMILION)
         axes.text(centre + 0.34 * count / 2 + 0.12, 2.3, name, color=INK, fontsize=8, va="center", style="italic")
     if modern:
-        _box(axes, middle - 0.85, 3.15, 2.7, 0.6, "turned by position", ORANGE)
+        _box(axes, middle - 0.85, 3.15, 2.7, 0.6, "turned by position", ORANGE, "3")
         _line(axes, (middle - 1.7, 2.47), (middle - 1.7, 2.82))
         _line(axes, (middle, 2.47), (middle, 2.82))
         _line(axes, (middle - 0.85, 3.47), (middle - 0.85, 3.8))
@@ -68,11 +73,11 @@ def _draw_block(axes: Axes, left: float, modern: bool) -> None:
     _plus(axes, left, 5.1)
 
     _line(axes, (left, 5.8), (middle, 5.8), (middle, 6.1))
-    _box(axes, middle, 6.45, 2.6, 0.7, norm, BLUE)
+    _box(axes, middle, 6.45, 2.6, 0.7, norm, BLUE, "1")
     if modern:
         _line(axes, (middle, 6.8), (middle, 7.0), (middle - 1.2, 7.0), (middle - 1.2, 7.25))
         _line(axes, (middle, 7.0), (middle + 1.2, 7.0), (middle + 1.2, 7.25))
-        _box(axes, middle - 1.2, 7.57, 2.0, 0.6, "gate, silu", GREEN)
+        _box(axes, middle - 1.2, 7.57, 2.0, 0.6, "gate, silu", GREEN, "2")
         _box(axes, middle + 1.2, 7.57, 2.0, 0.6, "up", GREEN)
         _line(axes, (middle - 1.2, 7.88), (middle - 1.2, 8.3), (middle - 0.22, 8.3))
         _line(axes, (middle + 1.2, 7.88), (middle + 1.2, 8.3), (middle + 0.22, 8.3))
@@ -80,20 +85,27 @@ def _draw_block(axes: Axes, left: float, modern: bool) -> None:
         _line(axes, (middle, 8.52), (middle, 8.8))
     else:
         _line(axes, (middle, 6.8), (middle, 7.25))
-        _box(axes, middle, 7.6, 3.2, 0.7, "up, gelu", GREEN)
+        _box(axes, middle, 7.6, 3.2, 0.7, "up, gelu", GREEN, "2")
         _line(axes, (middle, 7.95), (middle, 8.8))
     _box(axes, middle, 9.12, 2.0, 0.6, "down", GREY)
     _line(axes, (middle, 9.43), (middle, 9.9), (left + 0.2, 9.9))
     _plus(axes, left, 9.9)
 
 
-def _box(axes: Axes, x: float, y: float, width: float, height: float, text: str, colour: str) -> None:
+def _box(axes: Axes, x: float, y: float, width: float, height: float, text: str, colour: str, number: str = "") -> None:
     style = "round,pad=0,rounding_size=0.12"
     tint = tuple(1 - 0.25 * (1 - c) for c in to_rgb(colour))
     axes.add_patch(
         FancyBboxPatch((x - width / 2, y - height / 2), width, height, style, fc=tint, ec=colour, lw=1.1, zorder=3)
     )
     axes.text(x, y - 0.02, text, ha="center", va="center", fontsize=8, color=INK, zorder=4)
+    if number:
+        _number(axes, x - width / 2, y + height / 2, number, colour)
+
+
+def _number(axes: Axes, x: float, y: float, number: str, colour: str) -> None:
+    axes.add_patch(Circle((x, y), 0.23, fc=colour, ec="white", lw=0.8, zorder=5))
+    axes.text(x, y - 0.02, number, ha="center", va="center", fontsize=8, weight="bold", color=on(colour), zorder=6)
 
 
 def _cell(axes: Axes, x: float, y: float, colour: str, size: float = 0.3) -> None:
@@ -189,8 +201,8 @@ def draw_sharing(cases: Sequence[tuple[int, int, str]]) -> None:
 def draw_buckets(distances: np.ndarray, buckets: Mapping[str, np.ndarray], table: np.ndarray) -> None:
     """Draw the bucket of each distance, by name; and the buckets (T, T) of all pairs of a short sentence."""
     _, (line, square) = plt.subplots(1, 2, figsize=(7.2, 3.0), width_ratios=(1.5, 1))
-    for (name, found), colour in zip(buckets.items(), (BLUE, ORANGE), strict=True):
-        line.step(distances, found, where="mid", color=colour, label=name)
+    for (name, found), colour, style in zip(buckets.items(), (BLUE, ORANGE), ("-", "--"), strict=True):
+        line.step(distances, found, style, where="mid", color=colour, label=name)
     line.set(title="T5's 32 buckets", xlabel="place of the key − place of the query", ylabel="bucket")
     line.legend(loc="center right")
     later = table > 15

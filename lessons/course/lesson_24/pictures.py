@@ -10,7 +10,7 @@ from matplotlib.patches import FancyBboxPatch, Rectangle
 
 from minitransformer.pretrained.files import Tensor
 
-from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SKY, VERMILION
+from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SKY, VERMILION, on
 from .stranger import BYTES
 
 KINDS = {"wte": BLUE, "wpe": SKY, "ln": GREY, "c_attn": ORANGE, "attn.c_proj": VERMILION, "c_fc": GREEN, "mlp": PURPLE}
@@ -78,14 +78,14 @@ def _box(axes: Axes, left: float, width: float, name: str, label: str, shape: Se
     shown = shape[::-1] if last else shape
     text = f"{label}ᵀ" if last else label
     axes.text(
-        left + width / 2, 1.15 if "\n" in text else 1.3, text, ha="center", va="center", fontsize=9, color="white"
+        left + width / 2, 1.15 if "\n" in text else 1.3, text, ha="center", va="center", fontsize=9, color=on(colour)
     )
     if label == "c_attn":
         for third, letter in enumerate("QKV"):
             middle = left + width * (third + 0.5) / 3
-            axes.text(middle, 0.95, letter, ha="center", va="center", fontsize=8, color="white")
+            axes.text(middle, 0.95, letter, ha="center", va="center", fontsize=8, color=on(colour))
         for third in (1, 2):
-            axes.plot([left + width * third / 3] * 2, [0.78, 1.1], color="white", lw=0.8)
+            axes.plot([left + width * third / 3] * 2, [0.78, 1.1], color=on(colour), lw=0.8)
     axes.text(left + width / 2, 0.6, " × ".join(map(str, shown)), ha="center", va="center", fontsize=7, color=INK)
 
 
@@ -125,7 +125,7 @@ def draw_halves(order: np.ndarray) -> None:
         colour = BLUE if old % 2 == 0 else ORANGE
         for y, place in ((1.0, old), (0.0, new)):
             axes.add_patch(Rectangle((place + 0.05, y), 0.9, 0.35, fc=colour, lw=0))
-            axes.text(place + 0.5, y + 0.17, str(old), ha="center", va="center", fontsize=8, color="white")
+            axes.text(place + 0.5, y + 0.17, str(old), ha="center", va="center", fontsize=8, color=on(colour))
         axes.plot([old + 0.5, new + 0.5], [1.0, 0.35], color=colour, lw=0.9)
     axes.text(-0.2, 1.17, "the paper", ha="right", va="center", fontsize=8, color=INK)
     axes.text(-0.2, 0.17, "Marian", ha="right", va="center", fontsize=8, color=INK)

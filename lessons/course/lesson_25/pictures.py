@@ -14,7 +14,7 @@ from study.charts import draw_intervals, plain_logarithm
 from study.markdown import scientific
 from study.trials.bootstrap import Interval
 
-from ..style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, SKY, VERMILION
+from ..style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, SKY, VERMILION, dark, show
 from .studies import columns, trained, whole
 
 TEMPERATURES = VERMILION, ORANGE, SKY
@@ -38,8 +38,8 @@ def draw_smaller_and_larger(
     """
     _, (left, right) = plt.subplots(1, 2, figsize=(8.6, 3.6))
     rows = np.arange(len(words))
-    for (temperature, values), colour in zip(probabilities.items(), TEMPERATURES, strict=True):
-        left.plot(values, rows, "o", ms=5, color=colour, label=f"T = {temperature:g}")
+    for (temperature, values), colour, mark in zip(probabilities.items(), TEMPERATURES, "os^", strict=True):
+        left.plot(values, rows, mark, ms=5, color=colour, label=f"T = {temperature:g}")
     left.set_yticks(rows, words, fontsize=8)
     left.invert_yaxis()
     left.set(xscale="log", xlabel="probability of the next word", title=title)
@@ -51,14 +51,18 @@ def draw_smaller_and_larger(
         right.plot(sizes, law(sizes, budget / 6 / sizes), color=colour, lw=1.3)
         right.plot(n, law(n, d), "o", ms=5, color=colour)
         right.text(
-            n * 45, law(n * 40, budget / 6 / n / 40), f"$10^{{{np.log10(budget):.0f}}}$", fontsize=9, color=colour
+            n * 45, law(n * 40, budget / 6 / n / 40), f"$10^{{{np.log10(budget):.0f}}}$", fontsize=9, color=dark(colour)
         )
     sizes = np.array([best(budget)[0] for budget in budgets])
     right.set_xlim(sizes.min() / 60, sizes.max() * 800)
     right.set(
         xscale="log", xlabel="parameters N", ylabel="loss, nats a token", title="One line: one budget, in operations"
     )
-    plt.show()
+    show(
+        "Left, a teacher's probabilities for the next word: a higher temperature lowers the first word's and raises "
+        "those of the others. Right, the loss against the size of the model, a curve for each budget: each has a "
+        "lowest point, which moves to larger models as the budget grows."
+    )
 
 
 def draw_students(tokens: Sequence[int], curves: Mapping[str, Sequence[float]], teacher: float) -> None:
@@ -74,14 +78,17 @@ def draw_students(tokens: Sequence[int], curves: Mapping[str, Sequence[float]], 
     axes.set_ylim(teacher - 0.25, min(4.6, max(curve[0] for curve in curves.values()) + 0.2))
     axes.set_title("One student, one number of steps, other targets")
     axes.legend(fontsize=8)
-    plt.show()
+    show(
+        "The test loss of a student against the words of text that it sees. Taught by the text alone it is far worse "
+        "the fewer words there are; taught by the teacher's probabilities it comes near the teacher even with few."
+    )
 
 
 def draw_exponents(sizes: np.ndarray, exponents: Mapping[str, np.ndarray], marks: Mapping[str, float]) -> None:
     """Draw the power of C with which the best size grows against the size, by way to count, and known powers."""
     _, axes = plt.subplots(figsize=(7.2, 3.0))
-    for (name, values), colour in zip(exponents.items(), (BLUE, VERMILION), strict=True):
-        axes.plot(sizes, values, color=colour, label=name)
+    for (name, values), colour, line in zip(exponents.items(), (BLUE, VERMILION), ("-", "--"), strict=True):
+        axes.plot(sizes, values, line, color=colour, label=name)
     for name, value in marks.items():
         axes.axhline(value, color=GREY, lw=0.8, ls=":")
         high = value > np.mean(list(marks.values()))
@@ -91,7 +98,10 @@ def draw_exponents(sizes: np.ndarray, exponents: Mapping[str, np.ndarray], marks
     axes.set_ylim(bottom=0.44)
     axes.set_title("One law, two ways to count")
     axes.legend(fontsize=8, loc="upper right")
-    plt.show()
+    show(
+        "The power with which the best size grows with the compute. With all parameters counted it is about one half "
+        "everywhere; without the embeddings small models show a far larger power, around Kaplan's."
+    )
 
 
 def draw_reach(factors: np.ndarray, off: np.ndarray, bands: np.ndarray) -> None:
@@ -105,7 +115,10 @@ def draw_reach(factors: np.ndarray, off: np.ndarray, bands: np.ndarray) -> None:
     axes.set_title("The farther from the trainings, the less is said")
     _plain(axes, (1,))
     axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(0.24, 1))  # right of the dotted line
-    plt.show()
+    show(
+        "How far the fitted law is off the true loss, by budget. Within the budgets of the training runs the interval "
+        "is narrow; it widens the farther beyond them the law is asked."
+    )
 
 
 def _plain(axes: Axes, subs: Sequence[float] = (1, 3)) -> None:
@@ -128,7 +141,7 @@ def draw_bleu(found: dict[str, Any]) -> None:
         scores = {name: Interval(**found["models"][name][search]["bleu"]) for name in names}
         draw_intervals(axes, scores, colours, f"BLEU, {label}")
     both[1].invert_yaxis()  # `draw_intervals` inverted the shared axis twice
-    plt.show()
+    show("BLEU of the teacher and of students with its intervals, greedy and with a beam. All intervals overlap.")
 
 
 def draw_trainings(found: dict[str, Any], law: Law) -> None:
@@ -157,4 +170,8 @@ def draw_trainings(found: dict[str, Any], law: Law) -> None:
     handles, labels = left.get_legend_handles_labels()
     right.legend(handles, labels, fontsize=7.5, loc="lower right")
     right.set(xlabel="loss that the law says", ylabel="loss that came", title="On the dotted line it is right")
-    plt.show()
+    show(
+        "Left, the loss of training runs against the size of the model, with the fitted law's curve for each budget. "
+        "Right, the losses that came against those that the law says: the points lie near the diagonal, also that of "
+        "the run that was kept aside."
+    )

@@ -10,7 +10,7 @@ from matplotlib.patches import FancyBboxPatch
 
 from minitransformer.training.parallel.shards import share, subtrees
 
-from ..style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, SKY, VERMILION
+from ..style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, SKY, VERMILION, on, show
 
 PROCESSES = BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION
 """A colour for each process."""
@@ -23,7 +23,7 @@ def draw_drift(differences: Mapping[str, Sequence[float]], rounding: float) -> N
     """Draw differences by step, on a logarithmic axis, with a line at the last bit of a number about 1."""
     _, axes = plt.subplots(figsize=(7.2, 3.6))
     for (name, values), (colour, style) in zip(
-        differences.items(), ((ORANGE, "-"), (BLUE, "-"), (VERMILION, "-")), strict=True
+        differences.items(), ((ORANGE, "--"), (BLUE, "-"), (VERMILION, ":")), strict=True
     ):
         shown = np.where(np.asarray(values) > 0, values, np.nan)
         axes.plot(np.arange(1, len(shown) + 1), shown, style, color=colour, lw=1.2, label=name)
@@ -32,7 +32,10 @@ def draw_drift(differences: Mapping[str, Sequence[float]], rounding: float) -> N
     axes.set(yscale="log", xlabel="step", ylabel="difference", title="Two trainings that add in another order")
     axes.set_ylim(bottom=1e-10)  # losses that are equal to the last bit fall below the axis
     axes.legend(loc="lower right", fontsize=8)
-    plt.show()
+    show(
+        "Differences between two training runs that add in another order, by step. They begin around the last bit of "
+        "a float32 number, and then grow by several powers of ten."
+    )
 
 
 def draw_exchange(num_shards: int = 8, sizes: Sequence[int] = (2, 3)) -> None:
@@ -41,7 +44,10 @@ def draw_exchange(num_shards: int = 8, sizes: Sequence[int] = (2, 3)) -> None:
     for axes, size in zip(panels, sizes, strict=True):
         _draw_tree(axes, num_shards, size)
     figure.suptitle("One tree, whoever adds: ringed sums are sent, the white ones are added slice by slice", color=INK)
-    plt.show()
+    show(
+        "One tree of sums over the shards, for two and for three processes. Each process adds up its own subtrees and "
+        "sends their sums; the upper sums are added slice by slice, a slice for each process."
+    )
 
 
 def _draw_tree(axes: Axes, num_shards: int, size: int) -> None:
@@ -69,7 +75,7 @@ def _draw_tree(axes: Axes, num_shards: int, size: int) -> None:
             markeredgecolor=INK if ring else GREY if alone == "white" else alone, markeredgewidth=2.4 if ring else 1.0,
         )  # fmt: skip
         if count == 1:
-            axes.text(x, y, str(first), ha="center", va="center", color="white", fontsize=8, zorder=4)
+            axes.text(x, y, str(first), ha="center", va="center", color=on(alone), fontsize=8, zorder=4)
     top = levels * SPACING
     bar, whole = top + 1.3, num_shards - 0.4
     edges = np.linspace(-0.3, -0.3 + whole, size + 1)
@@ -79,7 +85,9 @@ def _draw_tree(axes: Axes, num_shards: int, size: int) -> None:
                            color=PROCESSES[rank], lw=0)
         )  # fmt: skip
         middle = (start + stop) / 2
-        axes.text(middle, bar + 0.25, f"process {rank}", ha="center", va="center", color="white", fontsize=8)
+        axes.text(
+            middle, bar + 0.25, f"process {rank}", ha="center", va="center", color=on(PROCESSES[rank]), fontsize=8
+        )
         axes.annotate("", (middle, bar - 0.06), (places[0, 2**levels][0], top + 0.28),
                       arrowprops={"arrowstyle": "->", "color": GREY, "lw": 1})  # fmt: skip
     axes.text(-0.3, bar + 0.68, "each process: the sum in its slice, and Adam there", fontsize=8, color=INK)
