@@ -478,7 +478,6 @@ axes.set_xticks(range(len(cases)), [f"{gender} {('sing.', 'plural')[plural]}" fo
 axes.set_yticks(range(len(ARTICLES)), ["the", "his", "this, these"])
 axes.set(xlabel="the noun", ylabel="the article", title="She sees these white lamps: translations that are wrong")
 figure.colorbar(image, label="%")
-plt.show()
 show(
     "The share of wrong translations for three articles and nouns of each gender and number. In the singular few are "
     "wrong, but for neuters after his; in the plural many are, most of all after these."
