@@ -128,8 +128,7 @@ print(f"spread: {mean_spread.min():.2f} to {mean_spread.max():.2f} of {available
 # ### The loop
 #
 # It is the loop of lesson [09](09_training.ipynb), with the package's Adam and schedule, and with label smoothing.
-# Every 20 steps we look at the test set. (The package's [`Trainer`](../minitransformer/training/trainer.py) adds
-# checkpoints, a log and threads.)
+# Every 20 steps we look at the test set.
 
 # %%
 STEPS, EVERY = 700, 20
