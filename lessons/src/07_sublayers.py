@@ -12,34 +12,20 @@
 # | in the package | [`layernorm`](../minitransformer/ops/norms.py), [dropout](../minitransformer/ops/dropout.py) |
 #
 # Attention moves information between positions. The other parts of a layer let it do so again and again, many layers
-# deep. The paper says it in one line of §3.1, [Add & Norm](glossary.md#add--norm), to which §5.4 adds the dropout:
+# deep. The paper says it in one line, [Add & Norm](glossary.md#add--norm); the dropout is from §5.4:
 #
 # $$ \mathrm{LayerNorm}\big(x + \mathrm{Dropout}(\mathrm{Sublayer}(x))\big) $$
 #
-# The sub-layer is attention or the feed-forward network. We take the line apart, from the inside out: the feed-forward
-# network, the sum, the norm, the dropout. Then we put it together.
+# The sub-layer is attention or the feed-forward network. We take the line apart, from the inside out.
 
 # %%
-import matplotlib.pyplot as plt
 import numpy as np
 
 from course import recorded, start
-from course.lesson_07.pictures import draw_bessel, draw_highway, draw_sphere
-from course.style import BLUE, GREEN, GREY, ORANGE, VERMILION
+from course.lesson_07 import pictures as draw
+from course.lesson_07.stack import run_stack
+from minitransformer import ops
 from minitransformer.gradcheck import GradientError, check_gradients, error
-from minitransformer.layers import FeedForward, FeedForwardConfig, FlatParameters
-from minitransformer.ops import (
-    Dropout,
-    attention_backward,
-    attention_forward,
-    dropout_key,
-    dropout_mask,
-    numpy_ops,
-)
-from minitransformer.ops import dropout_backward as package_dropout_backward
-from minitransformer.ops import dropout_forward as package_dropout_forward
-from minitransformer.ops import layernorm_backward as package_layernorm_backward
-from minitransformer.ops import layernorm_forward as package_layernorm_forward
 
 check = start("07")
 rng = np.random.default_rng(0)
@@ -49,14 +35,12 @@ rng = np.random.default_rng(0)
 #
 # $$ \mathrm{FFN}(x) = \max(0,\; x W_1 + b_1)\, W_2 + b_2 $$
 #
-# $x$ has shape $(T, C)$: $T$ positions of $C$ channels each. $W_1$ has shape $(C, F)$ and $W_2$ has $(F, C)$; the
-# biases $b_1$ and $b_2$ have shapes $(F,)$ and $(C,)$. The paper's base model has $C = 512$ and $F = 2048$.
+# $x$ has shape $(T, C)$: $T$ positions of $C$ channels each. $W_1$ has shape $(C, F)$, $W_2$ has $(F, C)$, and the
+# biases have $(F,)$ and $(C,)$. In the paper's base model $C = 512$ and $F = 2048$.
 #
-# Read it as $F$ questions. Column $f$ of $W_1$ asks a position one question. The relu, $\max(0, \cdot)$, keeps the
-# answer if it is positive. Then that much of row $f$ of $W_2$ is added to the output. So the output of a position is a
-# weighted sum of those rows whose question it answers with yes.
-#
-# The same matrices serve every position, and no position sees another. In loops this is plain to see:
+# Read it as $F$ questions. Column $f$ of $W_1$ asks a position one question, and the relu, $\max(0, \cdot)$, keeps the
+# answer if it is positive. The answer times row $f$ of $W_2$ is added to the output. In loops it is plain that no
+# position sees another:
 
 
 # %%
@@ -75,8 +59,8 @@ def feed_forward_loops(x, weight1, bias1, weight2, bias2):
 # %% [markdown]
 # ### Exercise 1 ★☆☆: the feed-forward network
 #
-# Write it without loops: two products serve all positions at once. Return also what a backward needs. Think what that
-# is before you read the contract: which of the numbers on the way does the chain rule ask for again?
+# Write it without loops: two products serve all positions at once. Return also the arrays that a backward needs. Which
+# of the intermediate arrays does the chain rule use again?
 
 
 # %% tags=["exercise"]
@@ -84,7 +68,7 @@ def feed_forward_forward(x, weight1, bias1, weight2, bias2):
     """Equation 2: max(0, x W₁ + b₁) W₂ + b₂, for every position at once.
 
     x (T, C), weight1 (C, F), bias1 (F,), weight2 (F, C), bias2 (C,) → the tuple y (T, C), cache.
-    cache is the tuple (x, active, weight1, weight2), with active (T, F) what the relu lets through.
+    cache is the tuple (x, active, weight1, weight2), with active (T, F) the output of the relu.
     """
     raise NotImplementedError
 
@@ -112,43 +96,29 @@ def feed_forward_backward(dy, cache):
     """The forward, read from its end: the gradients of x, weight1, bias1, weight2, bias2."""
     x, active, weight1, weight2 = cache
     dweight2, dbias2 = active.T @ dy, dy.sum(axis=0)  # y = active @ weight2 + bias2
-    dactive = dy @ weight2.T
-    dhidden = dactive * (active > 0)  # active = max(0, hidden)
+    dhidden = (dy @ weight2.T) * (active > 0)  # active = max(0, hidden)
     dweight1, dbias1 = x.T @ dhidden, dhidden.sum(axis=0)  # hidden = x @ weight1 + bias1
     return dhidden @ weight1.T, dweight1, dbias1, dweight2, dbias2
 
 
 T, C, F = 8, 16, 64
 x = rng.standard_normal((T, C))
-weights = {
-    "weight1": rng.standard_normal((C, F)) / np.sqrt(C),
-    "bias1": rng.standard_normal(F),
-    "weight2": rng.standard_normal((F, C)) / np.sqrt(F),
-    "bias2": rng.standard_normal(C),
-}
+shapes = {"weight1": (C, F), "bias1": F, "weight2": (F, C), "bias2": C}
+weights = {name: rng.standard_normal(shape) / 4 for name, shape in shapes.items()}
 y, cache = feed_forward_forward(x, *weights.values())
 print(f"loops against two products: {error(y, feed_forward_loops(x, *weights.values())):.1e}")
 for name, worst in check_gradients(feed_forward_forward, feed_forward_backward, {"x": x} | weights).items():
     print(f"d{name:<8} against central differences {worst:.1e}")
 
 # %% [markdown]
-# The package keeps the weights in a layer, [`FeedForward`](../minitransformer/layers/feed_forward.py). It owns its
-# parameters and calls operations like ours. With our weights it must give our output:
-
-# %%
-layer = FeedForward(numpy_ops, C, FeedForwardConfig(d_ff=F))
-parameters = FlatParameters(dict(layer.named_parameters()), numpy_ops, "float64")
-names = ("expand.weight", "expand.bias", "contract.weight", "contract.bias")
-parameters.load_state_dict(dict(zip(names, weights.values(), strict=True)))
-print(f"ours against the package's layer: {error(y, layer.forward(x)[0]):.1e}")
-
-# %% [markdown]
-# ### Who talks to whom
+# Attention mixes positions, the [feed-forward network](glossary.md#feed-forward-network) mixes channels. It also has
+# most of an encoder layer's weights: attention has four matrices of $C \times C$, the network two of $C \times F$, and
+# in the paper $F = 4C$.
+#
+# ### Who talks to whom (optional)
 #
 # Which inputs does an output depend on? Feed d$y$ in at one position $t$ only, and see at which positions d$x$ is not
-# zero. Attention fills the square: every output depends on every input. The [feed-forward
-# network](glossary.md#feed-forward-network) stays on the diagonal. The two share the work: attention mixes positions,
-# the feed-forward network mixes channels.
+# zero.
 
 
 # %%
@@ -165,104 +135,40 @@ def influence(forward, backward):
 
 def self_attention_forward(x):
     """One head, whose queries, keys and values are x itself; a small scale spreads its attention for the picture."""
-    out, cache = attention_forward(x[None, None], x[None, None], x[None, None], scale=0.1)  # (1, 1, T, C)
+    out, cache = ops.attention_forward(x[None, None], x[None, None], x[None, None], scale=0.1)  # (1, 1, T, C)
     return out[0, 0], cache
 
 
 reached = {
     "self-attention": influence(
-        self_attention_forward, lambda dout, cache: sum(attention_backward(dout[None, None], cache))[0, 0]
+        self_attention_forward, lambda dout, cache: sum(ops.attention_backward(dout[None, None], cache))[0, 0]
     ),
     "feed-forward": influence(
         lambda x: feed_forward_forward(x, *weights.values()), lambda dout, cache: feed_forward_backward(dout, cache)[0]
     ),
 }
-figure, both = plt.subplots(1, 2, figsize=(7.2, 3.0), sharey=True)
-for axes, (name, lengths) in zip(both, reached.items(), strict=True):
-    image = axes.imshow(lengths / lengths.max(), vmin=0, vmax=1)
-    axes.set(title=name, xlabel="input position $s$")
-both[0].set_ylabel("output position $t$")
-figure.colorbar(image, ax=both, label="length of the gradient\n(the largest is 1)", shrink=0.8)
-figure.suptitle("Which inputs does an output depend on?", fontsize=10)
-plt.show()
-off = reached["feed-forward"][~np.eye(T, dtype=bool)]
-print(f"feed-forward, largest gradient off the diagonal: {off.max():.0f}")
-print(f"self-attention, smallest off the diagonal: {reached['self-attention'][~np.eye(T, dtype=bool)].min():.1e}")
+draw.influences(reached)
+others = ~np.eye(T, dtype=bool)
+print(f"feed-forward, largest gradient off the diagonal: {reached['feed-forward'][others].max():.0f}")
+print(f"self-attention, smallest off the diagonal: {reached['self-attention'][others].min():.1e}")
 
 # %% [markdown]
-# Most of the weights of an encoder layer are in the feed-forward network. Attention has four matrices of
-# $C \times C$, the network has two of $C \times F$:
-
-# %%
-base_C, base_F = 512, 2048
-attention_weights, network_weights = 4 * base_C**2, 2 * base_C * base_F
-print(f"base model, per encoder layer: attention {attention_weights:,} weights, feed-forward {network_weights:,}")
-
-# %% [markdown]
-# ## The residual connection: a highway
+# ## The residual connection
 #
-# Stack many sub-layers $f_1, \dots, f_n$, each on the output of the one before. On its way back the gradient has to
-# pass all of them. Each multiplies it by its Jacobian, transposed (lesson 00). If each one shrinks it a little, nothing
-# is left after many.
-#
-# So do not replace $x$. Add to it:
+# Stack many sub-layers $f_1, \dots, f_n$, each on the output of the one before. On its way back the gradient passes all
+# of them, and each multiplies it by its Jacobian, transposed (lesson 00). If each shrinks it a little, nothing is left
+# after many. So do not replace $x$. Add to it:
 #
 # $$ x_l = x_{l-1} + f_l(x_{l-1}) \qquad\Longrightarrow\qquad
 #    \mathrm{d}x_{l-1} = \mathrm{d}x_l + J_l^\top \mathrm{d}x_l = (I + J_l^\top)\,\mathrm{d}x_l $$
 #
-# Here $J_l$ is the Jacobian of $f_l$, and $I$ the identity matrix, which leaves everything as it is. In code it is
-# `dx = dy + sublayer_backward(dy)`: $x$ was used twice, so its gradients add. Multiply out the product over all layers:
+# Here $J_l$ is the Jacobian of $f_l$, and $I$ the identity matrix. In code it is `dx = dy + sublayer_backward(dy)`: $x$
+# was used twice, so its gradients add. The vector that all sub-layers add to is called the
+# [residual stream](glossary.md#residual-stream). Along it the gradient reaches the bottom unchanged, whatever the
+# sub-layers do.
 #
-# $$ \mathrm{d}x_0 = (I + J_1^\top)(I + J_2^\top)\cdots(I + J_n^\top)\,\mathrm{d}x_n
-#    = \underbrace{\mathrm{d}x_n}_{\text{past all of them}}
-#    + \underbrace{\sum_l J_l^\top \mathrm{d}x_n}_{\text{through one}}
-#    + \underbrace{\sum_{l<m} J_l^\top J_m^\top \mathrm{d}x_n}_{\text{through two}} + \dots $$
-#
-# There is a term for every choice of sub-layers to pass through: $2^n$ terms in all. The first one passes through none.
-# We can measure how much arrives by ways of each length. To do so, we keep the gradients sorted by the number of
-# sub-layers that they came through.
-
-# %% tags=["picture"]
-C, F, depth = 64, 256, 32
-
-
-def xavier(fan_in, fan_out):
-    """A matrix with the package's initial values (Glorot & Bengio 2010); lesson 08 says why."""
-    bound = np.sqrt(6 / (fan_in + fan_out))
-    return rng.uniform(-bound, bound, (fan_in, fan_out))
-
-
-stack = [(xavier(C, F), np.zeros(F), xavier(F, C), np.zeros(C)) for _ in range(depth)]
-x = rng.standard_normal((16, C))
-top = rng.standard_normal((16, C))
-top /= np.linalg.norm(top)  # the gradient at the end of the stack, of length 1
-
-
-def gradients_by_length(x, dy, sublayers):
-    """The gradients that reach x through 0, 1, …, n sub-layers of a residual stack: (n + 1, T, C)."""
-    caches = []
-    for sublayer in sublayers:
-        out, cache = feed_forward_forward(x, *sublayer)
-        x = x + out
-        caches.append(cache)
-    by_length = [dy] + [np.zeros_like(dy) for _ in sublayers]
-    for cache in reversed(caches):
-        through = [feed_forward_backward(gradient, cache)[0] for gradient in by_length[:-1]]
-        by_length[1:] = [a + b for a, b in zip(by_length[1:], through, strict=True)]  # one sub-layer more
-    return np.array(by_length)
-
-
-by_length = gradients_by_length(x, top, stack[:8])
-draw_highway(np.linalg.norm(by_length, axis=(1, 2)))
-print(f"the untouched part against dy: {error(by_length[0], top):.1e}")
-
-# %% [markdown]
-# The orange bar is the highway: all of d$y$, whatever the sub-layers do. Most of the rest comes through a few
-# sub-layers, and hardly anything comes through all of them. A deep residual network behaves like many shallow ones
-# added up (Veit, Wilber, Belongie 2016).
-#
-# The highway has a price. What is added is never taken away again. So the numbers grow from layer to layer, forward and
-# backward. The next part takes care of that.
+# But what is added is never taken away again. So the numbers grow from layer to layer, forward and backward. The norm
+# takes care of that.
 #
 # ## Layer normalisation
 #
@@ -273,15 +179,15 @@ print(f"the untouched part against dy: {error(by_length[0], top):.1e}")
 #
 # The mean $m$, the variance $v$ and the reciprocal of the standard deviation $r$ (`rstd` in the code) are one number
 # for each position. The normed vector $n$ (`normed`) has mean 0 and variance 1. $\gamma$ and $\beta$, of shape $(C,)$,
-# are learned: they give each channel a scale and a shift of its own. The small number $\epsilon$ keeps us from dividing
-# by zero where all channels are equal.
+# are learned: a scale and a shift for each channel. The small number $\epsilon$ keeps us from dividing by zero where
+# all channels are equal.
 #
-# No position looks at another, and no sentence at another. (Batch normalisation is different: it takes its means over
-# the batch.) So nothing depends on the other sentences of the batch, on padding, or on words that come later.
+# No position looks at another, so nothing depends on the other sentences of the batch (as in batch normalisation), on
+# padding, or on later words.
 #
 # ### Exercise 2 ★☆☆: layer normalisation
 #
-# Write it for all rows at once. The cache holds the three things that the backward will need.
+# Write it for all rows at once. The cache holds the three arrays that the backward will need.
 
 
 # %% tags=["exercise"]
@@ -307,7 +213,7 @@ layernorm_forward = check(layernorm_forward)
 # variance is the mean of `centred**2`, taken in the same way; `rstd` is 1 over the root of variance + `eps`.
 
 # %% [markdown]
-# Yours beside loops that follow the formula channel by channel, and beside the package:
+# Yours beside loops, and beside the package:
 
 
 # %%
@@ -326,7 +232,7 @@ def layernorm_loops(x, gamma, beta, eps=1e-5):
 rows, gamma, beta = 3 + 2 * rng.standard_normal((6, 5)), rng.standard_normal(5), rng.standard_normal(5)
 y, cache = layernorm_forward(rows, gamma, beta)
 print(f"loops against arrays:       {error(y, layernorm_loops(rows, gamma, beta)):.1e}")
-print(f"arrays against the package: {error(y, package_layernorm_forward(rows, gamma, beta)[0]):.1e}")
+print(f"arrays against the package: {error(y, ops.layernorm_forward(rows, gamma, beta)[0]):.1e}")
 
 # %% [markdown]
 # ### Exercise 3 ★★★: the backward of layer normalisation
@@ -341,14 +247,14 @@ print(f"arrays against the package: {error(y, package_layernorm_forward(rows, ga
 # | $n = a\, r$ | ? |
 # | $y = \gamma\, n + \beta$ | $\mathrm{d}n = \mathrm{d}y\,\gamma$ |
 #
-# Fill in the right column on paper, from the last line to the first. Three things to mind:
+# Fill in the right column on paper, from the last line to the first. Mind three things:
 #
 # * $a$ is used twice, in $n$ and in $v$, so it gets two gradients, and they add.
 # * $r$, $v$ and the mean are one number for the whole row. Every channel uses them, so their gradients are sums over
 #   the channels.
 # * $\gamma$ and $\beta$ serve every row, so their gradients are sums over the rows.
 #
-# You get `normed` and `rstd`, not $x$: with $a = n / r$ they are enough. If you simplify on paper, the code gets short.
+# You get `normed` and `rstd`, not $x$: with $a = n / r$ they are enough.
 
 
 # %% tags=["exercise"]
@@ -369,43 +275,38 @@ layernorm_backward = check(layernorm_backward)
 #
 # ---
 #
-# $\mathrm{d}r = \sum_c \mathrm{d}n_c\, a_c$ and $\mathrm{d}v = -\tfrac12 r^3\, \mathrm{d}r$. Then
-# $\mathrm{d}a = r\,\mathrm{d}n + \tfrac2C\, a\, \mathrm{d}v$, its two uses. At last
-# $\mathrm{d}x = \mathrm{d}a - \mathrm{mean}(\mathrm{d}a)$, with the mean over the channels of the row.
-
-# %% [markdown]
-# The right column, filled in:
+# The right column, from its last line but one to the first:
 #
 # $$ \mathrm{d}r = \sum_c \mathrm{d}n_c\, a_c \qquad \mathrm{d}v = -\tfrac12 r^3\, \mathrm{d}r \qquad
 #    \mathrm{d}a = r\,\mathrm{d}n + \tfrac2C\, a\, \mathrm{d}v \qquad
 #    \mathrm{d}x = \mathrm{d}a - \mathrm{mean}(\mathrm{d}a) $$
 #
-# Put the first three together. With $a\,r = n$,
+# With $a\,r = n$, the second use of $a$ becomes
+# $\tfrac2C\, a\, \mathrm{d}v = -\tfrac1C\, a\, r^3 \sum_c \mathrm{d}n_c\, a_c
+# = -\, r\, n\; \mathrm{mean}(\mathrm{d}n \cdot n)$. The last step subtracts the mean of all this over the channels, and
+# $n$ itself has mean 0. So
 #
-# $$ \tfrac2C\, a\, \mathrm{d}v = -\tfrac1C\, a\, r^3 \sum_c \mathrm{d}n_c\, a_c
-#    = -\, r\, n\, \tfrac1C \sum_c \mathrm{d}n_c\, n_c = -\, r\, n\; \mathrm{mean}(\mathrm{d}n \cdot n) $$
-#
-# The last step subtracts the mean of all this, and $n$ itself has mean 0. So
-#
-# $$ \boxed{\;\mathrm{d}x
-#    = r\,\big(\mathrm{d}n - \mathrm{mean}(\mathrm{d}n) - n\,\mathrm{mean}(\mathrm{d}n \cdot n)\big)\;} $$
-#
-# Note the factor $r$ in front: a row of large numbers gets a small gradient. Layer norm brakes what has grown. Lesson
-# 08 comes back to this.
+# $$ \mathrm{d}x = r\,\big(\mathrm{d}n - \mathrm{mean}(\mathrm{d}n) - n\,\mathrm{mean}(\mathrm{d}n \cdot n)\big) $$
+
+# %% [markdown]
+# d$x$ is proportional to $r$: a row of large numbers gets a small gradient. Layer norm brakes any growth; lesson 08
+# comes back to this.
 
 # %%
 arrays = {"x": rows, "gamma": gamma, "beta": beta}
 for name, worst in check_gradients(layernorm_forward, lambda dy, cache: layernorm_backward(dy, *cache), arrays).items():
     print(f"d{name:<6} against central differences {worst:.1e}")
-dy = rng.standard_normal(rows.shape)
-mine, theirs = layernorm_backward(dy, *cache), package_layernorm_backward(dy, cache)
-print(f"against the package's backward: {max(error(a, b) for a, b in zip(mine, theirs, strict=True)):.1e}")
 
 # %% [markdown]
-# A second witness, which never saw our derivation: PyTorch's own layer norm and its autograd, in float64.
-
+# ### A second witness (optional)
+#
+# PyTorch's own layer norm and its autograd, in float64, never saw our derivation:
 
 # %%
+dy = rng.standard_normal(rows.shape)
+mine = layernorm_backward(dy, *cache)
+
+
 def against_torch():
     import torch
 
@@ -422,13 +323,14 @@ for name, worst in zip(("y", "dx", "dgamma", "dbeta"), recorded("07_layernorm", 
 # %% [markdown]
 # ### The picture: a circle (optional)
 #
-# The formula has a shape. Take three channels, so that we can look at it. Subtracting the mean moves every row onto the
+# The formula has a shape. Take three channels, so that we can draw it. Subtracting the mean moves every row onto the
 # plane where the channels sum to zero. Dividing by the standard deviation then moves it straight out or straight in, to
-# the circle of radius $\sqrt C$, because $\sum_c n_c^2 = C$ (up to $\epsilon$). With more channels it is a sphere. All
-# that is left of a row is a direction.
+# the circle of radius $\sqrt C$, because $\sum_c n_c^2 = C$ (up to $\epsilon$). With more channels it is a sphere. Only
+# the direction of a row is left.
 #
 # The gradient has the same shape. Moving $x$ along $(1, 1, 1)$ changes nothing, and moving it straight outwards changes
-# nothing. So d$x$ can have no part in these two directions. The two means in the box take exactly those parts off:
+# nothing. So d$x$ can have no part in these two directions. The two means in the solution of exercise 3 remove exactly
+# those parts:
 
 # %%
 ones = np.ones(3)
@@ -438,7 +340,7 @@ three = around * rng.uniform(0.6, 2.2, (8, 1)) + rng.standard_normal((8, 1))
 turned = angles + np.array([0.9, 2.6, -1.2, 0.4, 4.2, 1.6, -0.7, 2.2])
 arriving = np.stack([np.cos(turned), np.cos(turned - 2 * np.pi / 3), np.cos(turned + 2 * np.pi / 3)], axis=1)
 arriving += 0.5 * rng.standard_normal((8, 1))  # a part along (1, 1, 1) too, which the plane does not show
-draw_sphere(
+draw.sphere(
     three,
     lambda x: layernorm_forward(x, ones, 0 * ones),
     lambda dy, cache: layernorm_backward(dy, *cache)[0],
@@ -473,25 +375,15 @@ for width in widths:
     right, wrong = (f(sample, np.ones(width), np.zeros(width), 0.0)[0] for f in (layernorm_forward, bessel_forward))
     slips.append(np.max(np.abs(wrong / right - 1)))
 
-figure, (left, axes) = plt.subplots(1, 2, figsize=(7.2, 3.3), width_ratios=(1, 1.35))
-draw_bessel(left, three)
-axes.loglog(widths, slips, "o", ms=5, color=VERMILION, label="measured")
-axes.loglog(widths, 0.5 / widths, color=VERMILION, lw=1, alpha=0.6, label="1 / 2C")
-for name, resolution in (("bfloat16", 2.0**-8), ("float32", 2.0**-24)):
-    axes.axhline(resolution, color=GREY, lw=0.8, ls=":")
-    axes.text(widths[0], resolution * 1.3, f"half a step of {name}", color=GREY, fontsize=8)
-axes.set(xlabel="channels $C$", ylabel="relative error of normed", ylim=(2e-8, 1), title="Many channels")
-axes.legend(loc=(0.02, 0.22))
-plt.show()
+draw.bessel(three, widths, slips)
 slip = dict(zip(widths, slips, strict=True))
 print(f"C = 2: {slip[2]:.0%} too small   C = 64: {slip[64]:.2%}   C = 512: {slip[512]:.2%}")
 
 # %% [markdown]
-# At the paper's width you notice the error only beside the right array. It is smaller than rounding in bfloat16, the
-# numbers of 16 bits in which large models are trained (lesson 15). If you train with this slip, you will not notice it:
-# $\gamma$ is learned, and it becomes a little larger to make up for it. But if you then load weights that were trained
-# elsewhere, every layer is a little wrong. A proof in float64 sees the slip at once, forward and backward, because the
-# backward that we derived belongs to the variance divided by $C$:
+# At the paper's width you notice the error only beside the right array: it is smaller than rounding in bfloat16, the
+# numbers of 16 bits in which large models are trained (lesson 15). Training hides it, because $\gamma$ grows a little
+# to make up for it. But if you then load weights that were trained elsewhere, every layer is a little wrong. A proof in
+# float64 sees the slip at once, because the backward that we derived belongs to the variance divided by $C$:
 
 # %%
 wide = {"x": rng.standard_normal((2, 512)), "gamma": rng.standard_normal(512), "beta": rng.standard_normal(512)}
@@ -505,90 +397,104 @@ except GradientError as problem:
 # %% [markdown]
 # ## Both together
 #
-# Now stack thirty-two feed-forward networks with their first, random weights. Do it in four ways. Watch the size of the
-# numbers on the way up, and the size of the gradient on the way down.
+# Now stack thirty-two feed-forward networks with their initial, random weights, in four ways.
+# [`run_stack`](course/lesson_07/stack.py) chains your functions. Watch the size of the numbers on the way up, and the
+# size of the gradient on the way down.
 
 # %%
-WAYS = {
-    "plain: f(x)": VERMILION,
-    "residual: x + f(x)": ORANGE,
-    "norm: LN(f(x))": GREEN,
-    "the paper's: LN(x + f(x))": BLUE,
-}
-gain, shift = np.ones(C), np.zeros(C)
-
-
-def run_stack(x, dy, residual, norm):
-    """The size of x after each sub-layer and of the gradient before each, (n + 1,) both, and the gradient of x."""
-    sizes, caches = [np.sqrt((x**2).mean())], []
-    for sublayer in stack:
-        out, cache = feed_forward_forward(x, *sublayer)
-        x = x + out if residual else out
-        x, norm_cache = layernorm_forward(x, gain, shift) if norm else (x, None)
-        caches.append((cache, norm_cache))
-        sizes.append(np.sqrt((x**2).mean()))
-    dx, lengths = dy, [np.linalg.norm(dy)]
-    for cache, norm_cache in reversed(caches):
-        dsum = layernorm_backward(dx, *norm_cache)[0] if norm else dx
-        dx = feed_forward_backward(dsum, cache)[0] + (dsum if residual else 0)
-        lengths.append(np.linalg.norm(dx))
-    return sizes, lengths[::-1], dx
-
-
-figure, (up, down) = plt.subplots(1, 2, figsize=(7.2, 3.2), sharey=True)
-for number, (name, colour) in enumerate(WAYS.items()):
-    sizes, lengths, _ = run_stack(x, top, residual=number % 2 == 1, norm=number >= 2)
-    style = "--" if number == 3 else "-"  # the two with a norm lie on each other
-    up.semilogy(sizes, style, color=colour, label=name)
-    down.semilogy(lengths, style, color=colour)
+C, F, depth = 64, 256, 32
+WAYS = {"plain: f(x)": (0, 0), "residual: x + f(x)": (1, 0), "norm: LN(f(x))": (0, 1),
+        "the paper's: LN(x + f(x))": (1, 1)}  # fmt: skip
+scale = np.sqrt(2 / (C + F))  # of the initial weights; lesson 08 says why
+stack = [(scale * rng.standard_normal((C, F)), np.zeros(F), scale * rng.standard_normal((F, C)), np.zeros(C))
+         for _ in range(depth)]  # fmt: skip
+functions = feed_forward_forward, feed_forward_backward, layernorm_forward, layernorm_backward
+x, top = rng.standard_normal((2, 16, C))
+top /= np.linalg.norm(top)  # the gradient at the end of the stack, of length 1
+sizes_and_lengths = {name: run_stack(stack, functions, x, top, *way)[:2] for name, way in WAYS.items()}
+draw.four_ways(sizes_and_lengths)
+for name, (sizes, lengths) in sizes_and_lengths.items():
     print(f"{name:<26} the last x is {sizes[-1]:7.1e} large, the first gradient {lengths[0]:7.1e} long")
-up.set(title="Forward: size of $x$ (root mean square)", xlabel="after sub-layer", ylim=(1e-9, 1e4))
-down.set(title="Backward: length of the gradient (1 at the top)", xlabel="before sub-layer")
-up.legend(loc="lower left")
-plt.show()
 
 # %% [markdown]
-# The plain stack starves in both directions. The residual stack grows in both. With a norm, sizes stay, even without
-# the [residual connection](glossary.md#residual-connection). So what is the residual connection for, if there is a
-# norm?
+# The plain stack fades in both directions, the residual stack grows in both. With a norm, sizes stay, even without the
+# [residual connection](glossary.md#residual-connection). So why keep the residual connection? Because size is not
+# everything: the norm keeps the gradient's size, the residual connection its direction, as the next part measures.
 #
-# Size is not everything. Move the input by a fifth of its size, and compare the gradient there with the gradient here.
-# The less they agree, the shorter the step for which the gradient can be trusted. We measure the cosine between them: 1
-# where they point the same way, 0 where they have nothing to do with each other. It is averaged over ten such moves:
+# ### Can the gradient be trusted? (optional)
+#
+# Move the input by a fifth of its size, and compare the gradient there with the gradient here. The less they agree, the
+# shorter the step for which the gradient can be trusted. We measure the cosine between them, averaged over ten such
+# moves: 1 where they point the same way, 0 where they are unrelated.
 
 # %%
 moves = 0.2 * rng.standard_normal((10, *x.shape))
-for number, name in enumerate(WAYS):
-    here, *there = (run_stack(x + move, top, number % 2 == 1, number >= 2)[2] for move in (0 * x, *moves))
+for name, way in WAYS.items():
+    here, *there = (run_stack(stack, functions, x + move, top, *way)[2] for move in (0 * x, *moves))
     cosines = [np.vdot(here, other) / np.linalg.norm(here) / np.linalg.norm(other) for other in there]
     print(f"{name:<26} {np.mean(cosines):5.2f}")
 
 # %% [markdown]
-# Without the highway the gradient is *shattered* (Balduzzi and others 2017), and a norm does not mend it. The norm
-# keeps the size, the residual connection keeps the direction: the paper's line has both. One doubt remains. In
-# $\mathrm{LN}(x + f(x))$ the norm stands *on* the highway, and what comes down the highway is divided at every layer.
-# Lesson 08 measures what that does to the whole model, and what happens if the norm moves aside.
+# Without the residual stream the gradient is *shattered* (Balduzzi and others 2017), and a norm does not mend it. One
+# doubt remains. In $\mathrm{LN}(x + f(x))$ the norm stands *on* the residual stream, and divides the gradient at every
+# layer. Lesson 08 measures its effect on the whole model, and what happens if the norm moves aside.
+#
+# ### Which ways the gradient takes (optional)
+#
+# Multiply out the product over all layers of a residual stack without norms:
+#
+# $$ \mathrm{d}x_0 = (I + J_1^\top)(I + J_2^\top)\cdots(I + J_n^\top)\,\mathrm{d}x_n
+#    = \underbrace{\mathrm{d}x_n}_{\text{past all of them}}
+#    + \underbrace{\sum_l J_l^\top \mathrm{d}x_n}_{\text{through one}}
+#    + \underbrace{\sum_{l<m} J_l^\top J_m^\top \mathrm{d}x_n}_{\text{through two}} + \dots $$
+#
+# There is a term for every choice of sub-layers to pass through: $2^n$ in all. To measure how much arrives by ways of
+# each length, we keep the gradients sorted by the number of sub-layers that they came through.
+
+
+# %% tags=["picture"]
+def gradients_by_length(x, dy, sublayers):
+    """The gradients that reach x through 0, 1, …, n sub-layers of a residual stack: (n + 1, T, C)."""
+    caches = []
+    for sublayer in sublayers:
+        out, cache = feed_forward_forward(x, *sublayer)
+        x = x + out
+        caches.append(cache)
+    by_length = [dy] + [np.zeros_like(dy) for _ in sublayers]
+    for cache in reversed(caches):
+        through = [feed_forward_backward(gradient, cache)[0] for gradient in by_length[:-1]]
+        by_length[1:] = [a + b for a, b in zip(by_length[1:], through, strict=True)]  # one sub-layer more
+    return np.array(by_length)
+
+
+by_length = gradients_by_length(x, top, stack[:8])
+draw.residual_stream(np.linalg.norm(by_length, axis=(1, 2)))
+print(f"the untouched part against dy: {error(by_length[0], top):.1e}")
+
+# %% [markdown]
+# The orange bar came along the residual stream: all of d$y$, whatever the sub-layers do. Most of the rest comes through
+# a few sub-layers, and hardly anything through all of them. A deep residual network behaves like the sum of many
+# shallow ones (Veit, Wilber, Belongie 2016).
 #
 # ## Dropout
 #
-# In training, each element of a sub-layer's output is set to zero with probability $p$, and the choice is new in every
-# step (the paper: $p = 0.1$). So no part can rely on one other part being there. When the model is used, nothing is
-# dropped.
+# In training, each element of a sub-layer's output is set to zero with probability $p$, drawn anew in every step (the
+# paper: $p = 0.1$). So no part can rely on one other part being there. When the model is used, nothing is dropped.
 #
-# But then an element is smaller in training, on average $(1 - p)\,x$, than in use. The common remedy is *inverted*
-# [dropout](glossary.md#dropout): in training, divide what is kept by $1-p$; in use, leave the model alone. With $k_i$
-# for whether element $i$ is kept, 1 or 0:
+# But then an element is smaller in training, on average $(1 - p)\,x$, than in use. *Inverted*
+# [dropout](glossary.md#dropout) corrects this in training: it divides the kept elements by $1-p$. With $k_i$ for
+# whether element $i$ is kept, 1 or 0, and $\mathbb{E}$ for the average over many draws:
 #
 # $$ y_i = \frac{k_i}{1 - p}\, x_i, \qquad k_i = 1 \text{ with probability } 1 - p, \text{ else } 0, \qquad
 #    \mathbb{E}[y_i] = \frac{(1 - p) \cdot 1 + p \cdot 0}{1 - p}\, x_i = x_i $$
 #
-# $\mathbb{E}$ is the average over many draws. The map is linear, each element by itself. So the backward is the same
-# map with the same $k$: $\mathrm{d}x_i = \frac{k_i}{1-p}\,\mathrm{d}y_i$.
+# The map is linear, each element by itself. So the backward is the same map with the same $k$:
+# $\mathrm{d}x_i = \frac{k_i}{1-p}\,\mathrm{d}y_i$.
 #
 # ### Exercise 4 ★☆☆: inverted dropout
 #
-# The random numbers are given, so that your answer can be judged. Each element has one, uniform in $[0, 1)$. The
-# element is dropped where its number is below $p$, and kept elsewhere.
+# The random numbers are given, one for each element, uniform in $[0, 1)$. An element is dropped where its number is
+# below $p$, and kept elsewhere.
 
 
 # %% tags=["exercise"]
@@ -606,7 +512,7 @@ dropout_forward = check(dropout_forward)
 
 # %% [markdown] tags=["help"]
 # What share of numbers that are uniform in $[0, 1)$ is below $p$? And if you keep seven of ten elements, by what do you
-# multiply them so that their sum stays about what it was?
+# multiply them so that their sum stays about the same?
 #
 # ---
 #
@@ -614,62 +520,42 @@ dropout_forward = check(dropout_forward)
 # `1 - rate`.
 
 # %% [markdown]
-# Average over more and more masks. The inverted form settles on $x$, the other one on something smaller:
+# ### The mean over many masks (optional)
+#
+# Average over more and more masks. The inverted form settles on $x$, the other one on a smaller value:
 
 # %%
 rate, value = 0.3, np.array([2.0])
 uniform = rng.random((4000, 1))
 dropped, kept = dropout_forward(np.broadcast_to(value, uniform.shape), rate, uniform)
-counts = np.arange(1, len(uniform) + 1)
-
-figure, axes = plt.subplots(figsize=(7.2, 2.8))
-axes.semilogx(counts, np.cumsum(dropped) / counts, color=BLUE, label="inverted: kept elements divided by 1 − p")
-axes.semilogx(counts, np.cumsum(value * kept[:, 0]) / counts, color=VERMILION, label="not divided")
-axes.axhline(value[0], color=GREY, lw=0.8, ls=":")
-axes.axhline((1 - rate) * value[0], color=GREY, lw=0.8, ls=":")
-axes.set(xlabel="masks averaged over", ylabel="mean of y")
-axes.set_title(f"One element, x = {value[0]:.0f}, dropped with p = {rate}")
-axes.legend(loc="upper right")
-axes.set_ylim(0, 3.4)
-plt.show()
+draw.dropout_means(dropped[:, 0], value[0] * kept[:, 0], value[0], rate)
 
 # %% [markdown]
 # ### Where the package's masks come from (optional)
 #
 # A random generator gives numbers in the order in which they are asked for. Split a batch over two threads, and the
-# order changes, and the training with it. So in the package the mask is a **function of the place**: a hash of (seed,
-# step, which dropout of the model, sentence, position, channel). A hash is a fixed function whose results look random.
-# So half a batch gets half of the same mask; a resumed training goes on with the masks that it would have had; and a
-# GPU kernel computes the same masks.
+# order changes, and so does the training run. So in the package the mask is a **function of the place**: a hash, a
+# fixed function whose results look random, of the seed, the step, the dropout's number in the model, the sentence, the
+# position and the channel. Half a batch gets half of the same mask, a resumed run goes on with the masks that it would
+# have had, and a GPU kernel computes the same masks.
 
 # %%
-key = dropout_key(seed=0, step=7, site=3)
-whole = dropout_mask((4, 5, 64), Dropout(0.1, key))  # (B, T, C)
-second_half = dropout_mask((2, 5, 64), Dropout(0.1, key, sentence=2))
+key = ops.dropout_key(seed=0, step=7, site=3)
+whole = ops.dropout_mask((4, 5, 64), ops.Dropout(0.1, key))  # (B, T, C)
+second_half = ops.dropout_mask((2, 5, 64), ops.Dropout(0.1, key, sentence=2))
 print("sentences 2 and 3 alone get the mask they have in the batch:", np.array_equal(whole[2:], second_half))
 print(f"share of {whole.size:,} elements that is dropped: {1 - whole.mean():.3f}")
 
-sample = rng.standard_normal((4, 5, 64))
-ours, kept = dropout_forward(sample, 0.1, np.where(whole, 0.5, 0.0))  # the package's mask, as numbers
-theirs, dropout_cache = package_dropout_forward(sample, Dropout(0.1, key))
-print(f"ours against the package's, same mask: {error(ours, theirs):.1e}")
+exactly = ops.Dropout(0.1, key)  # the package compares 16 random bits, so its rate is a multiple of 1/65536
+sample, dsample = rng.standard_normal((2, 4, 5, 64))
+ours, kept = dropout_forward(sample, 1 - 1 / exactly.scale, np.where(whole, 0.5, 0.0))  # its mask, as numbers
+theirs, dropout_cache = ops.dropout_forward(sample, exactly)
+print(f"ours against the package's, same mask, forward: {error(ours, theirs):.1e}")
+theirs = ops.dropout_backward(dsample, dropout_cache)
+print(f"ours against the package's, backward: {error(dsample * kept * exactly.scale, theirs):.1e}")
 
 # %% [markdown]
-# The small difference is intended. The package compares 16 random bits, so its rate is a multiple of 1/65536, and it
-# divides by one minus that rate. With the same rate the two agree:
-
-# %%
-exactly = Dropout(0.1, key)
-ours, kept = dropout_forward(sample, 1 - 1 / exactly.scale, np.where(whole, 0.5, 0.0))
-dsample = rng.standard_normal(sample.shape)
-print(f"at the rounded rate, forward:  {error(ours, theirs):.1e}")
-print(
-    f"at the rounded rate, backward: "
-    f"{error(dsample * kept * exactly.scale, package_dropout_backward(dsample, dropout_cache)):.1e}"
-)
-
-# %% [markdown]
-# ## All of it: Add & Norm around any sub-layer
+# ## All of it: Add & Norm around any sub-layer (optional)
 #
 # $y = \mathrm{LayerNorm}(x + \mathrm{Dropout}(f(x)))$. The sub-layer $f$ is given as a function that returns its output
 # and its cache:
@@ -735,36 +621,10 @@ for name, worst in check_gradients(sublayer_forward, sublayer_backward, arrays).
 
 # %% [markdown]
 # That is the package's [`ResidualNorm`](../minitransformer/layers/norm.py). There the sum, the dropout and the norm are
-# one operation, [`add_layernorm`](../minitransformer/ops/norms.py), so that a GPU can do them in one pass (lesson
-# 15).
+# one operation, [`add_layernorm`](../minitransformer/ops/norms.py), so that a GPU can do them in one pass (lesson 15).
 #
-# ## Common mistakes, and what they look like
-#
-# **ε outside the root**, $n = a / (\sqrt v + \epsilon)$, looks harmless until a row is nearly constant. There the
-# gradient is as large as $1/\epsilon$ instead of $1/\sqrt\epsilon$:
-
-# %%
-constant = np.full((1, 8), 2.0) + 1e-12 * rng.standard_normal((1, 8))
-centred = constant - constant.mean()
-print(f"largest slope, ε inside the root:  {1 / np.sqrt(centred.var() + 1e-5):8.1e}")
-print(f"largest slope, ε outside the root: {1 / (centred.std() + 1e-5):8.1e}")
-
-# %% [markdown]
-# **Normalising over the wrong axis.** If the means are taken over time and not over channels, every position knows of
-# the others, the later ones too, and the causal mask of lesson 04 is undone. Change the last position and look at the
-# first:
-
-# %%
-sentence = rng.standard_normal((6, 16))  # (T, C)
-changed = sentence.copy()
-changed[-1] += 1
-for axis, name in ((-1, "channels"), (0, "time")):
-    first = [(s - s.mean(axis, keepdims=True)) / s.std(axis, keepdims=True) for s in (sentence, changed)]
-    print(f"normalised over {name:<9} the first position moves by {error(first[1][0], first[0][0]):.1e}")
-
-# %% [markdown]
-# **A new mask in the backward.** The gradient then belongs to another network. Its shape and its size look right, but
-# the check sees it:
+# Two mistakes with dropout are common. **A new mask in the backward**: the gradient then belongs to another network.
+# Its shape and its size look right, but the check sees it:
 
 
 # %%
@@ -782,7 +642,7 @@ except GradientError as problem:
     print(problem)
 
 # %% [markdown]
-# **Dropout left on in use.** The same input gives different outputs:
+# **Dropout left on in use**: the same input gives different outputs.
 
 # %%
 trained = [add_norm_forward(arrays["x"], lambda x: feed_forward_forward(x, *network), arrays["gamma"], arrays["beta"],
@@ -791,12 +651,35 @@ print(f"two runs, dropout on:  they differ by {error(trained[0], trained[1]):.1e
 print(f"two runs, dropout off: they differ by {error(trained[2], trained[3]):.1e}")
 
 # %% [markdown]
+# ## Common mistakes, and what they look like
+#
+# **ε outside the root**, $n = a / (\sqrt v + \epsilon)$, looks harmless until a row is nearly constant. There the
+# gradient is as large as $1/\epsilon$ instead of $1/\sqrt\epsilon$:
+
+# %%
+constant = np.full((1, 8), 2.0) + 1e-12 * rng.standard_normal((1, 8))
+print(f"largest slope, ε inside the root:  {1 / np.sqrt(constant.var() + 1e-5):8.1e}")
+print(f"largest slope, ε outside the root: {1 / (constant.std() + 1e-5):8.1e}")
+
+# %% [markdown]
+# **Normalising over the wrong axis.** With means over time instead of channels, every position knows of the others, the
+# later ones too, and the causal mask of lesson 04 is undone. Change the last position and look at the first:
+
+# %%
+sentence = rng.standard_normal((6, 16))  # (T, C)
+changed = sentence.copy()
+changed[-1] += 1
+for axis, name in ((-1, "channels"), (0, "time")):
+    first = [(s - s.mean(axis, keepdims=True)) / s.std(axis, keepdims=True) for s in (sentence, changed)]
+    print(f"normalised over {name:<9} the first position moves by {error(first[1][0], first[0][0]):.1e}")
+
+# %% [markdown]
 # ## What changed since 2017
 #
-# The norm moved off the highway, $x + f(\mathrm{LN}(x))$, and nearly all large models are built so today (Xiong and
-# others 2020; lesson 08). Many drop the mean and $\beta$ and only divide by the root mean square (RMSNorm, Zhang and
-# Sennrich 2019). Many replace the relu with a gated unit (Shazeer 2020). Large models, which see each text about once,
-# mostly train without dropout.
+# In nearly all large models the norm moved off the residual stream, $x + f(\mathrm{LN}(x))$ (Xiong and others 2020;
+# lesson 08). Many use RMSNorm (Zhang and Sennrich 2019) and a gated unit in place of the relu (Shazeer 2020), which
+# [lesson 20](20_modern_blocks.ipynb) builds. Large models, which see each text about once, mostly train without
+# dropout.
 #
 # ## Where next
 #

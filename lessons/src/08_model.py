@@ -2,7 +2,7 @@
 # # 08 · The whole model: encoder, decoder, and where the norm stands
 #
 # **You will be able to** write the paper's model, from tokens to logits; lead its gradients back from the loss to every
-# weight; and say how large its weights must begin, and what changes when the norm moves.
+# weight; and choose the scale of its initial weights, and say what changes when the norm moves.
 #
 # | | |
 # |---|---|
@@ -11,32 +11,22 @@
 # | in the paper | §3.1 and figure 1, §3.2.3, §3.4, table 3 |
 # | in the package | [`Block`](../minitransformer/layers/block.py), [`Stack`](../minitransformer/layers/stack.py) |
 #
-# Every part is there: attention, heads, positions, feed-forward, residual, norm. What is left is the wiring. You write
-# it, and then answer three questions that it raises. Where do gradients add? How large do the weights begin? And does
-# the norm stand in the right place?
+# You have every part: attention, heads, positions, feed-forward, residual, norm. Now you write the wiring, and answer
+# three questions that it raises. Where do gradients add? How large should the initial weights be? And does the norm
+# stand in the right place?
 
 # %%
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from course import recorded, start
+from course.lesson_08.parts import learn_to_reverse, parts_of
 from course.lesson_08.pictures import draw_beginnings, draw_layer_gradients, draw_sums, figure_1
-from minitransformer import Transformer, TransformerConfig
-from minitransformer.costs import num_parameters, parameter_groups
+from minitransformer import Transformer, TransformerConfig, costs, layers
 from minitransformer.gradcheck import check_gradients, error
-from minitransformer.layers import Block, Context, FlatParameters
-from minitransformer.ops import (
-    Pair,
-    attention_backward,
-    attention_forward,
-    layernorm_forward,
-    numpy_ops,
-    softmax_forward,
-)
-from minitransformer.training.optimizer import Adam
+from minitransformer.ops import Pair, attention_backward, attention_forward, numpy_ops
 
 check = start("08")
 rng = np.random.default_rng(0)
@@ -46,8 +36,7 @@ rng = np.random.default_rng(0)
 #
 # Two sentences go in, both as integers: `source` of shape $(B, T_s)$ and `target` of shape $(B, T_t)$. $B$ is the
 # number of sentence pairs, $T_s$ and $T_t$ are their lengths in tokens. The picture is drawn from the arrays of a real
-# forward pass: the grey shapes on the arrows are those that were seen. Change the sizes, run the cell again, and the
-# picture follows.
+# forward pass, with their shapes in grey. Change the sizes, run the cell again, and the picture follows.
 
 # %%
 config = TransformerConfig(vocab_size=100, d_model=64, num_heads=4, d_ff=256, num_layers=2, dropout=0.0)
@@ -56,86 +45,35 @@ source, target = rng.integers(3, 100, (2, 7)), rng.integers(3, 100, (2, 6))
 figure_1(model, source, target)
 
 # %% [markdown]
-# Read it from the bottom. On the left the **encoder** turns the source tokens into one vector each. Its last output is
-# called the [**memory**](glossary.md#memory). On the right the [**decoder**](glossary.md#decoder-encoder) does the same
-# with the target tokens. It has a third sub-layer in the middle, *cross-attention*: the queries come from the decoder,
-# the keys and values from the memory. Above the decoder a linear layer gives $V$ numbers for each target position, one
-# for each token of the vocabulary. These are the logits of the next token. The softmax, the topmost box, turns them
-# into probabilities. Our model stops at the logits: the loss takes the softmax itself (lesson 01).
+# Read it from the bottom. On the left the **encoder** turns the source tokens into one vector each; its last output is
+# the [**memory**](glossary.md#memory). On the right the [**decoder**](glossary.md#decoder-encoder) does the same with
+# the target tokens. Its third sub-layer, in the middle, is *cross-attention*: the queries come from the decoder, the
+# keys and values from the memory. Above the decoder a linear layer gives the logits of the next token, $V$ numbers for
+# each target position. Our model stops there: the loss takes the softmax itself (lesson 01).
 #
-# Note what does not happen: between the embeddings and the linear layer the width never changes. Every sub-layer takes
-# $(B, T, C)$ and gives $(B, T, C)$. So its output can be added to its input.
+# Between the embeddings and the linear layer the width never changes. Every sub-layer takes $(B, T, C)$ and gives
+# $(B, T, C)$, so its output can be added to its input.
 #
 # ## What goes in, what comes out
 #
-# The picture says "Outputs, shifted right". With the start mark `<s>` = 1, the end mark `</s>` = 2 and padding = 0, a
-# pair of sentences becomes three rows:
+# With the start mark `<s>` = 1, the end mark `</s>` = 2 and padding = 0, a pair of sentences becomes three rows:
 #
 # | | | |
 # |---|---|---|
-# | `source` | the source's tokens, `</s>` | what the encoder reads |
-# | `target_in` | `<s>`, the target's tokens | what the decoder reads |
-# | `target_out` | the target's tokens, `</s>` | what it has to say |
+# | `source` | the source's tokens, `</s>` | the encoder reads it |
+# | `target_in` | `<s>`, the target's tokens | the decoder reads it: the "outputs, shifted right" |
+# | `target_out` | the target's tokens, `</s>` | the decoder has to predict it |
 #
-# At position $t$ the decoder has read `target_in[: t + 1]` and is asked for `target_out[t]`, the next token. One
-# forward pass asks all positions at once (teacher forcing, lesson 03). The causal mask makes sure that no position has
-# read its answer.
+# At position $t$ the decoder has read `target_in[: t + 1]` and predicts `target_out[t]`, the next token. One forward
+# pass asks all positions at once (teacher forcing, lesson 03), and the causal mask hides from each position its answer.
 #
-# ## The parts
-#
-# All parts are those of lessons 04 to 07. Here they stand together, with the weights of one layer: three
-# sub-layers, and a norm for each. The names are those of the package. `True` in a mask means *may attend*, and a mask
-# must fit $(B, H, T_q, T_k)$ by broadcasting: $H$ heads, $T_q$ queries, $T_k$ keys.
-
-
-# %%
-class Layer:
-    """The parts of one layer with their weights, which are found by name. All take and give arrays (B, T, C)."""
-
-    def __init__(self, weights, num_heads):
-        self.weights, self.num_heads = weights, num_heads
-
-    def self_attention(self, x, mask):
-        query, key, value = np.split(self._linear("self_attention.query_key_value", x), 3, axis=-1)
-        return self._linear("self_attention.output", self._attend(query, key, value, mask))
-
-    def cross_attention(self, x, memory, mask):
-        query = self._linear("cross_attention.query", x)
-        key, value = np.split(self._linear("cross_attention.key_value", memory), 2, axis=-1)
-        return self._linear("cross_attention.output", self._attend(query, key, value, mask))
-
-    def feed_forward(self, x):
-        return self._linear("feed_forward.contract", np.maximum(0, self._linear("feed_forward.expand", x)))
-
-    def self_attention_norm(self, x):
-        return self._norm("self_attention_norm", x)
-
-    def cross_attention_norm(self, x):
-        return self._norm("cross_attention_norm", x)
-
-    def feed_forward_norm(self, x):
-        return self._norm("feed_forward_norm", x)
-
-    def _linear(self, name, x):
-        return x @ self.weights[f"{name}.weight"] + self.weights[f"{name}.bias"]
-
-    def _norm(self, name, x):
-        return layernorm_forward(x, self.weights[f"{name}.gamma"], self.weights[f"{name}.beta"])[0]
-
-    def _attend(self, query, key, value, mask):
-        B, T, C = query.shape
-        D = C // self.num_heads
-        query, key, value = (x.reshape(B, -1, self.num_heads, D).swapaxes(1, 2) for x in (query, key, value))
-        scores = query @ key.swapaxes(-1, -2) / np.sqrt(D)  # (B, H, Tq, Tk)
-        mixed = softmax_forward(np.where(mask, scores, -np.inf))[0] @ value  # (B, H, Tq, D)
-        return mixed.swapaxes(1, 2).reshape(B, T, C)
-
-
-# %% [markdown]
 # ### Exercise 1 ★★☆: a layer of the encoder, a layer of the decoder
 #
-# Look at figure 1 and write what one layer does, with the parts above. Each sub-layer stands in its Add & Norm of
-# lesson 07, $\mathrm{LN}(x + f(x))$. (We leave out dropout: this is the model in use.)
+# Look at figure 1 and write what one layer does. Its parts are those of lessons 04 to 07 with their weights, such as
+# `layer.self_attention(x, mask)`; the stubs list them ([their code](course/lesson_08/parts.py) is short). Each
+# sub-layer stands in its Add & Norm, $\mathrm{LN}(x + f(x))$. (We leave out dropout: this is the model in use.) `True`
+# in a mask means *may attend*, and a mask must fit $(B, H, T_q, T_k)$ by broadcasting: $H$ heads, $T_q$ queries, $T_k$
+# keys.
 
 
 # %% tags=["exercise"]
@@ -163,7 +101,7 @@ decoder_layer = check(decoder_layer)
 
 # %% [markdown] tags=["help"]
 # Follow the main arrow of the encoder's box in figure 1 from the bottom to the top. What does the first yellow box get,
-# by its two arrows? And what goes into the blue box above it: what the layer began with, or what the yellow box gave?
+# by its two arrows? And does the blue box above it get the layer's input, or the output of the yellow box?
 #
 # ---
 #
@@ -171,28 +109,51 @@ decoder_layer = check(decoder_layer)
 # this form. The decoder has three such lines; in the second one the memory and its mask come in.
 
 # %% [markdown]
-# ### Exercise 2 ★★★: the whole model
+# ### A first step: the two ends of the model
 #
-# Now wire everything: embeddings, masks, the layers of both stacks, and the output layer. `model` holds the parts:
+# Exercise 2 asks for the whole model. We build its two ends together, from the parts of the model above:
 #
 # | | |
 # |---|---|
-# | `model.table` | $(V, C)$: the vectors of the tokens; it serves source, target and output layer (§3.4) |
-# | `model.positions` | $(\text{longest}, C)$: the sinusoids of lesson 06, a row for each position |
-# | `model.pad` | the id of padding |
-# | `model.encoder`, `model.decoder` | lists of layers, the lowest first; the two may differ in length |
+# | `parts.table` | $(V, C)$: the vectors of the tokens; it serves source, target and output layer (§3.4) |
+# | `parts.positions` | $(\text{longest}, C)$: the sinusoids of lesson 06, a row for each position |
+# | `parts.pad` | the id of padding |
+# | `parts.encoder`, `parts.decoder` | lists of layers, the lowest first; the two may differ in length |
 #
-# Three things are easy to forget. The looked-up vectors are multiplied by $\sqrt{C}$ before the positions are added
-# (§3.4). Nobody may look at padding of the source, neither the encoder nor cross-attention. And in the decoder's
-# self-attention position $t$ looks at positions $0 \dots t$ only.
+# At the bottom, the looked-up vectors are multiplied by $\sqrt{C}$ before the positions are added (§3.4): the table
+# starts with standard deviation $1/\sqrt C$, because it is also the output layer, and without the factor the words
+# would be fainter than their positions. Two masks are needed: no attention may look at padding of the source, and in
+# the decoder's self-attention position $t$ looks at positions $0 \dots t$ only. At the top the output layer is the
+# table again, transposed.
+
+# %%
+parts = parts_of(model)
+padded = source.copy()
+padded[1, 4:] = parts.pad  # the second sentence is shorter
+
+bottom = np.sqrt(config.d_model) * parts.table[padded] + parts.positions[: padded.shape[1]]  # (B, Ts, C)
+print(f"the first layer's input, against the package: {error(bottom, model.encoder.embedding.forward(padded)[0]):.1e}")
+source_mask = (padded != parts.pad)[:, None, None, :]  # (B, 1, 1, Ts): the same for every head and every query
+causal = np.tri(target.shape[1], dtype=bool)  # (Tt, Tt)
+print("the source mask of the second sentence:", source_mask[1, 0, 0].astype(int))
+print(f"the causal mask:\n{causal.astype(int)}")
+one_layer = encoder_layer(parts.encoder[0], bottom, source_mask)
+print("one layer of the encoder:", one_layer.shape, "  logits:", (one_layer @ parts.table.T).shape)
+
+# %% [markdown]
+# ### Exercise 2 ★★☆: the whole model
+#
+# Now wire everything: the ends of both stacks, as above, and all layers between them. Decide at each attention which
+# mask it gets, and say which array is the memory.
 
 
 # %% tags=["exercise"]
 def transformer(model, source, target):
     """The whole model: source (B, Ts) and target (B, Tt), integers → logits (B, Tt, V).
 
+    model has the parts table, positions, pad, encoder and decoder, as `parts` above.
     Use `encoder_layer(layer, x, mask)` and `decoder_layer(layer, x, memory, mask, memory_mask)` of exercise 1.
-    A mask is True where one may look, and broadcasts to (B, H, Tq, Tk).
+    A mask is True where a query may look, and broadcasts to (B, H, Tq, Tk).
     """
     raise NotImplementedError
 
@@ -201,45 +162,19 @@ def transformer(model, source, target):
 transformer = check(transformer)
 
 # %% [markdown] tags=["help"]
-# Write down what comes in and what goes out of each part, with shapes: embedding of the source, encoder, embedding of
-# the target, decoder, output. Which of these needs to know where padding is? In which shape must that knowledge come,
-# so that it is the same for every head and every query?
+# Write down the input and the output of each part, with shapes: embedding of the source, encoder, embedding of the
+# target, decoder, output. Three attentions need a mask: which of the two does each get?
 #
 # ---
 #
-# The mask of the source is `(source != model.pad)[:, None, None, :]`, of shape $(B, 1, 1, T_s)$; it serves the encoder
-# and cross-attention. The causal one is `np.tri(Tt, dtype=bool)`. The source becomes
-# `np.sqrt(C) * model.table[source] + model.positions[:Ts]`, and the target in the same way. The last line is
-# `return x @ model.table.T`.
+# Embed the source, then run `memory = encoder_layer(layer, memory, source_mask)` for each layer of `model.encoder`.
+# Embed the target, then run `decoder_layer` for each layer of `model.decoder`: self-attention gets the causal mask,
+# cross-attention the mask of the source. The last line is `return x @ model.table.T`.
 
 # %% [markdown]
-# The same weights, in your model and in the package's. One of the two source sentences is shorter and ends with
-# padding:
-
+# The same weights, in your model and in the package's:
 
 # %%
-def parts_of(model):
-    """The parts that a model of the package is made of."""
-    config, weights = model.config, model.parameters.state_dict()
-
-    def layers(stack):
-        names = [f"{stack}.layers.{n}." for n in range(config.num_layers)]
-        return [
-            Layer({key.removeprefix(name): array for key, array in weights.items() if key.startswith(name)},
-                  config.num_heads)
-            for name in names
-        ]  # fmt: skip
-
-    C = config.d_model
-    angles = np.arange(64)[:, None] / 10000 ** (np.arange(0, C, 2) / C)  # (64, C/2)
-    positions = np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(64, C)
-    return SimpleNamespace(table=weights["tokens.table"], positions=positions, pad=config.pad_id,
-                           encoder=layers("encoder"), decoder=layers("decoder"))  # fmt: skip
-
-
-parts, pad = parts_of(model), config.pad_id
-padded = source.copy()
-padded[1, 4:] = pad  # the second sentence is shorter
 logits, _ = model.forward(padded, target)
 print(f"your wiring against the package: {error(transformer(parts, padded, target), logits):.1e}")
 
@@ -248,17 +183,17 @@ print(f"your wiring against the package: {error(transformer(parts, padded, targe
 #
 # The same wiring, with a backward for every line, is the package's [`Block`](../minitransformer/layers/block.py),
 # [`Stack`](../minitransformer/layers/stack.py) and [`EncoderDecoder`](../minitransformer/models/encoder_decoder.py). A
-# second witness is PyTorch, whose `TransformerEncoderLayer` was written by others. It wants our matrices transposed,
-# and its masks mean the opposite: `True` = *may not* attend.
+# second witness is PyTorch's `TransformerEncoderLayer`. It wants our matrices transposed, and its masks mean the
+# opposite: `True` = *may not* attend.
 
 # %%
 layer_config = TransformerConfig(8, d_model=16, num_heads=4, d_ff=32, dropout=0.0)
-layer = Block(numpy_ops, layer_config.encoder.block)
-parameters = FlatParameters(dict(layer.named_parameters()), numpy_ops, "float64")
+layer = layers.Block(numpy_ops, layer_config.encoder.block)
+parameters = layers.FlatParameters(dict(layer.named_parameters()), numpy_ops, "float64")
 parameters.initialize(seed=0)
 x, real = rng.standard_normal((2, 5, 16)), np.array([[True] * 5, [True] * 3 + [False] * 2])
 dy = rng.standard_normal(x.shape) * real[..., None]
-y, cache = layer.forward(x, Context(mask=real))
+y, cache = layer.forward(x, layers.Context(mask=real))
 dx, _ = layer.backward(dy, cache)
 
 
@@ -286,15 +221,15 @@ print(f"an encoder layer against PyTorch's: forward {forward_error:.1e}, backwar
 # %% [markdown]
 # [A test](../tests/models/test_torch_transformer.py) does this for the whole model, against `torch.nn.Transformer`.
 #
-# ### Two masks, and one that is not there
+# ### Two masks, and one that is not there (optional)
 #
-# Padding of the source is masked wherever the source is looked at: in the encoder and in cross-attention. The decoder's
-# self-attention is causal. But nobody masks padding of the *target*. It stands at the right end, and a causal position
-# never looks to the right. What padding itself computes is not in the loss. Three experiments; the last one is the
-# control: it hides a real word, and the model must miss it.
+# Padding of the source is masked in the encoder and in cross-attention, and the decoder's self-attention is causal.
+# Padding of the *target* needs no mask. It stands at the right end, a causal position never looks to the right, and the
+# outputs at padding are not in the loss. Three experiments; the last one is the control: it hides a real word, and the
+# model must miss it.
 
 # %%
-longer = np.concatenate([padded, np.full((2, 5), pad)], axis=1)  # five columns of padding more
+longer = np.concatenate([padded, np.full((2, 5), parts.pad)], axis=1)  # five columns of padding more
 print(f"more padding on the source:    logits move by {error(transformer(parts, longer, target), logits):.1e}")
 
 future = target.copy()
@@ -303,15 +238,14 @@ moved = np.abs(transformer(parts, padded, future) - logits).max(axis=(0, 2))  # 
 print(f"other words from position 4:   positions 0–3 move by {moved[:4].max():.1e}, 4 on by {moved[4:].max():.1e}")
 
 hidden = padded.copy()
-hidden[0, 0] = pad
+hidden[0, 0] = parts.pad
 print(f"a source word made padding:    logits move by {error(transformer(parts, hidden, target), logits):.1e}")
 
 # %% [markdown]
 # ## Back through the wiring
 #
-# A layer's backward is its forward in reverse. Where a value is used once, its gradient comes back from one place.
-# Where a value is used several times, several gradients come back, and they **add**. That happens at five kinds of
-# places:
+# A layer's backward is its forward in reverse. Where a value is used several times, several gradients come back, and
+# they **add**. That happens at five kinds of places:
 #
 # * **the residual sums**: $x$ goes into the sub-layer and past it (lesson 07);
 # * **queries, keys and values**: in self-attention all three are made of the same $x$;
@@ -320,19 +254,17 @@ print(f"a source word made padding:    logits move by {error(transformer(parts, 
 # * **the table of tokens**: it is looked up for the source, looked up for the target, and is the output layer
 #   ([tied weights](glossary.md#tied-weights)).
 #
-# Here is the way back through two layers of each stack, from the loss at the top to the table at the bottom. A circle,
-# or a + inside a box, is a place where gradients add:
+# Here is the way back through two layers of each stack, from the loss to the table. A circle, or a + inside a box, is a
+# place where gradients add:
 
 # %%
 draw_sums()
 
 # %% [markdown]
-# Two of these places are yours: the memory in one cross-attention, and the memory of all layers.
-#
-# ### Exercise 3 ★★☆: the gradient of the memory, in one cross-attention
+# ### Exercise 3 ★★☆: the gradient of the memory, in one cross-attention (optional)
 #
 # One head and no biases, so that only the wiring is left: `query = x @ weight_query`, `key = memory @ weight_key`,
-# `value = memory @ weight_value`. Attention's own backward is that of lesson 04. You get it as `attention_backward`.
+# `value = memory @ weight_value`. Attention's own backward is that of lesson 04.
 
 
 # %%
@@ -362,7 +294,7 @@ cross_backward = check(cross_backward)
 
 # %% [markdown] tags=["help"]
 # Which of the three, queries, keys and values, are made of the decoder's sequence, and which of the memory? How many
-# times is each of the two sequences used? What does that say of their gradients?
+# times is each of the two sequences used? What follows for their gradients?
 #
 # ---
 #
@@ -379,7 +311,7 @@ for name, worst in errors.items():
 # %% [markdown]
 # ### Exercise 4 ★★☆: back through the decoder
 #
-# This is a stack's forward. It keeps every layer's cache:
+# The memory was used by every layer of the decoder. This is a stack's forward, which keeps every layer's cache:
 #
 # ```python
 # for layer in layers:
@@ -438,8 +370,8 @@ print(
 )
 
 # %% [markdown]
-# Note `zero_grad`. A backward *adds* into the gradients. So a tied weight comes out right by itself, and so does a
-# batch in parts (lesson 09). But whoever starts a new step has to clear the gradients first.
+# A backward *adds* into the gradients. So a tied weight comes out right by itself, and so does a batch in parts
+# (lesson 09). But clear the gradients before every new step: `zero_grad`.
 #
 # ## Is it right?
 #
@@ -472,28 +404,21 @@ worst = max(errors, key=errors.get)
 print(f"{len(errors)} parameters checked; the largest error, {errors[worst]:.1e}, is in {worst}")
 
 # %% [markdown]
-# ## One flat array
-#
-# All weights lie end to end in one array, and each name is a view into it. The gradients lie in a second one. So a step
-# of the optimiser, the norm of all gradients, a checkpoint and an average are each one operation on one array. That is
-# all that [`FlatParameters`](../minitransformer/layers/parameter.py) is:
+# Note `parameters.grad`. All weights lie end to end in one array, `parameters.data`, all gradients in another, and each
+# name is a view ([`FlatParameters`](../minitransformer/layers/parameter.py)). So a step of the optimiser, the norm of
+# all gradients, a checkpoint and an average are each one operation on one array:
 
 # %%
-flat = model.parameters.data
 view = model.parameters.named["decoder.layers.1.cross_attention.query.weight"].data
-before = view[0, 0]
-flat += 1.0
-print("one array of shape", flat.shape, "· a weight is a view:", np.shares_memory(flat, view))
-print(f"add 1 to the array, and the weight grows by {view[0, 0] - before:.1f}")
-flat -= 1.0
+print(f"{model.parameters.data.shape}; a weight is a view: {np.shares_memory(model.parameters.data, view)}")
 
 # %% [markdown]
 # ## Counting (optional)
 #
 # How many numbers does the paper's base model learn? $C = 512$, $F = 2048$, $N = 6$ layers in each stack, a vocabulary
-# of "about 37000" (§5.1) shared by all three uses. Take figure 1 and walk through it. A linear map from $a$ to $b$ has
-# $ab$ weights and $b$ biases. A layer norm has $2C$ numbers. Sinusoids have none. The number of heads does not matter:
-# $H$ heads of width $C/H$ are still $C$ columns.
+# of "about 37000" (§5.1) shared by all three uses. Walk through figure 1. A linear map from $a$ to $b$ has $ab$ weights
+# and $b$ biases. A layer norm has $2C$ numbers. Sinusoids have none. The number of heads does not matter: $H$ heads of
+# width $C/H$ are still $C$ columns.
 #
 # ### Exercise 5 ★★☆: the parameters of a Transformer
 
@@ -523,44 +448,41 @@ count_parameters = check(count_parameters)
 # %%
 base = count_parameters(37_000, 512, 2048, 6)
 print(f"base, counted:                    {base:,}")
-print(f"base, by making the package's:    {num_parameters(TransformerConfig.base(37_000)):,}")
+print(f"base, by making the package's:    {costs.num_parameters(TransformerConfig.base(37_000)):,}")
 print("table 3:                          65,000,000")
 print(f"big, counted:                     {count_parameters(37_000, 1024, 4096, 6):,}")
 print("table 3:                          213,000,000")
 print(f"vocabulary that would give 65 M:  {37_000 + (65_000_000 - base) // 512:,}\n")
-for group, count in parameter_groups(TransformerConfig.base(37_000)).items():
+for group, count in costs.parameter_groups(TransformerConfig.base(37_000)).items():
     print(f"{group:<48} {count:>11,}  {count / base:5.1%}")
 
 # %% [markdown]
 # Table 3 of the paper rounds to millions, the vocabulary is "about" 37,000, and the paper writes its attention without
-# biases, which ours has. So we cannot meet its figures exactly. Big comes out a little above, base a little below. The
+# biases, which ours has. So we cannot meet its figures exactly: big comes out a little above, base a little below. The
 # feed-forward networks are the largest part, and the table of tokens is nearly a third.
 #
-# ## Where the weights begin
+# ## How large should the initial weights be?
 #
-# Biases begin at 0, $\gamma$ at 1, $\beta$ at 0. Matrices must begin at random numbers: if all numbers were
-# equal, all columns would get equal gradients and stay equal. How large must the random numbers be at this
-# [initialisation](glossary.md#initialisation)? Look at one output of a linear map, a sum of $n_{in}$ products:
+# Biases start at 0, $\gamma$ at 1, $\beta$ at 0. Matrices must start at random numbers: if all numbers were equal, all
+# columns would get equal gradients and stay equal. Which scale is right at this
+# [initialisation](glossary.md#initialisation)? Look at one output of a linear map, a sum of $n_{in}$ products, and at
+# the backward, a sum over the $n_{out}$ outputs:
 #
-# $$ y_j = \sum_{i=1}^{n_{in}} x_i\, W_{ij} $$
+# $$ y_j = \sum_{i=1}^{n_{in}} x_i\, W_{ij} \qquad\qquad \mathrm{d}x_i = \sum_{j=1}^{n_{out}} \mathrm{d}y_j\, W_{ij} $$
 #
-# Let the weights be independent, with mean 0 and variance (mean square) $w^2$. The variance of a sum of independent
-# numbers is the sum of their variances. If the $x_i$ have mean square $s^2$, each product has variance $s^2 w^2$, so
-# $y_j$ has variance $n_{in}\, s^2 w^2$. The sizes stay the same if $w^2 = 1/n_{in}$.
-#
-# The backward is a sum too, $\mathrm{d}x_i = \sum_j \mathrm{d}y_j\, W_{ij}$, but over the $n_{out}$ outputs. There
-# sizes stay the same if $w^2 = 1/n_{out}$. Both at once is possible only for square matrices. Xavier Glorot and Yoshua
-# Bengio (2010) took the middle:
+# Let the weights be independent, with mean 0 and variance (mean square) $w^2$. Variances of independent numbers add. So
+# if the $x_i$ have mean square $s^2$, $y_j$ has variance $n_{in}\, s^2 w^2$, and the size stays the same if
+# $w^2 = 1/n_{in}$. In the backward it stays the same if $w^2 = 1/n_{out}$. Xavier Glorot and Yoshua Bengio (2010) took
+# the middle:
 #
 # $$ w^2 = \frac{2}{n_{in} + n_{out}} \qquad \text{which uniform numbers in } [-b, b] \text{ have for} \qquad
 #    b = \sqrt{\frac{6}{n_{in} + n_{out}}} $$
 #
-# because the variance of such a number is $b^2/3$. The package calls this *Xavier's bound*, and `init_gain` multiplies
-# it. The paper does not say how its weights begin; the authors' code took Xavier's bound.
+# because the variance of such a number is $b^2/3$. This is *Xavier's bound*, and the package's `init_gain` multiplies
+# it. The paper does not give its initialisation; the authors' code took Xavier's bound.
 #
-# What happens with another bound? Two experiments. Left: a chain of twelve square linear maps, with Xavier's bound,
-# with half of it, and with twice the bound. Right: a small Transformer learns to write six tokens in reverse order. Its
-# weights begin at a tenth of the bound, at the bound, or at four times the bound.
+# Two experiments with other bounds. Left: a chain of twelve square linear maps. Right: a small Transformer learns to
+# write six tokens in reverse order (lesson 09 has the training loop).
 
 
 # %%
@@ -568,8 +490,7 @@ def chain(gain, width=64, depth=12):
     """The size (root mean square) of x after each of a chain of linear maps, and of the gradient before each."""
     bound = gain * np.sqrt(6 / (width + width))
     matrices = rng.uniform(-bound, bound, (depth, width, width))
-    x, dy = rng.standard_normal((2, 16, width))
-    forward, backward = [x], [dy]
+    forward, backward = [[each] for each in rng.standard_normal((2, 16, width))]
     for matrix in matrices:
         forward.append(forward[-1] @ matrix)
     for matrix in matrices[::-1]:
@@ -577,35 +498,12 @@ def chain(gain, width=64, depth=12):
     return [[np.sqrt((each**2).mean()) for each in way] for way in (forward, backward[::-1])]
 
 
-def learn_to_reverse(gain, steps=160):
-    """The losses of a small training from this beginning, and how sharp attention was before it."""
-    draws = np.random.default_rng(0)
-    small = TransformerConfig(24, d_model=32, num_heads=4, d_ff=64, num_layers=2, dropout=0.0, init_gain=gain)
-    model = Transformer(small, seed=0)
-    optimizer, losses, sharpness = Adam(model.parameters, model.ops), [], None
-    for step in range(1, steps + 1):
-        ids = draws.integers(3, 24, (32, 6))
-        answer = ids[:, ::-1]
-        shifted = np.concatenate([np.ones((32, 1), int), answer[:, :-1]], axis=1)
-        if step == 1:
-            maps = model.attention_maps(ids, shifted)["cross"]
-            sharpness = np.mean([weights.max(axis=-1).mean() for weights in maps])
-        model.parameters.zero_grad()
-        loss, cache = model.loss(ids, shifted, answer)
-        model.loss_backward(1.0, cache)
-        optimizer.step(2e-3 * min(1, step / 50))
-        losses.append(float(loss))
-    return losses, sharpness
-
-
 sizes = {name: chain(gain) for name, gain in (("half of it", 0.5), ("Xavier's bound", 1.0), ("twice", 2.0))}
 with threadpool_limits(1):  # for small products one thread is the fastest: lesson 14 says why
     gains = {"a tenth": 0.1, "Xavier's bound": 1.0, "four times": 4.0}
-    trainings = {name: learn_to_reverse(gain) for name, gain in gains.items()}
-draw_beginnings(sizes, {name: losses for name, (losses, _) in trainings.items()}, np.log(21))
-for name, (forward, backward) in sizes.items():
-    print(f"chain, {name:<16} the last x is {forward[-1]:9.2e} large, the first gradient {backward[0]:9.2e}")
-for name, (losses, sharpness) in trainings.items():
+    runs = {name: learn_to_reverse(gain) for name, gain in gains.items()}
+draw_beginnings(sizes, {name: losses for name, (losses, _) in runs.items()}, np.log(21))
+for name, (losses, sharpness) in runs.items():
     print(f"model, {name:<16} loss {np.mean(losses[-20:]):.2f} (guessing: {np.log(21):.2f}); "
           f"at the start the largest of 6 attention weights is {sharpness:.2f}")  # fmt: skip
 
@@ -613,64 +511,36 @@ for name, (losses, sharpness) in trainings.items():
 # The chain multiplies sizes by the same factor at every map, so a small mistake grows or shrinks exponentially, forward
 # and backward.
 #
-# In the Transformer the norms put the size right after every sub-layer, and still the beginning decides. **Too small**:
-# $f(x)$ is next to nothing beside $x$. Attention looks everywhere alike and what it finds is too faint; the source does
-# not reach the output, and the loss stays at guessing. **Too large**: $f(x)$ drowns $x$, so the highway of lesson 07 is
-# lost. And scores are products of queries and keys, so they grow with the square of the gain. The softmax then puts
-# most of the weight on one key, and lesson 01 showed that no gradient comes through a softmax that is sure.
+# In the Transformer the norms put the size right after every sub-layer, and still the initial scale decides. **Too
+# small**: $f(x)$ is next to nothing beside $x$. Attention looks everywhere alike, its output is too faint, the source
+# does not reach the logits, and the loss stays at guessing. **Too large**: $f(x)$ drowns $x$, so the residual stream of
+# lesson 07 is lost. Scores are products of queries and keys, so they grow with the square of the gain. The softmax then
+# puts most of the weight on one key, and almost no gradient comes through a softmax that is sure (lesson 01).
 #
 # ## Where does the norm stand?
 #
-# The paper's layer is [**post-norm**](glossary.md#post-norm-pre-norm): $\mathrm{LN}(x + f(x))$. A doubt is left: the
-# norm stands on the highway of lesson 07. The gradient that comes down the highway past $f$ is divided at every norm by
-# about $\sigma$, the standard deviation of $x + f(x)$. Since $x$ was normed before and $f(x)$ is added to it, $\sigma$
-# is above 1 at the start. It is a toll at every sub-layer. To measure it, we swap an operation of a deep model for one
-# that takes note of $\sigma$. We do it twice: with Xavier's bound, and with half of it, so that $f(x)$ is smaller.
-
+# The paper's layer is [**post-norm**](glossary.md#post-norm-pre-norm): $\mathrm{LN}(x + f(x))$. Its norm stands on the
+# residual stream. The gradient that comes down past $f$ is divided at every norm by about $\sigma$, the standard
+# deviation of $x + f(x)$. Since $x$ was normed before and $f(x)$ is added to it, $\sigma$ is above 1 at the start: a
+# toll at every sub-layer.
+#
+# **Pre-norm** moves the norm aside, $x + f(\mathrm{LN}(x))$, and puts one norm at the end of each stack. Between the
+# layers no norm stands on the residual stream. In the package it is a switch, `norm_first=True`.
+#
+# Take the whole model at its initial weights, with twelve layers in each stack. How long is the gradient of each
+# layer's parameters? Each point is a geometric mean over five seeds:
 
 # %%
-def tolls(**options):
-    """σ at every norm of a deep post-norm model at its initial weights, in the order of the forward: (5 L,)."""
-    sigmas = []
-
-    def noting(x, sublayer_out, *rest):
-        sigmas.append((x + sublayer_out).std(axis=-1).mean())
-        return numpy_ops.add_layernorm.forward(x, sublayer_out, *rest)
-
-    pair = Pair(noting, numpy_ops.add_layernorm.backward)
-    ops = replace(numpy_ops, add_layernorm=pair)  # the ops are a table: any of them can be swapped
-    Transformer(TransformerConfig(**DEEP, **options), ops, "float64").forward(*random_batch()[:2])
-    return np.array(sigmas)
-
-
-def random_batch(length=16):
-    return [rng.integers(3, 100, (8, length)) for _ in range(3)]
-
-
 DEEP = {"vocab_size": 100, "d_model": 64, "num_heads": 4, "d_ff": 256, "num_layers": 12, "dropout": 0.0}
-for bound, gain in (("Xavier's bound", 1.0), ("half of it", 0.5)):
-    encoder, decoder = np.split(tolls(init_gain=gain), [2 * DEEP["num_layers"]])
-    for stack, sigmas in (("encoder", encoder), ("decoder", decoder)):
-        total = np.prod(sigmas)
-        print(f"{bound:<15} {stack}: {len(sigmas)} norms, each divides by about {total ** (1 / len(sigmas)):.2f}, "
-              f"all together by {total:,.1f}")  # fmt: skip
-    print(f"{'':<24} of these the {len(decoder[1::3])} behind cross-attention by {np.prod(decoder[1::3]):,.1f}")
-
-# %% [markdown]
-# **Pre-norm** moves the norm aside, $x + f(\mathrm{LN}(x))$, and puts one norm at the end of each stack. Between
-# the layers no norm stands on the highway then. In the package it is a switch, `norm_first=True`.
-#
-# ### The picture: gradients by layer
-#
-# The whole model, with twelve layers in each stack, at its first weights: how long is the gradient of each layer's
-# parameters? We compare three beginnings. Each point is a mean over five seeds (a geometric mean: of the logarithms).
-
-# %%
 ways = {
     "post-norm, as printed": {"norm_first": False},
     "pre-norm": {"norm_first": True},
     "post-norm, half the bound": {"norm_first": False, "init_gain": 0.5},
 }
+
+
+def random_batch(length=16):
+    return [rng.integers(3, 100, (8, length)) for _ in range(3)]
 
 
 def layer_gradients(options, seed):
@@ -693,24 +563,52 @@ for name, (_, decoder) in norms.items():
     print(f"{name:<26} decoder: top layer's gradient is {decoder[-1] / decoder[0]:5.1f} times the bottom layer's")
 
 # %% [markdown]
-# Look at the decoder with the norm as printed. The top layers get most of the gradient, the bottom layers a small
-# fraction. In the encoder all layers get about the same. Why is there a difference?
-#
-# The norm takes its toll in both. But the highway is not the only way back to $x$: the sub-layer $f$ is another one. In
-# self-attention and in the feed-forward network a larger $f(x)$ means a larger toll, and also more gradient that comes
-# back through $f$. The two about cancel.
-#
-# Cross-attention is the exception. Its $f(x)$ is made of the memory, so its gradient goes to the memory, and not to
-# $x$. (Only the queries lead back to $x$, and at the start next to nothing comes through them.) There is a toll, and
-# nothing makes up for it. What the norms behind cross-attention divide by was printed above. It is about the ratio of
-# the top layer to the bottom layer in the picture.
-#
+# In the decoder with the norm as printed, the top layers get most of the gradient, the bottom layers a small fraction.
 # Xiong and others (2020) found such large gradients near the output of post-norm models. This, they say, is why
 # post-norm needs small steps at first: the warm-up of [lesson 09](09_training.ipynb). With pre-norm the gradients are
 # nearly level.
 #
 # But look at the third curve. Post-norm at half of Xavier's bound is as level as pre-norm: $f(x)$ is small, $\sigma$ is
-# near 1, and so the toll is small. The small models of this package begin at half (`init_gain=0.5`) and stay post-norm.
+# near 1, and so the toll is small. The small models of this package start at half (`init_gain=0.5`) and stay post-norm.
+#
+# ### Why only the decoder? The toll, measured (optional)
+#
+# In the encoder all layers get about the same gradient. To see why, we swap an operation of the deep model for one that
+# records $\sigma$.
+
+
+# %%
+def tolls(**options):
+    """σ at every norm of a deep post-norm model at its initial weights, in the order of the forward: (5 L,)."""
+    sigmas = []
+
+    def noting(x, sublayer_out, *rest):
+        sigmas.append((x + sublayer_out).std(axis=-1).mean())
+        return numpy_ops.add_layernorm.forward(x, sublayer_out, *rest)
+
+    pair = Pair(noting, numpy_ops.add_layernorm.backward)
+    ops = replace(numpy_ops, add_layernorm=pair)  # the ops are a table: any of them can be swapped
+    Transformer(TransformerConfig(**DEEP, **options), ops, "float64").forward(*random_batch()[:2])
+    return np.array(sigmas)
+
+
+for bound, gain in (("Xavier's bound", 1.0), ("half of it", 0.5)):
+    encoder, decoder = np.split(tolls(init_gain=gain), [2 * DEEP["num_layers"]])
+    for stack, sigmas in (("encoder", encoder), ("decoder", decoder)):
+        total = np.prod(sigmas)
+        print(f"{bound:<15} {stack}: {len(sigmas)} norms, each divides by about {total ** (1 / len(sigmas)):.2f}, "
+              f"all together by {total:,.1f}")  # fmt: skip
+    print(f"{'':<24} of these the {len(decoder[1::3])} behind cross-attention by {np.prod(decoder[1::3]):,.1f}")
+
+# %% [markdown]
+# The norm takes its toll in both stacks. But the residual stream is not the only way back to $x$: the sub-layer $f$ is
+# another one. In self-attention and in the feed-forward network a larger $f(x)$ means a larger toll, and also more
+# gradient that comes back through $f$. The two about cancel.
+#
+# Cross-attention is the exception. Its $f(x)$ is made of the memory, so its gradient goes to the memory, and not to
+# $x$. (Only the queries lead back to $x$, and at the start next to nothing comes through them.) Nothing makes up for
+# this toll. The product over the norms behind cross-attention, printed above, is about the ratio of the top layer to
+# the bottom layer in the picture.
 #
 # ## Common mistakes, and what they look like
 #
@@ -731,38 +629,17 @@ for stack in ("encoder", "decoder"):
     print(f"{stack}: worst gradient is off by {off:.1e}")
 
 # %% [markdown]
-# **No √d_model on the look-up.** The table begins with standard deviation $1/\sqrt C$. It has to be small because it is
-# also the output layer. Without the factor, the words are much fainter than the positions that are added to them:
-
-# %%
-table = model.parameters.named["tokens.table"].data
-position_size = np.sqrt(0.5)  # the root mean square of a sine
-print(f"look-up without the factor, against the positions: {table.std() / position_size:.2f}")
-print(f"look-up with the factor, against the positions:    {table.std() * np.sqrt(64) / position_size:.2f}")
-
-# %% [markdown]
-# **A target that is not shifted.** If `target_in` is `target_out`, the answer to each position is its own input, and
-# the causal mask lets it see that. In training the loss falls to nothing; in use there is no answer to copy. To check,
-# ask: does the logit of position $t$ depend on `target_out[t]`? It must not:
-
-# %%
-ids = rng.integers(3, 100, (1, 6))
-shifted = np.concatenate([[[1]], ids[:, :-1]], axis=1)
-for name, target_in in (("shifted", shifted), ("not shifted", ids)):
-    other = ids.copy()
-    other[:, 3] = 3 + (ids[:, 3] - 2) % 97  # another word at position 3 of target_out
-    other_in = np.concatenate([[[1]], other[:, :-1]], axis=1) if name == "shifted" else other
-    change = np.abs(transformer(parts, source[:1], other_in) - transformer(parts, source[:1], target_in))[0, 3].max()
-    print(f"{name:<12} another answer at position 3 moves the logits there by {change:.1e}")
-
-# %% [markdown]
+# **A target that is not shifted.** If `target_in` is `target_out`, the input at each position is its answer, and the
+# causal mask does not hide it. In training the loss falls to nothing; in use there is no answer to copy. Lesson 10
+# trains such a model.
+#
 # ## What changed since 2017
 #
-# Most large models keep only the decoder, without cross-attention, and are pre-norm. Large models often have separate
-# tables for input and output, and biases have mostly gone. The encoder–decoder lives on where one sequence is turned
-# into another: T5, NLLB, Whisper.
+# Most large models keep only the decoder, without cross-attention, and are pre-norm. Many have separate tables for
+# input and output, and biases have mostly gone. The encoder–decoder lives on where one sequence is turned into another:
+# T5, NLLB, Whisper.
 #
 # ## Where next
 #
-# [Lesson 09](09_training.ipynb): how it learns. Batches, Adam, warm-up, and a training that stops and goes on as if
+# [Lesson 09](09_training.ipynb): how it learns. Batches, Adam, warm-up, and a training run that stops and goes on as if
 # nothing had happened.

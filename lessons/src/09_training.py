@@ -2,7 +2,7 @@
 # # 09 · Training: batches, Adam, warm-up, and a run that can stop
 #
 # **You will be able to** write the optimiser, the schedule and the loop that train the model; say what each rule of the
-# paper's recipe is for; and stop and resume a training without changing a bit of it.
+# paper's recipe is for; and, if you like, stop and resume a training run without changing a bit of it.
 #
 # | | |
 # |---|---|
@@ -11,9 +11,9 @@
 # | in the paper | §5.1 (batches), §5.3 (Adam, eq. 3), §5.4, §6.1 (averaging) |
 # | in the package | [`training`](../minitransformer/training): optimizer, step, trainer |
 #
-# The gradient says which way is down, for every weight at once. This lesson is about going there: how many tokens make
-# a batch, how far to step, and how to do it for days on machines that stop. One rule of the recipe makes the difference
-# between a translator and nothing at all. You will see it.
+# The gradient says which way is down, for every weight at once. This lesson goes there: how many tokens make a batch,
+# how far to step, and how to keep going for days on machines that stop. One rule of the recipe decides between a
+# translator and nothing at all. You will see it.
 
 # %%
 import copy
@@ -23,48 +23,28 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from course import recorded, start
-from course.lesson_09.pictures import draw_batches, draw_schedules, draw_trainings
-from course.style import BLUE, VERMILION
-from minitransformer import Transformer, TransformerConfig
-from minitransformer.data.token_dataset import Batches, TokenDataset
-from minitransformer.data.tokenizer import BPETokenizer
+from course.lesson_09.pictures import draw_batches, draw_runs, draw_schedules
+from course.lesson_09.translation import VOCABULARY, small_model, training, validation_loss, watching
+from course.style import BLUE, VERMILION, show
+from minitransformer import ops
+from minitransformer.data.token_dataset import Batches
 from minitransformer.gradcheck import error
-from minitransformer.grammar import pairs
 from minitransformer.layers import DropoutStream
-from minitransformer.ops import adam_step as package_adam_step
-from minitransformer.training import DataParallel, training_step
-from minitransformer.training.optimizer import Adam, noam
+from minitransformer.training import DataParallel, optimizer, training_step
 
 check = start("09")
 threadpool_limits(1)  # for small products one thread of BLAS is the fastest: lesson 14 says why
 rng = np.random.default_rng(0)
-
-# %% [markdown]
-# English and German from the grammar of lesson 02, as ids:
-
-# %%
-VOCABULARY = 400
-
-
-def dataset(split, count):
-    return TokenDataset.from_pairs(
-        [(tokenizer.encode(english), tokenizer.encode(german)) for english, german in pairs(split, seed=0, count=count)]
-    )
-
-
-texts = [text for pair in pairs("train", seed=0, count=300) for text in pair]
-tokenizer = BPETokenizer.train(texts, VOCABULARY)
-training, validation = dataset("train", 1200), dataset("valid", 100)
 print(f"{len(training):,} pairs, {training.target_lengths.mean():.0f} target tokens on average, "
       f"{training.target_lengths.max()} at most")  # fmt: skip
 
 # %% [markdown]
 # ## Batches: counted in tokens, of about the same length
 #
-# A batch is a rectangle of ids, and sentences are not: a sentence that is shorter than the longest one is filled up
-# with padding. All the arithmetic is done for padding too, and thrown away. So sentences of about the same length go
-# together ("batched together by approximate sequence length", §5.1). And a batch holds as many sentences as give about
-# the same number of *tokens*: a batch of short sentences is tall, one of long sentences is wide, and both are as large.
+# `training` has English and German sentences from the grammar of lesson 02, as ids. A batch is a rectangle of ids, so a
+# shorter sentence is filled up with padding, and all arithmetic for padding is thrown away. So sentences of about the
+# same length go together ("batched together by approximate sequence length", §5.1), as many as give about the same
+# number of *tokens*: a batch of short sentences is tall, one of long sentences is wide.
 
 
 # %%
@@ -88,8 +68,8 @@ draw_batches({
 # %% [markdown]
 # An epoch is one pass through all pairs. If it went from the short sentences to the long ones, the model would be
 # pulled one way and then the other. So the *batches* are shuffled after they are cut, and sentences of equal length are
-# mixed anew in every epoch. [`Batches`](../minitransformer/data/token_dataset.py) does this as a function: batch $i$ of
-# epoch $e$ depends on (seed, $e$, $i$) alone. Keep that in mind for the end of the lesson.
+# mixed anew in every epoch. In [`Batches`](../minitransformer/data/token_dataset.py) batch $i$ of epoch $e$ depends on
+# (seed, $e$, $i$) alone.
 
 # %%
 batches = Batches(training, tokens_per_batch=384, seed=0, vocab_size=VOCABULARY)
@@ -106,16 +86,16 @@ def batch_of(step):
 # %% [markdown]
 # ## The number to watch: perplexity
 #
-# The loss is the mean of $-\log p$ over the target tokens that are not padding, with $p$ the probability that the model
-# gave to the right token. Its exponential is the [**perplexity**](glossary.md#perplexity): the model is as unsure as if
-# it had to choose among that many tokens, all equally likely. A model that knows nothing has the perplexity of the
-# vocabulary. A model that only knows how often each token occurs has the perplexity of the frequencies:
+# The loss is the mean of $-\log p$ over the target tokens that are not padding, with $p$ the probability of the right
+# token. Its exponential is the [**perplexity**](glossary.md#perplexity): the model is as unsure as if it had to choose
+# among that many tokens, all equally likely. A uniform guess has the perplexity of the vocabulary, a model that only
+# knows how often each token occurs that of the frequencies:
 
 # %%
 counts = np.bincount(np.concatenate([[*target, 2] for _, target in training]), minlength=VOCABULARY)
 shares = counts[counts > 0] / counts.sum()
 frequency_loss = -np.sum(shares * np.log(shares))
-print(f"knows nothing:     loss {np.log(VOCABULARY):.2f}, perplexity {VOCABULARY}")
+print(f"uniform guess:     loss {np.log(VOCABULARY):.2f}, perplexity {VOCABULARY}")
 print(f"knows frequencies: loss {frequency_loss:.2f}, perplexity {np.exp(frequency_loss):.0f}")
 
 # %% [markdown]
@@ -123,19 +103,19 @@ print(f"knows frequencies: loss {frequency_loss:.2f}, perplexity {np.exp(frequen
 #
 # Gradient descent, $\theta \leftarrow \theta - \eta\, g$, takes the weights $\theta$ one step against the gradient $g$.
 # It has one [learning rate](glossary.md#learning-rate) $\eta$ for all weights. But the gradients of a Transformer
-# differ by orders of magnitude: between the layers of lesson 08, between matrices and norms, and in the table of
-# tokens, where the row of a rare word gets far less than the row of a full stop. A rate that suits one weight is too
-# long or too short for another.
+# differ by orders of magnitude: between layers (lesson 08), between matrices and norms, and in the table of tokens,
+# between the row of a rare word and that of a full stop. A rate that suits one weight is too long or too short for
+# another.
 #
 # [Adam](glossary.md#adam) (Kingma and Ba 2015) keeps two running means for every weight, of the gradient and of its
 # square:
 #
 # $$ m \leftarrow \beta_1 m + (1 - \beta_1)\, g \qquad\qquad v \leftarrow \beta_2 v + (1 - \beta_2)\, g^2 $$
 #
-# and steps by their ratio $m / \sqrt v$. In the ratio the size of the gradient cancels, and what is left is how steady
-# it is: the ratio is near $\pm 1$ where the gradient keeps its sign, and near 0 where the gradient is noise.
+# and steps by their ratio $m / \sqrt v$. The size of the gradient cancels in it. The ratio is near $\pm 1$ where the
+# gradient keeps its sign, and near 0 where the gradient is noise.
 #
-# Both start at 0, so at first both are too small: after $t$ steps with a constant $g$, $m = (1 - \beta_1^t)\, g$.
+# Both means start at 0, so at first both are too small: after $t$ steps with a constant $g$, $m = (1 - \beta_1^t)\, g$.
 # Dividing by this factor mends it (*bias correction*):
 #
 # $$ \hat m = \frac{m}{1 - \beta_1^t} \qquad \hat v = \frac{v}{1 - \beta_2^t} \qquad
@@ -165,8 +145,8 @@ adam_step = check(adam_step)
 # ---
 #
 # `m = beta1 * m + (1 - beta1) * grad` makes a new array, so the given one stays as it is; `v` in the same way, with
-# `grad**2`. Then `m_hat = m / (1 - beta1**step)`. What you return is `theta`, `m`, `v`: the running means themselves,
-# not the corrected ones.
+# `grad**2`. Then `m_hat = m / (1 - beta1**step)`. Return `theta`, `m`, `v`: the running means themselves, not the
+# corrected ones.
 
 # %% [markdown]
 # Ten steps of yours beside the package's [`adam_step`](../minitransformer/ops/adam.py), which updates in place, and
@@ -178,7 +158,7 @@ theta, m, v = start_at, np.zeros(1000), np.zeros(1000)
 flat, flat_m, flat_v = start_at.copy(), np.zeros(1000), np.zeros(1000)
 for step, grad in enumerate(grads, 1):
     theta, m, v = adam_step(theta, grad, m, v, step, lr=0.01)
-    package_adam_step(flat, grad, flat_m, flat_v, step=step, lr=0.01)
+    ops.adam_step(flat, grad, flat_m, flat_v, step=step, lr=0.01)
 
 
 def against_torch():
@@ -196,9 +176,9 @@ print(f"after ten steps, against the package: {error(theta, flat):.1e}")
 print(f"after ten steps, against PyTorch:     {recorded('09_adam', against_torch):.1e}")
 
 # %% [markdown]
-# Note the very first step: $\hat m = g$ and $\hat v = g^2$, so every weight moves by $\eta$. It does not matter how
-# small its gradient was (if it is far above $\epsilon$), or whether it was signal or noise. All weights of the model
-# take a full step because one batch said so.
+# Note the very first step: $\hat m = g$ and $\hat v = g^2$, so every weight moves by $\eta$, however small its gradient
+# is (if it is far above $\epsilon$), be it signal or noise. All weights of the model take a full step because one batch
+# said so.
 #
 # ## Warm-up
 #
@@ -235,12 +215,8 @@ schedule = check(schedule)
 # ---
 #
 # At step $w$ both pieces are $(d_{model}\, w)^{-1/2}$, so the slope is that divided by $w$. The rate is the smaller of
-# the two pieces, `np.minimum(step**-0.5, step * warmup_steps**-1.5)`, times a factor with `d_model`.
-
-# %% [markdown]
-# In the paper's notation:
-#
-# $$ \eta(t) = d_{model}^{-0.5} \cdot \min\big(t^{-0.5},\; t \cdot w^{-1.5}\big) $$
+# the two pieces, `np.minimum(step**-0.5, step * warmup_steps**-1.5)`, times a factor with `d_model`. In the paper's
+# notation: $\eta(t) = d_{model}^{-0.5} \cdot \min\big(t^{-0.5},\; t \cdot w^{-1.5}\big)$.
 
 # %%
 steps = np.arange(1.0, 20_001)
@@ -249,30 +225,43 @@ draw_schedules({
     "big: width 1024, w = 4000": schedule(steps, 1024, 4000),
     "width 512, w = 1000": schedule(steps, 512, 1000),
 })  # fmt: skip
-peak, later = schedule(4000.0, 512, 4000), schedule(16_000.0, 512, 4000)
-print(f"peak of base: {peak:.1e}   at step 16,000: {later:.1e}")
-theirs = [noam(step, 512, 4000) for step in steps]
-print(f"against the package: {error(schedule(steps, 512, 4000), np.array(theirs)):.1e}")
+theirs = np.array([optimizer.noam(step, 512, 4000) for step in steps])
+print(f"against the package: {error(schedule(steps, 512, 4000), theirs):.1e}")
 
 # %% [markdown]
 # Beyond the climb the rate no longer depends on $w$: the dark blue and the light blue line end on each other.
 #
-# ## Clipping
+# ## The loop: one step by hand
 #
-# Now and then a batch has a gradient that is far longer than the others. The paper does not mention it, but most
-# recipes guard against it: let $c$ be the greatest length that is allowed. If the norm of all gradients together is
-# above $c$, scale them all by $c / \text{norm}$ (Pascanu and others 2013). The direction stays, the length becomes $c$.
+# A training step takes a batch, clears the gradients, computes the loss and its gradient, and updates the weights with
+# Adam at the schedule's rate. The weights are one flat array (lesson 08), so Adam is one call for all of them. Every
+# layer holds a view into this array, so the new weights must be written **into** it: `theta[:] = …`.
 #
-# ## The loop
+# Now and then a batch has a far longer gradient than the others. Most recipes guard against it by *clipping*: if the
+# norm of all gradients together is above $c$, scale them all by $c / \text{norm}$ (Pascanu and others 2013). The
+# direction stays, the length becomes $c$. Here is one step, with $c = 1$:
+
+# %%
+model, batch = small_model(), batch_of(1)
+theta = model.parameters.data
+m, v = np.zeros_like(theta), np.zeros_like(theta)
+
+model.parameters.zero_grad()  # backwards add
+loss, cache = model.loss(batch.source, batch.target_in, batch.target_out)
+model.loss_backward(1.0, cache)
+norm = np.linalg.norm(model.parameters.grad)
+grad = model.parameters.grad * (1.0 / norm)  # the norm is above 1
+theta[:], m, v = adam_step(theta, grad, m, v, step=1, lr=1e-3)
+
+after, _ = model.loss(batch.source, batch.target_in, batch.target_out, with_grad=False)
+print(f"loss {loss:.2f}, norm of the gradient {norm:.2f}; after the step the loss is {after:.2f}")
+
+# %% [markdown]
+# ### Exercise 3 ★★☆: the training loop
 #
-# All parts are there. A training step is: take a batch; clear the gradients; compute the loss and its gradient; clip;
-# update the weights with Adam at the schedule's rate. From time to time, look at the perplexity on sentences that are
-# not trained on, the *validation* set. It says whether the model learns the language or only its training sentences.
-#
-# The weights are one flat array (lesson 08), so Adam is one call for all of them. Every layer holds a view into this
-# array, so the new weights must be written **into** it.
-#
-# ### Exercise 3 ★★★: the training loop
+# Make a loop of this step, with a batch and a rate for each step number, and with clipping only where it is asked for
+# and needed. From time to time, take the perplexity on sentences that are not trained on, the *validation* set. It says
+# whether the model learns the language or only its training sentences.
 
 
 # %% tags=["exercise"]
@@ -294,52 +283,29 @@ def train(model, batch_of, rate, steps, update, clip_norm=None, validate=None, e
 train = check(train)
 
 # %% [markdown] tags=["help"]
-# Write down what changes in the model during one step, and in which order. What must be cleared before the backward,
-# because backwards add? What must be remembered from one step to the next, besides the weights?
+# Which of the lines above belong before the loop, and which into it? What must be remembered from one step to the next,
+# besides the weights?
 #
 # ---
 #
-# Before the loop: `theta = model.parameters.data`, and `m` and `v` of zeros like it. In the loop:
-# `loss, cache = model.loss(batch.source, batch.target_in, batch.target_out)`. For clipping you need
-# `np.linalg.norm(grad)`, and a new array: `grad = grad * (clip_norm / norm)`. The update ends with
-# `theta[:], m, v = update(...)`: the `[:]` writes into the model's array.
+# Before the loop: `theta`, `m`, `v` and two empty lists. In the loop, clip into a new array where
+# `clip_norm is not None and norm > clip_norm`: `grad = grad * (clip_norm / norm)`. The update is
+# `theta[:], m, v = update(theta, grad, m, v, step, rate(step))`. Validate where `step % every == 0`.
 
 # %% [markdown]
 # Twenty steps of yours beside twenty of the package's [`training_step`](../minitransformer/training/step.py), in
 # float64 and with clipping:
 
-
 # %%
-def small_model(norm_first=False, seed=0, dtype="float32", **options):
-    return Transformer(
-        TransformerConfig(VOCABULARY, d_model=32, num_heads=4, d_ff=128, num_layers=4, max_length=128,
-                          norm_first=norm_first, **{"dropout": 0.0} | options),
-        dtype=dtype, seed=seed,
-    )  # fmt: skip
-
-
-valid_batches = Batches(validation, 2000, seed=0)
-valid_batches = [valid_batches.batch(0, number) for number in range(len(valid_batches))]
-
-
-def validation_loss(model):
-    """The mean over all target tokens of the validation pairs."""
-    total = sum(
-        float(model.loss(b.source, b.target_in, b.target_out, with_grad=False)[0]) * b.num_target_tokens
-        for b in valid_batches
-    )
-    return total / sum(b.num_target_tokens for b in valid_batches)
-
-
 yours, packages = small_model(dtype="float64"), small_model(dtype="float64")
 losses, perplexities = train(
     yours, batch_of, lambda step: 1e-4 * step, 20, adam_step, 1.0, validate=lambda: validation_loss(yours), every=10
 )
-optimizer = Adam(packages.parameters, packages.ops)
+adam = optimizer.Adam(packages.parameters, packages.ops)
 with DataParallel(packages, threads=1) as workers:
     for step in range(1, 21):
         rate = 1e-4 * step
-        training_step(workers, optimizer, [batch_of(step)], learning_rate=rate, label_smoothing=0.0, clip_norm=1.0)
+        training_step(workers, adam, [batch_of(step)], learning_rate=rate, label_smoothing=0.0, clip_norm=1.0)
 print(f"your loop against the package's, after 20 steps: {error(yours.parameters.data, packages.parameters.data):.1e}")
 print(f"training loss {losses[0]:.2f} → {losses[-1]:.2f}; validation perplexity after 10 and 20 steps: "
       f"{perplexities[0]:.0f}, {perplexities[1]:.0f}")  # fmt: skip
@@ -347,7 +313,7 @@ print(f"training loss {losses[0]:.2f} → {losses[-1]:.2f}; validation perplexit
 # %% [markdown]
 # ### The picture: what happens without warm-up
 #
-# Three trainings of the same small model, four layers in each stack, on the same batches in the same order:
+# Three training runs of the same small model, four layers in each stack, on the same batches in the same order:
 #
 # * post-norm, as the paper prints it, with warm-up to a peak;
 # * the same without the way up: the rate begins at the peak, and from step $w$ on it is the same;
@@ -355,25 +321,6 @@ print(f"training loss {losses[0]:.2f} → {losses[-1]:.2f}; validation perplexit
 
 # %% tags=["picture"]
 PEAK, WARMUP, STEPS = 5e-3, 150, 300
-
-
-def gradient_norm(layer):
-    """The norm of the gradient of all parameters of one layer."""
-    return np.sqrt(sum((parameter.grad**2).sum() for _, parameter in layer.named_parameters()))
-
-
-def watching(model, keep_every=10):
-    """An update that also notes the gradient of the decoder's lowest layer, and keeps the weights on the way."""
-    lowest, kept = [], []
-
-    def update(theta, grad, m, v, step, lr):
-        lowest.append(gradient_norm(model.decoder.layers[0]))
-        theta, m, v = adam_step(theta, grad, m, v, step, lr)
-        if step % keep_every == 0:
-            kept.append(theta.copy())
-        return theta, m, v
-
-    return update, lowest, kept
 
 
 def with_warmup(step):
@@ -393,12 +340,12 @@ models = {name: small_model(norm_first) for name, (norm_first, _) in WAYS.items(
 losses, perplexities, lowest, stops = {}, {}, {}, {}
 for name, (_, rate) in WAYS.items():
     model = models[name]
-    update, lowest[name], stops[name] = watching(model)
+    update, lowest[name], stops[name] = watching(model, adam_step)
     losses[name], perplexities[name] = train(
         model, batch_of, rate, STEPS, update, validate=lambda model=model: validation_loss(model)
     )
 rates = {name: np.array([rate(step) for step in range(1, STEPS + 1)]) for name, (_, rate) in WAYS.items()}
-draw_trainings(rates, losses, lowest, frequency_loss)
+draw_runs(rates, losses, lowest, frequency_loss)
 for name, values in losses.items():
     print(f"{name:<24} training loss of the last 20 steps {np.mean(values[-20:]):.2f}; validation perplexity after "
           f"100, 200, 300 steps: {', '.join(f'{each:.0f}' for each in perplexities[name])}")  # fmt: skip
@@ -408,10 +355,19 @@ for name, values in losses.items():
 # model with warm-up. Then it learns nothing more. It has not exploded, and no number is infinite. It has died, and the
 # lowest panel shows when: within the first twenty or thirty steps, when all weights moved at once at the full rate.
 # After that hardly any gradient comes down to the bottom of the decoder. The top layer and the table go on learning,
-# and all that they can learn alone is frequencies.
+# and alone they can only learn frequencies.
 #
-# How can we tell from outside? A model that works gives different logits at different places. Compare how far the
-# logits of a word vary over the positions of a batch with how far the words differ from each other:
+# Pre-norm gets through without warm-up; its gradients were level from the start (lesson 08; Xiong and others 2020).
+#
+# A warning: the result depends on the peak. With a lower peak this small post-norm model would live without warm-up. In
+# [the report](paper/paper.md), at a peak many times higher, pre-norm without enough warm-up does not die, but it hardly
+# learns to translate either: 0.5 and 3.5 BLEU, and 61 with warm-up. Lesson 08 knew another remedy, half of Xavier's
+# bound. Try it: `small_model(init_gain=0.5)`, without warm-up, and with more than one `seed`.
+#
+# ### Dead or alive, seen from outside (optional)
+#
+# A model that works gives different logits at different places. Compare how far the logits of a word vary over the
+# positions of a batch with how far the words differ from each other:
 
 # %%
 print(f"{'':<24} varies over places   lowest layer's gradient, step 20 against step 1")
@@ -423,14 +379,7 @@ for name, model in models.items():
 
 # %% [markdown]
 # The dead model says the same everywhere, no matter what it reads. With warm-up the gradient at the bottom falls too,
-# but not so far, and it recovers: watch it turn where the loss leaves the dotted line. Pre-norm gets through without
-# warm-up; its gradients were level to begin with (lesson 08; Xiong and others 2020).
-#
-# A warning about experiments of this kind: the result depends on the peak. With a lower peak this small post-norm model
-# would live without warm-up. In [the report](paper/paper.md), at a peak many times higher, pre-norm without enough
-# warm-up does not die, but it hardly learns to translate either: 0.5 and 3.5 BLEU, and 61 with warm-up. Lesson 08 knew
-# another remedy, a start at half of Xavier's bound. Try it: `small_model(init_gain=0.5)`, without warm-up, and with
-# more than one `seed`.
+# but not so far, and it recovers: in the picture it turns where the loss leaves the dotted line.
 #
 # ### What clipping does to Adam (optional)
 #
@@ -454,27 +403,31 @@ def step_lengths(clip_norm):
 
 _, axes = plt.subplots(figsize=(7.2, 2.6))
 axes.plot(range(1, 151), step_lengths(np.inf), color=VERMILION, label="as it came")
-axes.plot(range(1, 151), step_lengths(2.0), color=BLUE, label="clipped to norm 2")
+axes.plot(range(1, 151), step_lengths(np.inf), color=VERMILION, label="as it came")
+axes.plot(range(1, 151), step_lengths(2.0), "--", color=BLUE, label="clipped to norm 2")
 axes.set(xlabel="step", ylabel="length of the step (learning rates)", title="A gradient of 100 among gradients of 1")
 axes.set_ylim(0, 1.9)
 axes.legend(loc="upper right")
-plt.show()
+show(
+    "The length of Adam's steps around one gradient a hundred times too long. As it came, the steps shrink to a tenth "
+    "and recover slowly; clipped, they keep their length."
+)
 print(f"50 steps later: {step_lengths(np.inf)[79]:.2f} as it came, {step_lengths(2.0)[79]:.2f} clipped")
 
 # %% [markdown]
 # ## Large batches on small machines: accumulation (optional)
 #
-# The paper's batches have about 25,000 source and 25,000 target tokens, on eight GPUs. A machine that cannot hold so
-# many takes them in parts and adds the gradients. Backwards add into `grad` anyway. But mind what is added. The loss
-# $L$ of the whole batch is the mean of the tokens' losses $\ell$ over *all* its $n$ target tokens. Part $i$ gives the
-# mean $L_i$ over its own $n_i$ tokens. From
+# The paper's batches have about 25,000 source and 25,000 target tokens, on eight GPUs. A smaller machine takes them in
+# parts and adds the gradients. Backwards add into `grad` anyway. But mind the means. The loss $L$ of the whole batch is
+# the mean of the tokens' losses $\ell$ over *all* its $n$ target tokens. Part $i$ gives the mean $L_i$ over its own
+# $n_i$ tokens. From
 #
 # $$ L = \frac1n \sum_{\text{tokens}} \ell
 #    \;=\; \sum_i \frac{n_i}{n} \Big( \frac{1}{n_i} \sum_{\text{tokens of } i} \ell \Big)
 #    = \sum_i \frac{n_i}{n} L_i $$
 #
-# each part counts by its share of the targets. The parts rarely have equally many, because sentences are not equally
-# long.
+# each part counts by its share of the targets. Parts rarely contain the same number of targets, because sentences
+# differ in length.
 #
 # ### Exercise 4 ★★☆: the gradient of a large batch, from its parts
 
@@ -507,7 +460,7 @@ accumulate = check(accumulate)
 # a sentence by its number (lesson 07, in an optional part), and `part.first` says with which number a part begins:
 
 # %%
-model = Transformer(small_model(dropout=0.1).config, dtype="float64")
+model = small_model(dropout=0.1, dtype="float64")
 
 
 def gradient_of(part):
@@ -534,7 +487,7 @@ print(f"a plain mean over the parts:                 {np.abs(naive - whole_grad)
 #
 # ## Averaging checkpoints (optional)
 #
-# While the rate is not yet small, a training jitters around the place that it is going to. The mean of the last few
+# While the rate is not yet small, a training run jitters around the place that it is going to. The mean of the last few
 # stops is often nearer to that place than any of them (§6.1: the last 5 [checkpoints](glossary.md#checkpoint) of base,
 # the last 20 of big). It is a mean of the weights, in one line. We judge it on the validation set:
 
@@ -549,18 +502,18 @@ model.parameters.data[:] = kept[-1]
 
 # %% [markdown]
 # A few stops that lie close together help, and older ones help less: this run is still falling, and its past is worse.
-# Near the end of a long training, where the loss is nearly level, it pays to average more of them.
+# Near the end of a long run, where the loss is nearly level, it pays to average more of them.
 #
-# ## A run that can stop
+# ## A run that can stop (optional)
 #
-# A training that takes days will be interrupted. What has to be saved, so that it goes on as if nothing had happened,
-# to the last bit? Here is a training as an object, as everyone writes it first. It draws its batches and its dropout
-# from a random generator:
+# A training run of days will be interrupted. What has to be saved, so that it goes on as if nothing had happened, to
+# the last bit? Here is a run as an object, as everyone writes it first. It draws its batches and its dropout from a
+# random generator:
 
 
 # %%
 class Run:
-    """A training that can be asked to go on."""
+    """A training run that can be asked to go on."""
 
     def __init__(self, seed=0):
         self.model = small_model(seed=seed, dropout=0.1)
@@ -584,7 +537,7 @@ class Run:
 
 
 def restore(run, saved):
-    """Put what was saved into a new run: arrays are written into, the rest is replaced."""
+    """Put saved values into a new run: arrays are written into, the rest is replaced."""
     for name, value in saved.items():
         if isinstance(value, np.ndarray):
             getattr(run, name)[:] = value
@@ -595,7 +548,7 @@ def restore(run, saved):
 # %% [markdown]
 # ### Exercise 5 ★☆☆: save it, as copies
 #
-# The run goes on after it was saved, and must not change what was saved.
+# The run goes on after it was saved, and must not change the saved state.
 
 
 # %% tags=["exercise"]
@@ -612,7 +565,8 @@ def save(run):
 save = check(save)
 
 # %% [markdown] tags=["help"]
-# What happens to what you saved when the run goes on and writes into the same arrays?
+# What happens to the saved values when the run goes on and writes into the same arrays?
+#
 #
 # ---
 #
@@ -631,53 +585,14 @@ resumed.train(10)
 print("20 steps, and 10 + 10 in two runs, to the last bit:", np.array_equal(straight.theta, resumed.theta))
 
 # %% [markdown]
-# It also works with less. The package has no generator to save: which batch comes next follows from (seed, step), and
-# so do the dropout masks. We can tell what step 1,000 does without taking the 999 steps before it. Its checkpoints hold
-# the weights, $m$, $v$ and the step. [A test](../tests/training/test_resume.py) kills a training at random moments,
-# resumes it, and compares the files byte by byte.
+# It also works with less. The package has no generator to save: the next batch follows from (seed, step), and so do the
+# dropout masks. Its checkpoints hold the weights, $m$, $v$ and the step.
+# [A test](../tests/training/test_resume.py) kills a training run at random moments, resumes it, and compares the files
+# byte by byte.
 #
-# ## Common mistakes, and what they look like
-#
-# **Gradients that are not cleared.** Backwards add. Without `zero_grad` a step follows the sum of all gradients so far:
-
-# %%
-model = small_model()
-for times in (1, 2, 3):
-    _, cache = model.loss(batch.source, batch.target_in, batch.target_out)
-    model.loss_backward(1.0, cache)
-    print(f"backward number {times}: norm of the gradient {np.linalg.norm(model.parameters.grad):.2f}")
-
-# %% [markdown]
-# **Padding in the mean.** Padding is easy to predict, and there is much of it. A model that counts it reports a loss
-# that is too low, and still lower for batches with more padding:
-
-# %%
-widest = valid_batches[0]
-logits, _ = models["post-norm, warm-up"].forward(widest.source, widest.target_in)
-shifted = logits - logits.max(axis=-1, keepdims=True)
-log_p = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))  # (B, Tt, V)
-token_loss = -np.take_along_axis(log_p, widest.target_out[..., None], axis=-1)[..., 0]  # (B, Tt)
-real = widest.target_out != 0
-token_loss[~real] = -np.log(0.99)  # as if it had learned to say padding
-for name, chosen in (("the tokens that count", token_loss[real]), ("the whole rectangle", token_loss)):
-    print(f"mean over {name:<22} {chosen.mean():.2f}")
-
-# %% [markdown]
-# **The perplexity of a smoothed loss.** With label smoothing (lesson 01) the loss cannot reach 0, even if the model is
-# always right and exactly as sure as it was told to be. The exponential of this loss is no perplexity. Measure
-# perplexity without smoothing:
-
-# %%
-epsilon, V = 0.1, 37_000
-target = np.full(V, epsilon / V)
-target[0] += 1 - epsilon
-least = -np.sum(target * np.log(target))
-print(f"least possible smoothed loss, ε = {epsilon}, V = {V:,}: {least:.2f}; its exponential: {np.exp(least):.1f}")
-
-# %% [markdown]
-# **A resumed run that forgot Adam's moments.** It goes on, with a jolt. With only one gradient in $m$ and $v$, every
-# weight moves equally far, noise or not (by 0.66 and not by 1, since the bias correction counts 101 steps). Take a run
-# after a hundred steps, and its next step with the moments, and without:
+# **A resumed run that forgot Adam's moments** goes on, with a jolt. With only one gradient in $m$ and $v$, every weight
+# moves equally far, noise or not (by 0.66 and not by 1, since the bias correction counts 101 steps). Take a run after a
+# hundred steps, and its next step with the moments, and without:
 
 # %%
 straight.train(100 - straight.step)
@@ -691,12 +606,39 @@ for name, forgotten in (("all restored", {}), ("no moments", {"m": 0 * saved["m"
           f"the middle eight tenths by {np.quantile(moved, 0.1):.2f} to {np.quantile(moved, 0.9):.2f}")  # fmt: skip
 
 # %% [markdown]
+# ## Common mistakes, and what they look like
+#
+# **Gradients that are not cleared.** Backwards add. Without `zero_grad` a step follows the sum of all gradients so far:
+
+# %%
+model = small_model()
+for times in (1, 2, 3):
+    _, cache = model.loss(batch.source, batch.target_in, batch.target_out)
+    model.loss_backward(1.0, cache)
+    print(f"backward number {times}: norm of the gradient {np.linalg.norm(model.parameters.grad):.2f}")
+
+# %% [markdown]
+# **Padding in the mean.** Padding is easy to predict, and there is much of it. A model that counts it reports a loss
+# that is too low, and still lower for batches with more padding.
+#
+# **The perplexity of a smoothed loss.** With label smoothing (lesson 01) the loss cannot reach 0, even if the model is
+# always right and exactly as sure as it was told to be. The exponential of this loss is no perplexity. Measure
+# perplexity without smoothing:
+
+# %%
+epsilon, V = 0.1, 37_000
+target = np.full(V, epsilon / V)
+target[0] += 1 - epsilon
+least = -np.sum(target * np.log(target))
+print(f"least possible smoothed loss, ε = {epsilon}, V = {V:,}: {least:.2f}; its exponential: {np.exp(least):.1f}")
+
+# %% [markdown]
 # ## What changed since 2017
 #
 # The default today is AdamW (Loshchilov and Hutter 2019): Adam with weight decay, which makes every weight a little
 # smaller in each step, beside Adam's step and not through its gradient. $\beta_2$ is 0.95 to 0.99, clipping is at norm
-# 1, and warm-up takes some hundred to some thousand steps. Then the rate falls along a cosine or a straight line to
-# nearly zero, in place of $1/\sqrt t$. Optimisers that treat a matrix as a matrix (Muon, 2024) have begun to compete.
+# 1, and after the warm-up the rate falls along a cosine or a straight line to nearly zero. Optimisers that treat a
+# matrix as a matrix (Muon, 2024) have begun to compete.
 #
 # ## Where next
 #

@@ -2,7 +2,7 @@
 # # 10 · A translator, trained
 #
 # **You will be able to** train a Transformer from nothing to translations, watch its attention find the alignment on
-# the way, read its maps, and find out what it gets wrong and why.
+# the way, and read its maps; and, if you like, find out what it gets wrong and why.
 #
 # | | |
 # |---|---|
@@ -11,9 +11,9 @@
 # | in the paper | §5 (training), §6.1 (translation), Figures 3–5 (attention maps) |
 # | in the package | [`training`](../minitransformer/training), [`decoding`](../minitransformer/decoding) |
 #
-# Every part is written and proved. This lesson puts them together, twice. First comes a small training that you run
-# now, to see how a model *becomes* a translator. Then comes a larger model that was trained for some minutes; its
-# weights come with the course. We see what it can do and what it cannot.
+# Every part is written and proved. This lesson puts them together, twice. First you train a small model, and see how it
+# *becomes* a translator. Then you meet a larger model that was trained for some minutes; its weights come with the
+# course. We see what it can do and what it cannot.
 
 # %%
 import time
@@ -26,14 +26,14 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from course import start
-from course.lesson_10.pictures import draw_errors, draw_map, draw_training
-from course.style import GREY, VERMILION
+from course.lesson_10.observing import encoded, marked, observe, short, words_of
+from course.lesson_10.pictures import draw_certainty, draw_errors, draw_map, draw_training
+from course.style import show
+from minitransformer import Transformer, TransformerConfig, grammar
 from minitransformer.data.batching import collate
 from minitransformer.data.token_dataset import Batches, TokenDataset
 from minitransformer.decoding import Translator
-from minitransformer.grammar import CONSTRUCTIONS, count_sentences, sample, translate
 from minitransformer.grammar.lexicon.adjectives import ADJECTIVES
-from minitransformer.models import Transformer, TransformerConfig
 from minitransformer.ops import numpy_ops
 from minitransformer.training.optimizer import Adam, Schedule, clip_scale
 
@@ -44,62 +44,38 @@ trained = Translator.from_checkpoint(WEIGHTS)
 tokenizer = trained.tokenizer  # the BPE of lesson 02, trained on the grammar's sentences
 
 # %% [markdown]
-# ## What is to be learned
+# ## The task
 #
 # The sentences come from the course's grammar (lesson [02](02_text.ipynb)): English with its German, every word order
-# and every ending correct. There are so many that no model will ever see them all. A hash of the English sentence, a
-# fixed function whose results look random, decides whether it is for training or for testing. So no test sentence is
-# ever trained on.
+# and every ending correct. There are so many that no model will ever see them all. A hash of the English sentence
+# decides whether it is for training or for testing, so no test sentence is ever trained on.
 
 # %%
-print(f"English sentences of the grammar: {count_sentences():.1e}")
-for example in islice(sample("train", 0), 3):
+print(f"English sentences of the grammar: {grammar.count_sentences():.1e}")
+for example in islice(grammar.sample("train", 0), 3):
     print(f"  {example.english}\n  {example.german}\n")
 
 # %% [markdown]
 # It is hard because German puts things elsewhere. The verb goes to the end of a subordinate clause. The parts of a
-# perfect tense stand apart. A prefix splits off its verb. An article needs the gender of a noun that comes after it.
-# None of this can be done word by word.
+# perfect tense stand apart. An article needs the gender of a noun that comes after it. None of this can be done word by
+# word.
 #
-# ## A small training
+# ## A small training run
 #
-# For a short training, take short sentences and a narrow model:
+# For a short run, take sentences of at most seven words and a narrow model, half of Xavier's bound (lesson
+# [08](08_model.ipynb)), and no dropout, which would slow the fall (the paper has 0.1):
 
 # %%
-MOST_WORDS = 7
-
-
-def short(split, count):
-    """The first `count` sentences of a split with at most MOST_WORDS words."""
-    return list(islice((e for e in sample(split, 0) if len(e.english.split()) <= MOST_WORDS), count))
-
-
-def ids(examples):
-    """Two lists of token ids, English and German."""
-    return [tokenizer.encode(e.english) for e in examples], [tokenizer.encode(e.german) for e in examples]
-
-
 training_set, test_set = short("train", 8000), short("test", 200)
-dataset = TokenDataset.from_pairs(zip(*ids(training_set), strict=True))
-test_batch = collate(*ids(test_set))
+dataset = TokenDataset.from_pairs(zip(*encoded(tokenizer, training_set), strict=True))
+test_batch = collate(*encoded(tokenizer, test_set))
 
-config = TransformerConfig(
-    vocab_size=len(tokenizer),
-    d_model=64,
-    num_heads=4,
-    d_ff=256,
-    num_layers=2,
-    dropout=0.0,
-    max_length=64,
-    init_gain=0.5,
-)
+config = TransformerConfig(vocab_size=len(tokenizer), d_model=64, num_heads=4, d_ff=256, num_layers=2,
+                           dropout=0.0, max_length=64, init_gain=0.5)  # fmt: skip
 model = Transformer(config, seed=0)
 print(f"{len(dataset):,} pairs, {model.parameters.count:,} parameters")
 
 # %% [markdown]
-# There is no dropout: in such a short training it would slow the fall (the paper has 0.1). `init_gain` halves the
-# matrices at the start; at this size post-norm layers then learn sooner (lesson [08](08_model.ipynb)).
-#
 # ### Exercise 1 ★☆☆: measure the fog
 #
 # We want to see attention become sharp, so we need a number for it. A row of attention weights is a distribution $p$
@@ -121,7 +97,7 @@ def spread(weights):
 spread = check(spread)
 
 # %% [markdown] tags=["help"]
-# For equal weights, $H = -n \cdot \tfrac1n \log \tfrac1n$. What is that, simplified? And what undoes a logarithm?
+# For equal weights, $H = -n \cdot \tfrac1n \log \tfrac1n$. Simplify it. And which function undoes a logarithm?
 #
 # ---
 #
@@ -129,64 +105,47 @@ spread = check(spread)
 # their place before the logarithm: `np.where(weights > 0, weights, 1)`.
 
 # %% [markdown]
-# ### Who reads the source?
+# ### Does it read the source?
 #
-# One more instrument. A decoder can lower its loss without reading the source, by learning what German looks like. To
-# see when it begins to *translate*, compute the test loss twice: with the right source sentences, and with those of
-# somebody else (each row gets its neighbour's). As long as the two losses are equal, the source is ignored.
+# A decoder can lower its loss without reading the source, by learning what German looks like. To see when it begins to
+# *translate*, compute the test loss twice: with the right source sentences, and with wrong ones (each row gets its
+# neighbour's). As long as the two losses are equal, the source is ignored. [`observe`](course/lesson_10/observing.py)
+# returns both losses, the spread of each head, and the attention map of one test sentence.
 
 # %%
-PAIR = translate("The hunter ran behind the pretty village.")
-pair_batch = collate(*ids([PAIR]))
-source_tokens = [*tokenizer.tokens(pair_batch.source[0])]
-target_tokens = [*tokenizer.tokens(pair_batch.target_out[0])]
-
-
-def observe():
-    """Test loss with the right source and with another's; the spread of each layer's heads; the map of PAIR."""
-    b, losses = test_batch, []
-    for source in (np.roll(b.source, 1, axis=0), b.source):
-        losses.append(float(model.loss(source, b.target_in, b.target_out, with_grad=False)[0]))
-    cross = np.stack(model.attention_maps(b.source, b.target_in)["cross"])  # (layers, B, H, Tq, Tk)
-    real = (b.target_out != tokenizer.pad_id)[:, None, :]  # (B, 1, Tq)
-    mean_spread = (spread(cross) * real).sum(axis=(1, 3)) / real.sum()  # (layers, H)
-    pair = model.attention_maps(pair_batch.source, pair_batch.target_in)["cross"][-1]  # (1, H, Tq, Tk)
-    return *losses, mean_spread, pair[0].mean(axis=0)
-
-
-foreign, own, mean_spread, _ = observe()
+PAIR = grammar.translate("The hunter ran behind the pretty village.")
+pair_batch = collate(*encoded(tokenizer, [PAIR]))
+foreign, own, mean_spread, _ = observe(model, test_batch, pair_batch, spread)
 print(f"before training: loss {own:.2f} (log V = {np.log(len(tokenizer)):.2f}), with another's source {foreign:.2f}")
 real_source, real_target = ((ids != tokenizer.pad_id).sum(axis=1) for ids in (test_batch.source, test_batch.target_out))
 available = np.average(real_source, weights=real_target)  # keys, for the mean row
 print(f"spread: {mean_spread.min():.2f} to {mean_spread.max():.2f} of {available:.2f} tokens")
 
 # %% [markdown]
-# Random queries and keys give scores near 0, and the softmax of equal numbers is even: fog. The loss is above that of
-# even guessing, because random logits are not equal.
+# Random queries and keys give scores near 0, and the softmax of equal numbers is even: fog. The loss is above $\log V$
+# because random logits are not equal.
 #
 # ### The loop
 #
-# It is the loop of lesson [09](09_training.ipynb), with the package's Adam and schedule: a batch, the loss with label
-# smoothing, the backward pass, the clipped gradient, Adam at the schedule's rate. Every 20 steps we look at the test
-# set. The package's [`Trainer`](../minitransformer/training/trainer.py) is this loop with checkpoints, a log and
-# threads.
+# It is the loop of lesson [09](09_training.ipynb), with the package's Adam and schedule, and with label smoothing.
+# Every 20 steps we look at the test set.
 
 # %%
 STEPS, EVERY = 700, 20
 batches = Batches(dataset, tokens_per_batch=768, seed=0)
 optimizer, schedule = Adam(model.parameters, model.ops), Schedule(peak_lr=5e-3, warmup_steps=150)
-training_losses, history = [], [observe()]
+training_losses, history = [], [observe(model, test_batch, pair_batch, spread)]
 
 begin = time.perf_counter()
 for step in range(1, STEPS + 1):
     batch = batches.batch(*divmod(step - 1, len(batches)))  # epoch, and number within it
-    model.parameters.grad[...] = 0
+    model.parameters.zero_grad()
     loss, cache = model.loss(batch.source, batch.target_in, batch.target_out, label_smoothing=0.1)
     model.loss_backward(1.0, cache)
     optimizer.step(schedule(step), clip_scale(optimizer.grad_norm(), 1.0))
     training_losses.append(float(loss))
     if step % EVERY == 0:
-        history.append(observe())
+        history.append(observe(model, test_batch, pair_batch, spread))
 print(f"{STEPS} steps in {time.perf_counter() - begin:.0f} s: test loss {history[0][1]:.2f} → {history[-1][1]:.2f}")
 
 # %% [markdown]
@@ -199,35 +158,33 @@ print(f"{STEPS} steps in {time.perf_counter() - begin:.0f} s: test loss {history
 # %% tags=["picture"]
 steps = np.arange(0, STEPS + 1, EVERY)
 foreign, own, spreads, maps = (np.array(each) for each in zip(*history, strict=True))
-moments = [0, 100, 160, 240, STEPS]
+source_tokens, target_tokens = ([token.removeprefix("▁") for token in tokenizer.tokens(ids[0])]
+                                for ids in (pair_batch.source, pair_batch.target_out))  # fmt: skip
 draw_training(
     steps,
     {"training (with label smoothing)": training_losses, "test, another's source": foreign, "test": own},
     spreads,
-    {step: maps[step // EVERY] for step in moments},
-    [token.removeprefix("▁") for token in source_tokens],
-    [token.removeprefix("▁") for token in target_tokens],
+    {step: maps[step // EVERY] for step in (0, 100, 160, 240, STEPS)},
+    source_tokens,
+    target_tokens,
 )
-plt.show()
-
-# %% [markdown]
-# Three acts. First the two test losses fall together: the model learns which words are frequent and which follow each
-# other. It is German without meaning, and the maps stay fog. Then the losses part. The source is being read, the spread
-# collapses, and the maps turn from fog to a line of dots. From there on the right source helps more and more. Soon a
-# *wrong* one hurts, because now the model believes what it reads. In the last map *ran* is read twice: early in the
-# sentence for *ist*, and at its end for *gelaufen*. That is German word order, found by gradient descent.
-#
-# When do they part, and what does the spread do around that step?
-
-# %%
 reads = int(np.argmax(foreign - own > 0.1))
 fastest = int(np.argmin(np.diff(spreads.mean(axis=(1, 2)))))
 print(f"the losses part (by 0.1 nats) by step {steps[reads]}; the spread falls fastest after step {steps[fastest]}")
-for i in (0, reads, -1):
-    print(f"step {steps[i]:4}: spread {spreads[i].mean():5.2f}, loss {own[i]:.2f}, another's source {foreign[i]:.2f}")
 
 # %% [markdown]
-# This is what it says after such a short training. We take the most probable token each time (*greedy*); lesson
+# Three acts:
+#
+# * First the two test losses fall together. The model learns which words are frequent and which follow each other:
+#   German without meaning. The maps stay fog.
+# * Then the losses part. The model reads the source, the spread collapses, and the maps turn from fog to a line of
+#   dots.
+# * From there on the right source helps more and more. Soon a *wrong* one hurts, because now the model believes it.
+#
+# In the last map *ran* is read twice: early in the sentence for *ist*, and at its end for *gelaufen*. Gradient descent
+# has found German word order.
+#
+# Here are translations after this short run, with the most probable token each time (*greedy*); lesson
 # [11](11_decoding.ipynb) does better.
 
 # %%
@@ -249,11 +206,13 @@ for text, example in list(zip(ours, test_set, strict=True))[:6]:
 # python -m minitransformer average --last 5 runs/course --output lessons/weights/en-de.safetensors
 # ```
 #
-# The second line averages the last checkpoints, as §6.1 does. From here on we look at this model, on test sentences of
-# every length:
+# The second line averages the last checkpoints, as §6.1 does. From here on we look at this model. Write a sentence of
+# your own, with words from the examples above:
 
 # %%
-examples = list(islice(sample("test", 0), 3000))
+print(trained.translate(["My sister laughs because the old waiter has prepared honey."])[0], "\n")
+
+examples = list(islice(grammar.sample("test", 0), 3000))
 sources, references = [e.english for e in examples], [e.german for e in examples]
 translations = trained.translate(sources, beam=1)
 wrong = np.array([a != b for a, b in zip(translations, references, strict=True)])
@@ -264,7 +223,7 @@ print(f"exactly right: {1 - wrong.mean():.1%} of {len(examples):,} sentences tha
 # ## Reading a map
 #
 # This is the cross-attention of the last layer, the mean of its heads, while the model translates a test sentence. A
-# row is the position that *writes* the token named at its left. What that position has read ends one token earlier.
+# row is the position that *writes* the token named at its left; it has read the tokens before that one.
 
 # %%
 SENTENCE = "The king must not translate her important postcards because she will go into the schools."
@@ -273,21 +232,21 @@ raw = found.cross[-1].mean(axis=0)  # (Tq, Tk)
 figure, axes = plt.subplots(figsize=(6.4, 5.0))
 draw_map(axes, raw, found.source_tokens, found.target_tokens)
 axes.set(title=f"“{SENTENCE}”", xlabel="source tokens", ylabel="target tokens")
-plt.show()
+show(
+    "A map of attention, German tokens down and English tokens across, many of them pieces of words. Dark cells run "
+    "down a broken diagonal; pieces of one word share their weights."
+)
 
 # %% [markdown]
-# Such a map is drawn for any sentence of yours, while the translation is written, in the
-# [explorer](../minitransformer/explorer/README.md): `make explorer` writes this translator into one page for the
-# browser, `runs/explorer.html`. Choose *Attention* there, and try a sentence with two nouns: at which of them does
-# each article look?
+# The [explorer](../minitransformer/explorer/README.md) draws such a map for any sentence of yours, while the
+# translation is written: `make explorer` writes this translator into one page for the browser, `runs/explorer.html`.
 #
-# BPE has cut some words into pieces (`·` marks a piece inside a word), and the pieces blur the picture. We read words,
-# not pieces.
+# BPE has cut some words into pieces (`·` marks a piece inside a word), and the pieces blur the picture.
 #
 # ### Exercise 2 ★★☆: a map of words
 #
-# Merge the pieces. What is the weight of a source word that has three pieces? It was looked at whenever one of its
-# pieces was looked at. And what is the row of a target word that has three pieces? Each piece looked once, with a
+# Merge the pieces. Which weight belongs to a source word that has three pieces? It was looked at whenever one of its
+# pieces was looked at. And which row belongs to a target word that has three pieces? Each piece looked once, with a
 # weight of 1 in all, and the rows of the new map must sum to 1 as well. (Clark and others 2019, §4.1, do the same.)
 
 
@@ -317,15 +276,6 @@ word_map = check(word_map)
 
 
 # %%
-def words_of(labels):
-    """The words of a list of token labels, and for each token the number of its word."""
-    numbers = np.cumsum([not label.startswith("·") for label in labels]) - 1
-    words = [""] * (numbers[-1] + 1)
-    for number, label in zip(numbers, labels, strict=True):
-        words[number] += label.removeprefix("·")
-    return words, numbers
-
-
 def attention_between_words(sentence, target=None):
     """The map of words of the last layer, mean of its heads: weights, source words, target words."""
     found = trained.attention(sentence, target, beam=1)
@@ -337,21 +287,23 @@ def attention_between_words(sentence, target=None):
 merged, source_words, target_words = attention_between_words(SENTENCE)
 figure, axes = plt.subplots(figsize=(6.0, 4.2))
 draw_map(axes, merged, source_words, target_words, 9)
+figure, axes = plt.subplots(figsize=(6.0, 4.2))
+draw_map(axes, merged, source_words, target_words, 9)
 axes.set(title="The same, word by word", xlabel="English", ylabel="German")
-plt.show()
-for word, row in zip(target_words, merged, strict=True):
-    first, second = np.argsort(-row)[:2]
-    print(f"{word:<16} ← {source_words[first]:<12} {row[first]:.2f}   {source_words[second]:<12} {row[second]:.2f}")
+show(
+    "The same map between words. Each German word looks mostly at its English counterpart; the verb of the main clause "
+    "waits for its end, and the order of the last clause is turned round."
+)
 
 # %% [markdown]
 # Follow the dark cells. The subject and the modal verb come first, *Der König darf*. The verb, which comes next in
 # English, waits for the end of its clause: *nicht übersetzen*. In the second clause *will go into the schools* is
 # turned round altogether: *in die Schulen gehen wird*. The comma has no English word and looks at the conjunction that
-# it announces. And *nicht* looks at *translate* more than at *not*. Attention shows where the model looks, and nobody
-# has taught it to align words.
+# it announces. And *nicht* looks at *translate* more than at *not*. Attention shows where the model looks, and it was
+# never taught to align words.
 #
-# One ending in this translation is wrong: *wichtige* should be *wichtigen*. That is no accident; the optional part
-# below looks into it.
+# One ending in this translation is wrong: *wichtige* should be *wichtigen*. The optional part "One ending" below finds
+# out why.
 #
 # ## What it gets wrong
 #
@@ -359,18 +311,13 @@ for word, row in zip(target_words, merged, strict=True):
 
 
 # %%
-def marked(text, reference):
-    """The text, with [ ] around the first word in which it differs."""
-    words, wanted = text.split(), reference.split()
-    at = next((i for i, (a, b) in enumerate(zip(words, wanted, strict=False)) if a != b), min(len(words), len(wanted)))
-    return " ".join([*words[:at], f"[{words[at] if at < len(words) else ''}]", *words[at + 1 :]])
-
-
 for i in np.flatnonzero(wrong)[:8]:
     print(f"English    {sources[i]}\nours       {marked(translations[i], references[i])}")
     print(f"reference  {marked(references[i], translations[i])}\n")
 
 # %% [markdown]
+# ## Which constructions are hard? (optional)
+#
 # The grammar knows which constructions each sentence contains: a relative clause, a date, a passive. The first idea is
 # to list the error rate of each construction. But a sentence with a relative clause is also *long*, and a long sentence
 # has more words that can go wrong:
@@ -387,9 +334,9 @@ for low, high in pairwise(edges):
 # ### Exercise 3 ★★☆: blame what deserves it
 #
 # Compare each sentence with those of its own length. Let $\bar w_\ell$ be the error rate of all sentences of length
-# $\ell$: what we would expect of a sentence if only its length mattered. For each sentence $i$, take what was seen
-# ($\mathrm{wrong}_i$, 1 or 0) minus what was expected of its length $\ell_i$. The *excess* of construction $k$ is the
-# mean of this over the $n_k$ sentences that have it:
+# $\ell$, the rate that we would expect if only the length mattered. For each sentence $i$ of length $\ell_i$, take the
+# outcome ($\mathrm{wrong}_i$, 1 or 0) minus this expectation. The *excess* of construction $k$ is the mean of the
+# differences over the $n_k$ sentences that have it:
 #
 # $$ \mathrm{excess}_k = \frac{1}{n_k} \sum_{i:\,\mathrm{has}_{ik}} \big(\mathrm{wrong}_i - \bar w_{\ell_i}\big) $$
 
@@ -416,32 +363,31 @@ excess_errors = check(excess_errors)
 # `expected[here] = wrong[here].mean()`. Then, for each column of `has`, take the mean of `(wrong - expected)[column]`.
 
 # %%
-has = np.array([[name in e.constructions for name in CONSTRUCTIONS] for e in examples])  # (N, K)
+has = np.array([[name in e.constructions for name in grammar.CONSTRUCTIONS] for e in examples])  # (N, K)
 rates = np.array([wrong[column].mean() for column in has.T])
 excess = excess_errors(wrong, has, lengths)
 expected = np.array([wrong[lengths == length].mean() for length in lengths])  # (N,)
 doubt = np.array([2 * (wrong - expected)[column].std() / np.sqrt(column.sum()) for column in has.T])
 order = np.argsort(-excess)
-names = [f"{CONSTRUCTIONS[k]} ({has[:, k].sum()})" for k in order]
+names = [f"{grammar.CONSTRUCTIONS[k]} ({has[:, k].sum()})" for k in order]
 draw_errors(names, rates[order], wrong.mean(), excess[order], doubt[order])
-plt.show()
 
 # %% [markdown]
 # Some constructions look bad on the left only because they stand in long sentences. A date does, and on the right
-# nothing is left of it. Relative clauses stay bad: they are the hardest thing in this language. The thin lines on the
-# bars show chance: with other test sentences a bar would end somewhere else, and most likely within its line (which is
-# two standard errors long on each side). If the line crosses zero, the bar may be nothing but chance.
+# nothing is left of it. Relative clauses stay bad: they are the hardest construction of this language. With other test
+# sentences a bar would end somewhere else, most likely within the thin line on it (two standard errors on each side).
+# Where the line crosses zero, the bar may be chance.
 #
-# ## Why it is wrong there
+# ## Why it is wrong there (optional)
 #
-# A translation goes wrong at *one* token. What follows is written after a mistake and tells us little. So stand at the
-# first wrong token, with the right beginning before it, and ask the model what it thought:
+# A translation goes wrong at *one* token. The tokens after it are written after a mistake and tell us little. So stand
+# at the first wrong token, with the right beginning before it, and ask the model for its probabilities:
 
 
 # %%
 def opinions(example):
     """P of every token at every step, given the reference so far, (T, V), and the reference's ids (T,)."""
-    batch = collate(*ids([example]))
+    batch = collate(*encoded(tokenizer, [example]))
     logits, _ = trained.model.forward(batch.source, batch.target_in)  # (1, T, V)
     return np.exp(numpy_ops.log_softmax(logits[0])), batch.target_out[0]
 
@@ -457,15 +403,7 @@ for example, is_wrong in zip(examples, wrong, strict=True):
         first_wrong.append((int((p[t] > p[t, right[t]]).sum()) + 1, p[t, right[t]], p[t].max()))
 rank, p_right, p_favourite = map(np.array, zip(*first_wrong, strict=True))
 
-figure, axes = plt.subplots(figsize=(7.2, 2.6))
-bins = np.linspace(0, 1, 26)
-axes.hist(certainty, bins, weights=np.full(len(certainty), 100 / len(certainty)), color=GREY, alpha=0.6, label="right")
-axes.hist(
-    p_favourite, bins, weights=np.full(len(rank), 100 / len(rank)), color=VERMILION, alpha=0.7, label="first wrong"
-)
-axes.set(xlabel="P of the model's favourite", ylabel="share of the tokens (%)", title="It hesitates before it errs")
-axes.legend(loc="upper left", title="the favourite is")
-plt.show()
+draw_certainty(np.array(certainty), p_favourite)
 second, five = np.mean(rank == 2), np.mean(rank <= 5)
 print(f"of {len(rank)} errors the right token is the second choice in {second:.0%}, among the first five in {five:.0%}")
 print(f"mean P of the favourite: {np.mean(certainty):.2f} where it is right, {p_favourite.mean():.2f} at a first error")
@@ -493,7 +431,7 @@ def split_words(text):
 def endings_only(text, reference):
     """True if two texts have the same words but for their endings."""
     ours, wanted = split_words(text), split_words(reference)
-    rest = []  # of each word, what follows the letters that it shares with the other text's
+    rest = []  # of each word, the letters after those that it shares with the other text's
     for two in zip(ours, wanted, strict=False):
         same = sum(1 for _ in takewhile(lambda letters: letters[0] == letters[1], zip(*two, strict=False)))
         rest += [word[same:] for word in two]
@@ -524,7 +462,7 @@ plurals = {}  # (article, adjective) → [(sentence, reference, ours)]
 for (i, both), (j, (plural, gender)) in product(enumerate(ARTICLES), enumerate(cases)):
     parts = list(product([both[plural]], names, [noun + "s" * plural for noun in NOUNS[gender]]))
     english = [f"She sees {' '.join(words)}." for words in parts]
-    german = [translate(sentence).german for sentence in english]
+    german = [grammar.translate(sentence).german for sentence in english]
     outcomes = list(zip(english, german, trained.translate(english, beam=1), strict=True))
     shares[i, j] = np.mean([wanted != got for _, wanted, got in outcomes])
     for (article, adjective, _), outcome in zip(parts, outcomes, strict=True):
@@ -539,7 +477,10 @@ axes.set_xticks(range(len(cases)), [f"{gender} {('sing.', 'plural')[plural]}" fo
 axes.set_yticks(range(len(ARTICLES)), ["the", "his", "this, these"])
 axes.set(xlabel="the noun", ylabel="the article", title="She sees these white lamps: translations that are wrong")
 figure.colorbar(image, label="%")
-plt.show()
+show(
+    "The share of wrong translations for three articles and nouns of each gender and number. In the singular few are "
+    "wrong, but for neuters after his; in the plural many are, most of all after these."
+)
 
 
 def in_singular(wanted):
@@ -564,7 +505,7 @@ for english, wanted, got in slips[:: len(slips) // 3][:3]:
 # Which adjectives? BPE (lesson [02](02_text.ipynb)) has kept some forms in *-en* whole, and cut others into pieces:
 
 # %%
-frequency = Counter(word for e in islice(sample("train", 0), 20_000) for word in split_words(e.german))
+frequency = Counter(word for e in islice(grammar.sample("train", 0), 20_000) for word in split_words(e.german))
 share = np.array([np.mean([w != g for both in ARTICLES for _, w, g in plurals[both[1], name]]) for name in names])
 forms = [plurals["the", name][0][1].split()[AT_ADJECTIVE] for name in names]
 count = np.array([frequency[form] for form in forms])
@@ -574,10 +515,10 @@ for kind, chosen in (("whole", ~cut), ("in pieces", cut)):
           f"in 20,000 sentences a form occurs {count[chosen].min()} to {count[chosen].max()} times")  # fmt: skip
 
 # %% [markdown]
-# A form that is one token is nearly always declined right, a form in pieces often is not. *wichtigen* above is one of
-# those. One question stays open. BPE keeps whole what is frequent, here without an exception. So this cannot tell
-# whether a form goes wrong because it was practised little, or because its ending is written some pieces later. A
-# training with another `--vocab-size` would cut other words.
+# A form that is one token is nearly always declined right, a form in pieces often is not; *wichtigen* above is one of
+# those. One question stays open. BPE keeps frequent words whole, here without an exception. So this cannot tell whether
+# a form goes wrong because it was practised little, or because its ending is written some pieces later. A run with
+# another `--vocab-size` would cut other words.
 #
 # ### Does it look at the noun?
 #
@@ -618,16 +559,16 @@ for name, chosen in (("right", right_ones), ("wrong", wrong_ones), ("right, like
     print(f"{name:<22}" + "   ".join(f"{adjective:.2f} {noun:.2f}" for adjective, noun in rows))
 
 # %% [markdown]
-# One head does what the grammar asks for: it leaves the adjective and reads the noun, which is still to come in German
+# One head follows the grammar: it leaves the adjective and reads the noun, which is still to come in German
 # and is there in English. Lesson [12](12_heads.ipynb) removes this head and watches the endings.
 #
 # Between the first two rows the attention of nearly every head changes. It is tempting to say: there, it goes wrong
 # because it looks elsewhere. That is the trap of exercise 3 again: the wrong ones have *other adjectives*, those in
 # pieces. The third row compares like with like, right translations with the same article and the same adjective, and
-# little of the difference is left. A map shows where a model looks, not what it makes of what it sees.
+# little of the difference is left. A map shows where a model looks, not how it uses what it sees.
 #
-# So that is what "why" can mean for a network: a condition under which it fails, shown by changing little else, and a
-# fair comparison for every explanation, above all for the one that we like best.
+# So "why" can mean for a network: a condition under which it fails, shown by changing little else, and a fair
+# comparison for every explanation, above all for the one that we like best.
 #
 # ## Common mistakes, and what they look like
 #
@@ -639,7 +580,7 @@ cheat = Transformer(config, seed=0)
 optimizer = Adam(cheat.parameters, cheat.ops)
 for step in range(1, 161):
     batch = batches.batch(*divmod(step - 1, len(batches)))
-    cheat.parameters.grad[...] = 0
+    cheat.parameters.zero_grad()
     loss, cache = cheat.loss(batch.source, batch.target_out, batch.target_out, label_smoothing=0.1)  # not target_in
     cheat.loss_backward(1.0, cache)
     optimizer.step(schedule(step), clip_scale(optimizer.grad_norm(), 1.0))
@@ -670,8 +611,8 @@ for row, written, read in list(zip(merged, target_words, ["<s>", *target_words],
 #
 # Large language models learned to translate without being given pairs of sentences: enough of their text holds
 # translations by accident (Briakou and others 2023). Encoder–decoders live on where many languages share one model
-# (NLLB Team 2022). Attention has been compared with alignments made by people: the last layer but one agrees with them
-# best, and a head can be trained to give them (Garg and others 2019).
+# (NLLB Team 2022). Compared with alignments made by people, the last layer but one agrees best, and a head can be
+# trained to give them (Garg and others 2019).
 #
 # ## Where next
 #

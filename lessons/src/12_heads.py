@@ -12,26 +12,23 @@
 # | in the package | [`Transformer.attention_maps`](../minitransformer/models/transformer.py) |
 #
 # The paper says that "individual attention heads clearly learn to perform different tasks", and shows some beautiful
-# maps. Nobody told the heads to do so. All heads of a layer start as random matrices of the same kind, and see the same
-# input. What did ours become?
+# maps. All heads of a layer start as random matrices of the same kind, and see the same input. What did ours learn?
 
 # %%
-from collections import Counter
-from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from course import start
+from course.lesson_12 import removing
 from course.lesson_12.pictures import draw_bars, draw_every_head, draw_offsets, draw_pruning
-from course.style import show
+from minitransformer import grammar
 from minitransformer.data.batching import collate
 from minitransformer.decoding import Translator
 from minitransformer.evaluation import evaluate
-from minitransformer.grammar import sample, translate
 from minitransformer.layers import Context
 from minitransformer.layers.attention import split_heads
 
@@ -42,39 +39,30 @@ translator = Translator.from_checkpoint(Path("weights/en-de.safetensors"))
 model, tokenizer = translator.model, translator.tokenizer
 KINDS = ("encoder", "decoder", "cross")
 LAYERS, HEADS = model.config.num_layers, model.config.num_heads
-print(f"{LAYERS} layers in each stack, {HEADS} heads in each attention: {3 * LAYERS * HEADS} heads in all")
+print(f"{3 * LAYERS * HEADS} heads: {LAYERS} layers in each stack, {HEADS} heads in each attention")
 
 # %% [markdown]
 # ## The picture: every head at once
 #
 # We take one short sentence that the model never saw, and the model's own translation of it. A row of a map is a query,
-# the position that looks. A column is a key, the position that is looked at. Each row sums to 1. A row of the decoder
-# has the name of the token that it writes. The keys of its self-attention are the tokens that it has read so far, with
-# `<s>` first; the causal mask leaves the upper right empty.
+# a column is a key. A row of the decoder has the name of the token that it writes. The keys of its self-attention are
+# the tokens that it has read so far, with `<s>` first; the causal mask leaves the upper right empty.
 
 # %% tags=["picture"]
 SENTENCE = "The hunter ran behind the pretty village."
-one = translator.attention(SENTENCE)
-maps = {kind: getattr(one, kind) for kind in KINDS}  # (layers, H, Tq, Tk) each
-queries = {"encoder": one.source_tokens, "decoder": one.target_tokens, "cross": one.target_tokens}
-keys = {"encoder": one.source_tokens, "decoder": one.target_inputs, "cross": one.source_tokens}
-draw_every_head(maps, queries, keys)
-show(
-    "A map of attention for each head. In the decoder's last layer nearly every head that looks at the source follows "
-    "its words one by one along the diagonal; heads of the encoder's first layer spread over many words."
-)
+draw_every_head(translator.attention(SENTENCE))
 
 # %% [markdown]
-# Look for three patterns: diagonals (a neighbour by position), vertical stripes (one token that everybody looks at),
-# and scattered blocks (something that depends on the words).
+# Look for three patterns: diagonals (a neighbour by position), vertical stripes (one token that every row looks at),
+# and scattered blocks (they depend on the words).
 #
 # ## From impressions to numbers
 #
-# One sentence can persuade, but it proves nothing. So take a hundred sentences of the test split, and all maps of all
-# of them. Then ask questions that have a number for an answer.
+# One sentence can persuade, but it proves nothing. So take all maps of a hundred sentences of the test split, and ask
+# questions that have a number for an answer.
 
 # %%
-examples = list(islice(sample("test", 0), 100))
+examples = list(islice(grammar.sample("test", 0), 100))
 batch = collate([tokenizer.encode(e.english) for e in examples], [tokenizer.encode(e.german) for e in examples])
 weights = {kind: np.stack(each) for kind, each in model.attention_maps(batch.source, batch.target_in).items()}
 lengths = {  # of queries and of keys, (B,) each; the rest of a row is padding
@@ -123,11 +111,6 @@ for kind in side:
     at_offsets = [[looks_at(layer, lengths[side[kind]], offset) for layer in weights[kind]] for offset in OFFSETS]
     scores[kind] = np.moveaxis(np.array(at_offsets), 0, -1)
 draw_offsets(scores, OFFSETS)
-show(
-    "Two tables, for the encoder and the decoder: each head's mean weight at each distance. In the encoder a few heads "
-    "look one token back or ahead; the decoder's heads look most at the token itself and at the one before it."
-)
-
 back = OFFSETS.index(-1)
 for kind in side:
     layer, head = np.unravel_index(np.argmax(scores[kind][:, :, back]), (LAYERS, HEADS))
@@ -135,16 +118,14 @@ for kind in side:
     print(f"{kind}: head {layer + 1}.{head + 1} looks one back more than any other, with {most:.2f} of its weight")
 
 # %% [markdown]
-# Some heads look back, others look ahead, many do neither. And most profiles are hills, not spikes. A mean can be a
-# hill for two reasons. Either each row spreads its weight over several neighbours; or each row has one spike, but the
-# distance of the spike changes from row to row. (The optional part below tells which it is.) In the decoder, distance 0
-# is the token that has just been read, and that is the one before the token being written.
+# Some heads look back, others look ahead, many do neither. In the decoder, distance 0 is the token that has just been
+# read, the one before the token being written.
 #
-# ### By position, or by content?
+# ### By position, or by content? (optional)
 #
-# Why does a head look one back? Perhaps because of the *position* (the rotation of lesson [06](06_positions.ipynb)).
-# Perhaps because of the *words*, which happen to stand in that order. An experiment decides: shuffle the tokens of each
-# source sentence, and look again. A head that goes by position does not mind.
+# A head may look one back because of the *position* (the rotation of lesson [06](06_positions.ipynb)), or because of
+# the *words*, which happen to stand in that order. An experiment decides: shuffle the tokens of each source sentence,
+# and look again. A head that goes by position does not mind.
 
 # %%
 shuffled = batch.source.copy()
@@ -162,16 +143,17 @@ even = np.average(1 / lengths["source"], weights=lengths["source"])
 print(f"a head that spreads evenly gives every key {even:.2f}")
 
 # %% [markdown]
-# The last line is what a head gives to every key if it has no preference at all. What is above it after shuffling is
-# due to position. For most heads with a clear favourite, that is most of their weight there. What they lose is the
-# share of the words: the pairs that a head used to find next to each other now stand elsewhere.
+# The last line is the weight of every key for a head without any preference. Weight above it after shuffling is due to
+# position. For most heads with a clear favourite, that is most of their weight there. They lose the share of the words:
+# the pairs that a head used to find next to each other now stand elsewhere.
 #
 # ### Sharp or vague, and resting places (optional)
 #
-# Two more numbers for each head.
+# Most profiles in the picture are hills, not spikes. Either each row spreads its weight over several neighbours, or
+# each row has one spike, at a distance that changes from row to row. Two more numbers for each head tell which:
 #
-# * The *spread* of a row is the exponential of its entropy (lesson [10](10_translator.ipynb)). It says over how many
-#   keys the row is spread: 1 if all weight lies on one key, $n$ if $n$ keys share it evenly.
+# * The *spread* of a row is the exponential of its entropy (lesson [10](10_translator.ipynb)): 1 if all weight lies on
+#   one key, $n$ if $n$ keys share it evenly.
 # * The *resting weight* is the weight on tokens that mark a beginning or an end: `<s>`, `</s>`, the full stop and the
 #   question mark. The weights of a softmax must sum to 1, also where a head has nothing to look for. Such a token may
 #   then become its resting place.
@@ -185,28 +167,30 @@ sides = {"encoder": "source", "decoder": "target", "cross": "target"}  # of the 
 real = {kind: np.arange(weights[kind].shape[3]) < lengths[sides[kind]][:, None] for kind in KINDS}  # (B, Tq)
 dots = [tokenizer.encode(text)[-1] for text in ("It is.", "Is it?")]
 marks = [tokenizer.bos_id, tokenizer.eos_id, *dots]
-spread, resting, by_chance = {}, {}, {}
+spread, resting, of_even = {}, {}, {}
 for kind in KINDS:
     w, rows = weights[kind], real[kind][:, None, :]  # (layers, B, H, Tq, Tk), (B, 1, Tq)
     entropy = -np.sum(w * np.log(np.where(w > 0, w, 1)), axis=-1)  # (layers, B, H, Tq)
     spread[kind] = np.exp((entropy * rows).sum(axis=(1, 3)) / rows.sum())
 
     key_ids = batch.target_in if kind == "decoder" else batch.source  # (B, Tk)
-    row_ids = batch.source if kind == "encoder" else batch.target_out  # (B, Tq): a row's own token, or what it writes
+    row_ids = (
+        batch.source if kind == "encoder" else batch.target_out
+    )  # (B, Tq): a row's own token, or the one that it writes
     words = real[kind] & ~np.isin(row_ids, marks)
     visible = np.repeat((key_ids != tokenizer.pad_id)[:, None, :], words.shape[1], axis=1)  # (B, Tq, Tk)
     if kind == "decoder":
         words[:, 0], visible = False, np.tril(visible)
     there = np.isin(key_ids, marks)
     resting[kind] = np.einsum("lbhqk,bq,bk->lh", w, words, there) / words.sum()
-    by_chance[kind] = np.mean((visible & there[:, None, :]).sum(axis=-1)[words] / visible.sum(axis=-1)[words])
+    of_even[kind] = np.mean((visible & there[:, None, :]).sum(axis=-1)[words] / visible.sum(axis=-1)[words])
 
 print("keys that a row spreads over (weight on <s>, </s>, '.' and '?'; last, with even weights)")
 for kind in KINDS:
     for layer in range(LAYERS):
         cells = zip(spread[kind][layer], resting[kind][layer], strict=True)
         each = "  ".join(f"{s:4.1f} ({r:.2f})" for s, r in cells)
-        print(f"{kind:<8} layer {layer + 1}  {each}    even ({by_chance[kind]:.2f})")
+        print(f"{kind:<8} layer {layer + 1}  {each}    even ({of_even[kind]:.2f})")
 
 # %% [markdown]
 # So both reasons occur. In the encoder a row spreads over several keys. In the first layer of the decoder some heads
@@ -219,10 +203,10 @@ for kind in KINDS:
 #
 # ## Does the model need it? Ablation
 #
-# A map shows what a head looks at. It does not show whether the model makes any use of it. So remove the head and
-# measure (this is called *ablation*). Each head gives $\mathrm{head}_h$, $(T, D_v)$, counted from 0 as NumPy does. The
-# heads stand side by side, so head $h$ meets only the rows $hD_v, \dots, (h+1)D_v - 1$ of the output matrix $W^O$. Call
-# these rows $W^O_h$, $(D_v, C)$. The output is then a sum of what each head contributes:
+# A map shows where a head looks, not whether the model uses it. So remove the head and measure (*ablation*). Each head
+# gives $\mathrm{head}_h$, $(T, D_v)$, counted from 0 as NumPy does. The heads stand side by side, so head $h$ meets
+# only the rows $hD_v, \dots, (h+1)D_v - 1$ of the output matrix $W^O$. Call these rows $W^O_h$, $(D_v, C)$. The output
+# is then a sum over the heads:
 #
 # $$ \mathrm{Concat}(\mathrm{head}_0, \dots, \mathrm{head}_{H-1})\,W^O = \sum_{h} \mathrm{head}_h \, W^O_h $$
 #
@@ -253,28 +237,12 @@ without_head = check(without_head)
 # block becomes 0.
 
 # %% [markdown]
-# Now remove each head in turn, and compute the loss on the test sentences: the mean of $-\log P$ of the reference's
-# tokens.
+# Now remove each head in turn, for the length of a `with`, and compute the loss on the test sentences:
 
 
 # %%
-def attention_of(kind, layer):
-    """The layer's attention of this kind, as it stands in the model."""
-    stack = model.encoder if kind == "encoder" else model.decoder
-    return stack.layers[layer].cross_attention if kind == "cross" else stack.layers[layer].self_attention
-
-
-@contextmanager
-def removed(*heads):
-    """The model without these heads, each (kind, layer, head), for the length of a `with`."""
-    kept = model.parameters.data.copy()
-    for kind, layer, head in heads:
-        weight = attention_of(kind, layer).output.weight.data
-        weight[...] = without_head(weight, head, HEADS)
-    try:
-        yield
-    finally:  # whatever happens inside, the model is whole again
-        model.parameters.data[...] = kept
+attention_of = partial(removing.attention_of, model)
+removed = partial(removing.removed, model, without_head)
 
 
 def loss():
@@ -289,13 +257,14 @@ for kind in KINDS:
         with removed((kind, layer, head)):
             costs[kind][layer, head] = loss() - whole
 
-figure, axes = plt.subplots(figsize=(7.2, 3.2))
-draw_bars(axes, costs, "rise of the loss (nats per token)")
-axes.set_title(f"What each head is worth (with all of them the loss is {whole:.3f})")
-show(
-    "A bar for each head: how much the loss rises without it. The six heads of the decoder's last layer that look at "
-    "the source are worth most; most of the others cost little."
-)
+draw_bars(costs, whole)
+
+# %% [markdown]
+# The heads of the last layer that look at the source are worth most.
+#
+# ### Which words suffer? (optional)
+#
+# Translate without the head that costs least, and without the one that costs most:
 
 # %%
 everyone = [(kind, layer, head) for kind in KINDS for layer, head in np.ndindex(LAYERS, HEADS)]
@@ -304,42 +273,35 @@ free = [one for one in everyone if costs[one[0]][one[1], one[2]] < 0.01]
 print(f"{len(free)} of {len(everyone)} heads can go, one at a time, for less than 0.01 nats")
 
 sources, references = [e.english for e in examples], [e.german for e in examples]
-intact = []
+intact = translator.translate(sources, beam=1)
 for name, heads in (("nothing", []), ("the least", everyone[:1]), ("the most", everyone[-1:])):
     with removed(*heads):
         output = translator.translate(sources, beam=1)
-    intact = intact or output  # the first are the whole model's
-    score = evaluate(output, references)
+    score, first = evaluate(output, references), removing.newly_wrong(output, intact, references)
     what = ", ".join(f"{kind} {layer + 1}.{head + 1}" for kind, layer, head in heads)
     print(f"\nremoved: {name} {what}\n   BLEU {score.bleu:.1f}, exactly right {score.exact_match:.0f} %")
-    for text, reference in list(zip(output, references, strict=True))[1:3]:
-        print(f"   {'✓' if text == reference else '✗'} {text}")
-    first = Counter()  # of each sentence that the whole model has right, the first word that differs
-    for text, before, reference in zip(output, intact, references, strict=True):
-        if text != before == reference:
-            pairs = [(a.strip(",."), b.strip(",.")) for a, b in zip(reference.split(), text.split(), strict=False)]
-            first.update([f"{wanted} → {got}" for wanted, got in pairs if wanted != got][:1])
     most = ", ".join(f"{change} ({count})" for change, count in first.most_common(3))
     print(f"   newly wrong {first.total()}" + (f", and first in: {most}" if first else ""))
+    print(f"   {'✓' if output[2] == references[2] else '✗'} {output[2]}")
 
 # %% [markdown]
 # *Newly wrong* counts only sentences that the whole model has right. Without the head that costs most, most sentences
-# still come out right. What goes wrong most often is one word. German builds the perfect of a verb of motion with *ist*
-# and *sind*, and that of most other verbs with *hat* and *haben*. So to write this word, one must already know the
+# still come out right, and one kind of word goes wrong most often. German builds the perfect of a verb of motion with
+# *ist* and *sind*, and that of most other verbs with *hat* and *haben*. To write this word, one must already know the
 # verb, and in German the verb stands at the end. In the picture at the top, this head looks at *ran* alone when it
 # writes *ist*.
 #
 # ### A head with a name
 #
-# Lesson [10](10_translator.ipynb) found a head in the last layer that reads the *noun* while the model writes the
-# ending of an adjective before it. If this is what the head is for, then the endings must suffer without it, and suffer
-# more than without its neighbours:
+# A head in the last layer reads the *noun* while the model writes the ending of an adjective before it (an optional
+# part of lesson [10](10_translator.ipynb) found it). If this is its task, then the endings must suffer without it, and
+# suffer more than without its neighbours:
 
 # %%
 ADJECTIVES = ("white", "small", "red", "beautiful", "strange")
 NOUNS = ("lamp", "cup", "ring", "garden", "window", "car")
 phrases = [f"We buy his {a} {noun}{s}." for a in ADJECTIVES for noun in NOUNS for s in ("", "s")]
-german = [translate(sentence).german.split() for sentence in phrases]
+german = [grammar.translate(sentence).german.split() for sentence in phrases]
 
 
 def wrong_words():
@@ -357,14 +319,13 @@ for head in range(HEADS):
 # %% [markdown]
 # Only one head matters here, and it is that one. Without it, articles and adjectives often no longer agree with their
 # nouns, while the nouns are still right. Look it up in the picture at the top: to write an article it already looks at
-# the noun, at *hunter* for *Der* and at *village* for *dem*. Nobody designed a head for agreement. German asked for
+# the noun, at *hunter* for *Der* and at *village* for *dem*. No one designed a head for agreement. German asked for
 # one.
 #
-# You can switch heads off with a click: in the [explorer](../minitransformer/explorer/README.md), the page that
-# `make explorer` writes, choose *What if*. It shows the changed sentence beside the original, and what the change costs
-# in log-probability.
+# In the [explorer](../minitransformer/explorer/README.md), the page that `make explorer` writes, you can switch heads
+# off with a click: choose *What if*.
 #
-# ### Many at once
+# ### Many at once (optional)
 #
 # The model needs a few heads much more than the rest. Are the rest useless? One at a time, another head may do the work
 # of the one that is gone. So remove more and more of them: the cheapest first, and for comparison in random order.
@@ -387,15 +348,9 @@ single = [0, *np.cumsum([costs[kind][layer, head] for kind, layer, head in every
 curves = {
     "in a random order": pruned(random_order),
     "the cheapest first": pruned(everyone),
-    "the sum of what each costs alone": whole + np.array(single)[counts],
+    "the sum of the single costs": whole + np.array(single)[counts],
 }
-figure, axes = plt.subplots(figsize=(7.2, 2.8))
-draw_pruning(axes, counts, curves, len(everyone))
-axes.set_title("Together, heads are worth more than the sum of each alone")
-show(
-    "The loss against the number of removed heads. It rises slowly where the cheapest go first, faster in a random "
-    "order; from about a dozen heads on both rise far above the sum of what each head costs alone."
-)
+draw_pruning(counts, curves, len(everyone))
 with removed(*free):
     together = loss() - whole
 alone = sum(costs[kind][layer, head] for kind, layer, head in free)
@@ -403,15 +358,15 @@ print(f"the {len(free)} cheap heads: one at a time {alone:.2f} nats in all, toge
 
 # %% [markdown]
 # The first few do add up. After that, the whole costs more than the sum: while one head was gone, others did its work,
-# and now they are gone too. So a cost that is measured one head at a time says what can be spared *now*. It does not
-# say what the head is worth when others go too.
+# and now they are gone too. So a cost that is measured one head at a time says which heads can be spared *now*. It does
+# not say what a head is worth when others go too.
 #
 # ## Does the map tell? (optional)
 #
 # If a sharp, striking map meant an important head, it would be enough to look. Rank the heads by their sharpness (a
-# small spread, from the optional part above), and by what the loss rises without them. Then correlate the two orders
-# with Spearman's $\rho$: 1 if they are the same, −1 if one is the reverse of the other, 0 if they have nothing to do
-# with each other. We do so over all heads of a kind, and within each layer:
+# small spread, from the optional part above), and by the rise of the loss without them. Then correlate the two orders
+# with Spearman's $\rho$: 1 if they are the same, −1 if one is the reverse of the other, 0 if they are
+# unrelated. We do so over all heads of a kind, and within each layer:
 
 
 # %%
@@ -431,28 +386,18 @@ for kind in KINDS:
     print(f"{kind:<8} all heads {spearman(-spread[kind].ravel(), costs[kind].ravel()):+.2f}     " + "   ".join(within))
 for count, what in ((LAYERS * HEADS, "all heads"), (HEADS, "one layer")):
     chance = [abs(spearman(rng.permutation(count), np.arange(count))) for _ in range(2000)]
-    print(f"by chance, {what}: one order in twenty has |ρ| above {np.quantile(chance, 0.95):.2f}")
+    print(f"at random, {what}: one order in twenty has |ρ| above {np.quantile(chance, 0.95):.2f}")
 
 # %% [markdown]
 # In the encoder sharpness is a hint. In the decoder's self-attention it says nothing: a head may stare at one token,
-# and nobody would miss it. Towards the source there seems to be a connection, and that is a trap. The heads of the last
-# layer are all sharper than those of the first, and all cost more. Among heads of the same layer nothing of it is left;
-# the minus there is no more than six heads show by chance.
+# and the model would not miss it. Towards the source there seems to be a connection, and that is a trap. The heads of
+# the last layer are all sharper than those of the first, and all cost more. Among heads of the same layer nothing of it
+# is left; the minus there is no more than six heads show at random.
 #
-# ## Common mistakes, and what they look like
+# ### A query that is zero (optional)
 #
-# **Padding in the statistics.** A padded query attends to real tokens only, because the mask hides padded keys. So the
-# key just before it is mostly padding too and has weight 0. Each such 0 lowers the mean, most of all where sentences
-# are short:
-
-# %%
-careless = np.diagonal(weights["encoder"][0], -1, axis1=2, axis2=3).mean(axis=(0, 2))
-print("layer 1, one back, with care:   ", " ".join(f"{s:.3f}" for s in scores["encoder"][0, :, back]))
-print("layer 1, one back, with padding:", " ".join(f"{s:.3f}" for s in careless))
-
-# %% [markdown]
-# **A head is removed by zeroing its query.** Then all its scores are 0, and the softmax is *uniform*. The head is not
-# gone: it contributes the mean of all values. That is another experiment:
+# To remove a head, one could also zero its query. But then all its scores are 0, and the softmax is *uniform*. The head
+# is not gone, it contributes the mean of all values. That is another experiment:
 
 # %%
 kind, layer, head = everyone[-1]
@@ -468,14 +413,11 @@ print(f"{name}: loss {gone:.3f} without it, {loss():.3f} with its query zeroed (
 model.parameters.data[...] = kept
 
 # %% [markdown]
-# **Heads are compared by their numbers.** All heads of a layer start alike. What is head 5 here may be any of its
-# neighbours if the model is trained from another seed, or two heads may share the task.
+# ### A large weight is not a large effect (optional)
 #
-# ### Weight is taken for effect (optional)
-#
-# What a key contributes is its weight times its *value*, and values have lengths. A resting place often has a short
-# value, so that a large weight moves little (Kobayashi and others 2020). Here, of each kind, is the head with the
-# largest resting weight:
+# A key contributes its weight times its *value*, and values have lengths. A resting place often has a short value, so
+# that a large weight moves little (Kobayashi and others 2020). Here, of each kind, is the head with the largest resting
+# weight:
 
 # %%
 memory, _ = model.encode(batch.source)
@@ -496,25 +438,40 @@ for kind in KINDS:
         projected, _ = attention.query_key_value.forward(x)  # (B, T, 3C)
         value = split_heads(np.split(projected, 3, axis=-1)[2], HEADS)[:, head]
     rows = attention.output.weight.data[head * value.shape[-1] : (head + 1) * value.shape[-1]]  # W^O of this head
-    size = np.linalg.norm(value @ rows, axis=-1)  # (B, Tk): how far this key moves whoever looks at it
+    size = np.linalg.norm(value @ rows, axis=-1)  # (B, Tk): how far this key moves a query that looks at it
     there = key_ids == tokenizer.bos_id if kind == "decoder" else np.isin(key_ids, marks)
     elsewhere = (key_ids != tokenizer.pad_id) & ~np.isin(key_ids, marks)
     print(
         f"{kind:<7} {layer + 1}.{head + 1} rests with {resting[kind][layer, head]:.2f} of its weight; "
-        f"length of what is moved: {size[there].mean():.2f} there, {size[elsewhere].mean():.2f} at words"
+        f"length of its contribution: {size[there].mean():.2f} there, {size[elsewhere].mean():.2f} at words"
     )
 
 # %% [markdown]
 # In the decoder and towards the source the resting place is light, as expected. In the encoder it weighs as much as a
 # word: there the weight has an effect after all.
 #
+# ## Common mistakes, and what they look like
+#
+# **Padding in the statistics.** A padded query attends to real tokens only, because the mask hides padded keys. So the
+# key just before it is mostly padding too and has weight 0. Each such 0 lowers the mean, most of all where sentences
+# are short:
+
+# %%
+careless = np.diagonal(weights["encoder"][0], -1, axis1=2, axis2=3).mean(axis=(0, 2))
+print("layer 1, one back, with care:   ", " ".join(f"{s:.3f}" for s in scores["encoder"][0, :, back]))
+print("layer 1, one back, with padding:", " ".join(f"{s:.3f}" for s in careless))
+
+# %% [markdown]
+# **Heads are compared by their numbers.** All heads of a layer start alike. The task of head 5 here may belong to any
+# of its neighbours if the model is trained from another seed, or two heads may share it.
+#
 # ## What changed since 2017
 #
 # Michel and others (2019, "Are Sixteen Heads Really Better than One?") removed heads of the paper's model as we did.
-# Voita and others (2019) found names for the heads that have to stay: a neighbour, a syntactic relation, a rare word.
-# Resting places turned up again in large models, as *attention sinks* (Xiao and others 2024). And reading heads became
-# a field of its own. Its best-known find is a pair: one head looks one back, and the other uses this to continue what
-# it has seen before (induction heads, Olsson and others 2022).
+# Voita and others (2019) named the heads that have to stay: a neighbour, a syntactic relation, a rare word. In large
+# models the best-known find is a pair: one head looks one back, and the other uses this to continue a repeated text
+# (induction heads, Olsson and others 2022). Tokens on which heads rest are called *attention sinks* (Xiao and others
+# 2024).
 #
 # ## Where next
 #

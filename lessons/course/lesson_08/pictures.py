@@ -73,10 +73,10 @@ def draw_sums() -> None:
     _arrow(axes, (5.4, table[1]), table, GREEN)
     _plus(axes, table, GREEN)
     axes.text(table[0] - 0.35, table[1] - 0.1, "the table of tokens:\nits three uses", ha="right", va="top", fontsize=8)
-    for lane, name in ((encoder, "encoder"), (decoder, "decoder")):
-        left = lane == decoder
-        axes.text(lane + 0.35 if left else lane - 0.35, -0.25, f"embedding\nof the {name}", fontsize=7.5, color=GREY,
-                  ha="left" if left else "right", va="top")  # fmt: skip
+    for stream, name in ((encoder, "encoder"), (decoder, "decoder")):
+        left = stream == decoder
+        axes.text(stream + 0.35 if left else stream - 0.35, -0.25, f"embedding\nof the {name}", fontsize=7.5,
+                  color=INK, ha="left" if left else "right", va="top")  # fmt: skip
     axes.text(0.0, 8.2, "orange: $x$ goes past a sub-layer and into it\npurple: the memory\ngreen: the table",
               va="center", fontsize=8, color=INK)  # fmt: skip
     axes.set_title("The way back: where gradients add")
@@ -87,18 +87,18 @@ def draw_sums() -> None:
     )
 
 
-def _sublayer(axes: Axes, lane: float, height: float, name: str, side: int, memory: bool = False) -> None:
+def _sublayer(axes: Axes, stream: float, height: float, name: str, side: int, memory: bool = False) -> None:
     """Draw one residual connection, from the norm at its top down to the place where its two paths meet."""
-    top, place = height + 1.2, lane + 1.45 * side
-    _arrow(axes, (lane, top), (lane, height))
-    axes.plot([lane, place, place], [top - 0.2, top - 0.2, height + 0.55], color=INK, lw=1.0)
+    top, place = height + 1.2, stream + 1.45 * side
+    _arrow(axes, (stream, top), (stream, height))
+    axes.plot([stream, place, place], [top - 0.2, top - 0.2, height + 0.55], color=INK, lw=1.0)
     axes.plot([place, place], [height + 0.55, height], color=INK, lw=1.0)
-    _arrow(axes, (place, height), (lane, height))
+    _arrow(axes, (place, height), (stream, height))
     uses = "" if name == "feed-forward" else "\nq | k + v" if memory else "\nq + k + v"
     _box(axes, place, height + 0.55, name + uses)
     if memory:
-        axes.plot([lane - 0.3, place - side * 0.8], [height + 0.55] * 2, color=PURPLE, lw=1.3, zorder=1)
-    _plus(axes, (lane, height), ORANGE)
+        axes.plot([stream - 0.3, place - side * 0.8], [height + 0.55] * 2, color=PURPLE, lw=1.3, zorder=1)
+    _plus(axes, (stream, height), ORANGE)
 
 
 def _box(axes: Axes, x: float, y: float, name: str, width: float = 1.7) -> None:
@@ -122,7 +122,7 @@ def _arrow(
 def draw_beginnings(
     sizes: Mapping[str, Sequence[Sequence[float]]], losses: Mapping[str, Sequence[float]], guessing: float
 ) -> None:
-    """Draw sizes along a chain, forward and backward, by name (left), and losses of trainings (right)."""
+    """Draw sizes along a chain, forward and backward, by name (left), and losses of training runs (right)."""
     _, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.2))
     for (name, (forward, backward)), colour, mark in zip(sizes.items(), (ORANGE, BLUE, VERMILION), "vo^", strict=True):
         left.semilogy(forward, f"{mark}-", ms=3.5, color=colour, label=name)
@@ -135,7 +135,7 @@ def draw_beginnings(
     for (name, values), colour, line in zip(losses.items(), (ORANGE, BLUE, VERMILION), (":", "-", "--"), strict=True):
         right.plot(np.arange(1, len(values) + 1), values, line, color=colour, label=name)
     right.axhline(guessing, color=GREY, lw=0.8, ls=":")
-    right.text(len(next(iter(losses.values()))), guessing + 0.06, "guessing", color=GREY, fontsize=8, ha="right")
+    right.text(len(next(iter(losses.values()))), guessing + 0.06, "guessing", color=INK, fontsize=8, ha="right")
     right.set(xlabel="training step", ylabel="loss (nats a token)", title="A Transformer that reverses six tokens",
               ylim=(0, None))  # fmt: skip
     right.legend(loc="lower left")

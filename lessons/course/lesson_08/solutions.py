@@ -18,7 +18,7 @@ def decoder_layer(layer, x, memory, mask, memory_mask):
 
 def transformer(model, source, target):
     scale = np.sqrt(model.table.shape[1])
-    source_mask = (source != model.pad)[:, None, None, :]  # (B, 1, 1, Ts): nobody looks at padding
+    source_mask = (source != model.pad)[:, None, None, :]  # (B, 1, 1, Ts): no query looks at padding
     causal = np.tri(target.shape[1], dtype=bool)  # (Tt, Tt): position t looks at 0 … t
 
     memory = scale * model.table[source] + model.positions[: source.shape[1]]  # (B, Ts, C)

@@ -1,4 +1,4 @@
-"""Lesson 09: batches as rectangles, the schedule, trainings side by side."""
+"""Lesson 09: batches as rectangles, the schedule, training runs side by side."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.colors import ListedColormap
 from matplotlib.patches import Patch
 
-from ..style import BLUE, GREEN, GREY, PALE, PURPLE, SKY, VERMILION, show
+from ..style import BLUE, GREEN, GREY, INK, PALE, PURPLE, SKY, VERMILION, show
 
 GAP = 3
 """Columns between two batches."""
@@ -39,10 +39,11 @@ def draw_batches(companies: Mapping[str, Sequence[np.ndarray]]) -> None:
 def draw_schedules(schedules: Mapping[str, np.ndarray]) -> None:
     """Draw learning rates (steps,) against the step, on plain and on logarithmic axes."""
     _, (plain, logarithmic) = plt.subplots(1, 2, figsize=(7.2, 3.0))
-    for (name, rates), colour in zip(schedules.items(), (BLUE, PURPLE, SKY), strict=False):
+    looks = ((BLUE, "-"), (PURPLE, "--"), (SKY, "-."))
+    for (name, rates), (colour, line) in zip(schedules.items(), looks, strict=False):
         steps = np.arange(1, len(rates) + 1)
-        plain.plot(steps, rates, color=colour, label=name)
-        logarithmic.loglog(steps, rates, color=colour)
+        plain.plot(steps, rates, line, color=colour, label=name)
+        logarithmic.loglog(steps, rates, line, color=colour)
     plain.set(xlabel="step", ylabel="learning rate", title="Equation 3")
     logarithmic.set(xlabel="step", title="the same, both axes logarithmic")
     plain.legend()
@@ -52,7 +53,7 @@ def draw_schedules(schedules: Mapping[str, np.ndarray]) -> None:
     )
 
 
-def draw_trainings(
+def draw_runs(
     rates: Mapping[str, np.ndarray],
     losses: Mapping[str, np.ndarray],
     lowest: Mapping[str, np.ndarray],
@@ -70,7 +71,7 @@ def draw_trainings(
             axes.plot(steps[9:], shown(np.convolve(values, np.ones(10) / 10, "valid")), line, color=colour, label=name)
     above.set(ylabel="learning rate", title="The same peak, with and without a way up to it")
     middle.axhline(floor, color=GREY, lw=0.8, ls=":")
-    middle.text(len(steps), floor + 0.14, "guessing by word frequency alone", ha="right", color=GREY, fontsize=8)
+    middle.text(len(steps), floor + 0.14, "guessing by word frequency alone", ha="right", color=INK, fontsize=8)
     middle.set(ylabel="training loss\n(nats a token)")
     middle.legend(loc="upper right")
     below.set(yscale="log", xlabel="step", ylabel="norm of the gradient in\nthe decoder's lowest layer")

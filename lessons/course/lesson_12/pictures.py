@@ -8,16 +8,17 @@ import numpy as np
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 
-from ..style import GREEN, GREY, INK, ORANGE, PALE, PURPLE, dark, on
+from ..style import GREEN, GREY, INK, ORANGE, PALE, PURPLE, dark, on, show
 
 KINDS = {"encoder": PURPLE, "decoder": ORANGE, "cross": GREEN}  # blue is for weights
 NAMES = {"encoder": "encoder,\nself", "decoder": "decoder,\nself", "cross": "decoder,\nto the source"}
 
 
-def draw_every_head(
-    maps: Mapping[str, np.ndarray], queries: Mapping[str, Sequence[str]], keys: Mapping[str, Sequence[str]]
-) -> None:
-    """Draw a row of maps for each kind and layer: kind → weights (layers, H, Tq, Tk), with both sides' tokens."""
+def draw_every_head(found: Any) -> None:
+    """Draw a row of maps for each kind and layer of `found`, an attention of a `Translator`, with its tokens."""
+    maps = {kind: getattr(found, kind) for kind in KINDS}  # (layers, H, Tq, Tk) each
+    queries = {"encoder": found.source_tokens, "decoder": found.target_tokens, "cross": found.target_tokens}
+    keys = {"encoder": found.source_tokens, "decoder": found.target_inputs, "cross": found.source_tokens}
     rows = [(kind, layer) for kind in KINDS for layer in range(len(maps[kind]))]
     heads = maps["encoder"].shape[1]
     figure, grid = plt.subplots(len(rows), heads, figsize=(7.4, len(rows) * 6.9 / heads + 0.5), squeeze=False)
@@ -33,6 +34,10 @@ def draw_every_head(
             axes.set_yticks(range(len(shown)), shown, fontsize=6, color=INK)
         line[0].set_ylabel(NAMES[kind] + f"\nlayer {layer + 1}", fontsize=7, color=dark(KINDS[kind]))
     figure.suptitle("Every head: a row is a query, a column a key (white 0, dark blue 1)", fontsize=9, color=INK)
+    show(
+        "A map of attention for each head. In the decoder's last layer nearly every head that looks at the source "
+        "follows its words one by one along the diagonal; heads of the encoder's first layer spread over many words."
+    )
 
 
 def draw_offsets(scores: Mapping[str, np.ndarray], offsets: Sequence[int]) -> None:
@@ -56,15 +61,23 @@ def draw_offsets(scores: Mapping[str, np.ndarray], offsets: Sequence[int]) -> No
     figure.suptitle("How much each head looks at each distance (0.20 and more is written out)", fontsize=10, color=INK)
     grid[0, 0].set_ylabel("head")
     figure.colorbar(scale, ax=grid, label="mean weight", fraction=0.025)
+    show(
+        "Two tables, for the encoder and the decoder: each head's mean weight at each distance. In the encoder a few "
+        "heads look one token back or ahead; the decoder's heads look most at the token itself and at the one before "
+        "it."
+    )
 
 
-def draw_bars(axes: Any, costs: Mapping[str, np.ndarray], label: str) -> None:
-    """Draw values (layers, H) by kind as bars, a group for each layer."""
+def draw_bars(costs: Mapping[str, np.ndarray], whole: float) -> None:
+    """Draw the rise of the loss (layers, H) by kind as bars, a group for each layer; `whole` is the loss itself."""
+    _, axes = plt.subplots(figsize=(7.2, 3.2))
+    hatches = dict(zip(costs, ("", "///", "..."), strict=True))
     x, ticks, names = 0, [], []
     for kind, each in costs.items():
         for layer, row in enumerate(each):
             places = x + np.arange(len(row))
-            axes.bar(places, row, color=KINDS[kind], label=NAMES[kind].replace("\n", " ") if layer == 0 else None)
+            label = NAMES[kind].replace("\n", " ") if layer == 0 else None
+            axes.bar(places, row, color=KINDS[kind], hatch=hatches[kind], edgecolor="white", label=label)
             for place, head in zip(places, range(len(row)), strict=True):
                 ticks.append(place)
                 names.append(f"{layer + 1}.{head + 1}")
@@ -73,13 +86,19 @@ def draw_bars(axes: Any, costs: Mapping[str, np.ndarray], label: str) -> None:
     axes.set_xticks(ticks, names, fontsize=6, rotation=90)
     axes.tick_params(axis="x", length=0)
     axes.axhline(0, color=GREY, lw=0.8)
-    axes.set(xlabel="head removed (layer.head)", ylabel=label)
+    axes.set(xlabel="head removed (layer.head)", ylabel="rise of the loss (nats per token)")
+    axes.set_title(f"The worth of each head (with all of them the loss is {whole:.3f})")
     axes.legend(loc="upper left")
+    show(
+        "A bar for each head: how much the loss rises without it. The six heads of the decoder's last layer that look "
+        "at the source are worth most; most of the others cost little."
+    )
 
 
-def draw_pruning(axes: Any, counts: Sequence[int], curves: Mapping[str, np.ndarray], heads: int) -> None:
+def draw_pruning(counts: Sequence[int], curves: Mapping[str, np.ndarray], heads: int) -> None:
     """Draw, by name, the loss against the number of removed heads, on a logarithmic scale."""
-    looks = ((GREY, "o-"), (INK, "o-"), (INK, "--"))  # the colours are those of the kinds
+    _, axes = plt.subplots(figsize=(7.2, 2.8))
+    looks = ((GREY, "s-"), (INK, "o-"), (INK, "--"))  # the colours are those of the kinds
     for (name, curve), (colour, line) in zip(curves.items(), looks, strict=True):
         axes.semilogy(counts, curve, line, ms=3, color=colour, label=name)
     axes.set(xlabel=f"heads removed, of {heads}", ylabel="loss (nats per token)")
@@ -87,3 +106,8 @@ def draw_pruning(axes: Any, counts: Sequence[int], curves: Mapping[str, np.ndarr
     axes.minorticks_off()
     axes.grid(axis="y")
     axes.legend(loc="upper left")
+    axes.set_title("Together, heads are worth more than the sum of each alone")
+    show(
+        "The loss against the number of removed heads. It rises slowly where the cheapest go first, faster in a random "
+        "order; from about a dozen heads on both rise far above the sum of the single costs."
+    )
