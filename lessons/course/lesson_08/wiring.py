@@ -122,6 +122,13 @@ def check_layer(
         if known[one].shape == known[other].shape
     }
 
+    known |= {
+        f"the difference of {one} and {other}": known[one] - known[other]
+        for one in list(known)[:3]
+        for other in list(known)[:3]
+        if one != other and known[one].shape == known[other].shape
+    }
+
     def must_be(what: str, found: np.ndarray, name: str, right: np.ndarray, why: str = "") -> None:
         if not same(found, right):
             likely = next((words for words, each in known.items() if same(found, each)), "something else")

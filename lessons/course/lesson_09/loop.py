@@ -111,6 +111,10 @@ def check_loop(recorder: Recorder, result) -> None:
         )
         grads.append(recorder.truth(number, theta)[1])
         _check_gradient(update.grad, grads, recorder.clip_norm, place)
+        require(
+            number == 1 or not (np.allclose(update.m, v) and np.allclose(update.v, m)),
+            f"{place} the update gets m and v exchanged: it returns theta, m, v",
+        )
         for name, given, right in (("m", update.m, m), ("v", update.v, v)):
             require(given.shape == (4,), f"{place} {name} has shape {given.shape} and must have theta's, (4,)")
             require(
@@ -217,6 +221,10 @@ def _check_gradient(given: np.ndarray, grads: list[np.ndarray], clip_norm: float
             not np.allclose(given, clip_norm / norm * grad),
             f"{place} the gradient has norm {norm:.3g}, which is allowed, and is stretched to {clip_norm}: clip only "
             "what is longer",
+        )
+        require(
+            not np.allclose(given, norm / clip_norm * grad),
+            f"{place} the gradient is multiplied by norm / clip_norm, and must be by clip_norm / norm",
         )
         require(
             not np.allclose(given, np.clip(grad, -clip_norm, clip_norm)),
