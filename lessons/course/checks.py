@@ -3,6 +3,7 @@
 Hints that print two numbers take them from `distinct` or `largest_error`, with enough digits to tell them apart.
 """
 
+import math
 import sys
 import tracemalloc
 from collections.abc import Callable, Iterator, Mapping
@@ -14,6 +15,7 @@ import numpy as np
 from minitransformer.gradcheck import GradientError, check_gradients, distinct, error
 
 from .exercise import Wrong
+from .limits import Stopped
 
 
 def require(condition: Any, hint: str) -> None:
@@ -149,18 +151,25 @@ def peak_memory(call: Callable[[], Any]) -> int:
             tracemalloc.stop()
 
 
-def count_lines(call: Callable[[], Any]) -> int:
-    """Return the number of lines of Python that `call` runs, in all functions; each round of a loop counts."""
+def count_lines(call: Callable[[], Any], most: float = math.inf) -> int:
+    """Return the number of lines of Python that `call` runs, in all functions; each round of a loop counts.
+
+    Raises `Wrong` if there are more than `most`.
+    """
     count, tracer = 0, sys.gettrace()
 
     def trace(frame: Any, event: str, argument: Any) -> Any:
         nonlocal count
         count += event == "line"
+        if count > most:
+            raise Stopped
         return trace
 
     sys.settrace(trace)
     try:
         call()
+    except Stopped:
+        raise Wrong(f"it has run {most:,} lines and goes on: is there a loop that never ends?") from None
     finally:
         sys.settrace(tracer)
     return count

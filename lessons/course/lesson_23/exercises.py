@@ -38,10 +38,13 @@ def _window(T: int, left: int, right: int = 0) -> np.ndarray:
     return (back <= left) & (back >= -right)
 
 
-@exercise(answer=solutions.layers_until_heard, seconds=2.0)  # it takes milliseconds
+@exercise(answer=solutions.layers_until_heard)
 def layers_until_heard(attempt: Attempt) -> None:
     def layers(allowed: np.ndarray) -> np.ndarray:
-        found = attempt(allowed)
+        results = list[Any]()
+        # Three loops over the positions in each of their layers run far fewer lines.
+        count_lines(lambda: results.append(attempt(allowed)), 10_000 + 200 * len(allowed) ** 3)
+        (found,) = results
         require(isinstance(found, np.ndarray), f"it must return an array of whole numbers, not {type_name(found)}")
         require(
             found.shape == allowed.shape, f"it returns shape {found.shape} and must return {allowed.shape}, as allowed"

@@ -22,7 +22,8 @@ RIGHT = {
 MISTAKES = r"""
 [softmax]
 not divided | returns exponentials | is e^(x − max), not yet divided
-logarithms | returns np.log(exponentials / exponentials.sum(axis=-1, keepdims=True)) | is the logarithm of the probabilities
+logarithms
+    returns np.log(exponentials / exponentials.sum(axis=-1, keepdims=True)) | is the logarithm of the probabilities
 overflow | x - x.max(axis=-1, keepdims=True) → x | exp overflows unless the maximum goes first
 the mean for the maximum | x.max → x.mean | not the mean
 scores are cut | x - x.max(axis=-1, keepdims=True) → np.clip(x, -50, 50) | with every score 1000 more

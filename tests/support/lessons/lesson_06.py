@@ -65,7 +65,8 @@ by way of float32 | returns answer.astype(np.float32).astype(float) | the table 
 kept | is _kept | is a table kept from call to call?
 [rotation]
 a mirror
-    M[sines, sines] = M[cosines, cosines] = np.cos(angles) → M[sines, sines] = np.cos(angles); M[cosines, cosines] = -M[sines, sines]
+    M[sines, sines] = M[cosines, cosines] = np.cos(angles) →
+        M[sines, sines] = np.cos(angles); M[cosines, cosines] = -M[sines, sines]
     M[sines, cosines] = -np.sin → M[sines, cosines] = np.sin | as a mirror does
 transposed | returns answer.T | it turns the hands back
 no minus | -np.sin → np.sin | a minus before one of its sines

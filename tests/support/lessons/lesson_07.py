@@ -156,7 +156,9 @@ a rate of 0.2 | kept = uniform → rate = rate and 0.2\n    kept = uniform | rat
 a sum in place of a quotient | returns x * kept * (1 + rate), kept | which is 1 − rate²
 a mask of numbers | returns x * kept / (1 - rate), 1.0 * kept | True or False
 [add_norm_backward]
-the other way alone missing | return dsum + sublayer_backward(dout, sublayer_cache) → sublayer_backward(dout, sublayer_cache)\n    return 1 * dsum | is the gradient of the sum alone
+the other way alone missing
+    return dsum + sublayer_backward(dout, sublayer_cache) → sublayer_backward(dout, sublayer_cache)\n    return 1 * dsum
+    is the gradient of the sum alone
 no way round | return dsum + → return | x also goes round it
 no mask | dsum * kept / (1 - rate) → dsum | where its output was dropped
 not divided | dsum * kept / (1 - rate) → dsum * kept | which is 1 − rate: the backward

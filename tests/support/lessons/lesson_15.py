@@ -243,7 +243,8 @@ loaded twice
 inputs that a newer GPU rounds | tl.dot(a, b, input_precision="ieee") → tl.dot(a, b) | lacks input_precision="ieee"
 no kernel | is lambda a, b: a @ b | no kernel was launched
 [max_and_sum]
-powers of 2 | tl.exp(m - new_m) + tl.sum(tl.exp(x - new_m) → tl.exp2(m - new_m) + tl.sum(tl.exp2(x - new_m) | is Σ 2^(x − m)
+powers of 2
+    tl.exp(m - new_m) + tl.sum(tl.exp(x - new_m) → tl.exp2(m - new_m) + tl.sum(tl.exp2(x - new_m) | is Σ 2^(x − m)
 Σ e^x | x - new_m → x | tl.exp(m - new_m) → 1 | it must be Σ e^(x − m)
 no loop
     for first in range(0, n, BLOCK):\n        column → for first in range(0, BLOCK, BLOCK):\n        column

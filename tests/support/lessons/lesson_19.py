@@ -164,7 +164,8 @@ a tuple | returns (answer, None) | an array, not tuple
 the halves' mean | returns answer / 2 | 0.5 times
 [tied_backward]
 positions by id
-    dpositions[: ids.shape[1]] = dx.sum(axis=0) → np.add.at(dpositions, ids.clip(0, len(positions) - 1), dx) | of the tokens' ids
+    dpositions[: ids.shape[1]] = dx.sum(axis=0) → np.add.at(dpositions, ids.clip(0, len(positions) - 1), dx)
+    of the tokens' ids
 the output layer alone | np.add.at(dtable, ids, dx) → pass | is that of the output layer alone
 the look-up alone
     dlogits.reshape(-1, V).T @ hidden.reshape(-1, C) → np.zeros_like(table)
@@ -240,7 +241,8 @@ a window of 64
 softmax over queries | weights.sum(axis=-1, keepdims=True) → weights.sum(axis=-2, keepdims=True) | mixed is wrong
 [top_p]
 reached exactly | before < p → before <= p | where the best tokens sum to exactly p
-one count for all rows | before < p → np.arange(logits.shape[1]) < (before < p).sum(-1).min() | the row that needs fewest
+one count for all rows
+    before < p → np.arange(logits.shape[1]) < (before < p).sum(-1).min() | the row that needs fewest
 the last one left out | before < p → before + probabilities <= p | the token with which the sum reaches p is kept too
 not normalised | kept / kept.sum(axis=-1, keepdims=True) → kept | are not divided by their sum
 sorted | returns kept / kept.sum(axis=-1, keepdims=True) | in the order of the probabilities

@@ -408,10 +408,12 @@ a row of one | returns answer[0][None], answer[1] | and must have
 the mean of all rows | np.sum(dout * out, axis=1) → np.sum(dout * out, axis=1).mean() | dkey_g is wrong
 [linear_attention]
 no φ below
-    / (features[t] @ total + eps)\n    return → / (query[t] @ total + eps)\n    return | φ is missing there, it is φ(q) · z
+    / (features[t] @ total + eps)\n    return → / (query[t] @ total + eps)\n    return
+    φ is missing there, it is φ(q) · z
 the state of one position
     state += np.outer(key_features[t], value[t])\n        total += key_features[t]\n        out →
-        state = np.outer(key_features[t], value[t])\n        total += key_features[t]\n        out | S is that of position t alone
+        state = np.outer(key_features[t], value[t])\n        total += key_features[t]\n        out
+    S is that of position t alone
 no causality | is _sees_all | later keys move earlier outputs
 read before written | is _read_before_written | does not see its own key
 no denominator | / (features[t] @ total + eps)\n    return → \n    return | nothing is divided

@@ -179,7 +179,8 @@ columns turned
     dweights.transpose(2, 0, 1, 3) → dweights[..., ::-1].transpose(2, 0, 1, 3)
     columns of a head are in another
 [adapter_backward]
-what arrives at low for low | low.reshape(-1, r).T @ dout → (dout @ B.T).reshape(-1, r).T @ dout | where `low` itself belongs
+what arrives at low for low
+    low.reshape(-1, r).T @ dout → (dout @ B.T).reshape(-1, r).T @ dout | where `low` itself belongs
 alpha times r | scale = alpha / r → scale = alpha * r | which is r²
 the scale forgotten | scale = alpha / r → scale = 1.0 | has the factor alpha/r been forgotten?
 the scale twice in dA | dA = x.reshape(-1, C).T → dA = scale * x.reshape(-1, C).T | it belongs in here only once

@@ -156,7 +156,8 @@ no dloss | dloss * np.clip → np.clip | with dloss = −3
 one for each training | returns slopes * pulls | dtheta has shape (5, 9)
 a list | returns list(answer) | dtheta must be an array, not list
 [damped_step]
-weights squared in the curvature alone | (weights[:, None] * slopes) → (weights[:, None] ** 2 * slopes) | are squared in the curvature
+weights squared in the curvature alone
+    (weights[:, None] * slopes) → (weights[:, None] ** 2 * slopes) | are squared in the curvature
 damping subtracted | curvature + damping → curvature - damping | the damping is subtracted
 uphill | returns -answer | leads away
 a step of gradient descent | returns -gradient | it still has to be divided by the curvature
