@@ -147,6 +147,10 @@ def _judge_second_step(attempt: Attempt, grad: np.ndarray) -> None:
     )
     steady = -later / (0.1 * np.sign(grad))
     require(
+        not np.allclose(steady, 2**-0.5, atol=1e-4),
+        "step 2 is 1/√2 learning rates long: the rate is `lr` as it is given, and the schedule's part of it is done",
+    )
+    require(
         np.allclose(steady, 1, atol=1e-4),
         f"where step 2 has the gradient of step 1 it is {largest_error(steady, 1)[1]} learning rates long and must "
         "be 1: m and v are the new ones, and the corrections are 1 − β to the power of the step",

@@ -230,6 +230,12 @@ def _check_gradient(given: np.ndarray, grads: list[np.ndarray], clip_norm: float
             not np.allclose(given, np.clip(grad, -clip_norm, clip_norm)),
             f"{place} each element of the gradient is clipped: scale the whole, so that its direction stays",
         )
+    times = float(np.vdot(grad, given) / norm**2)
+    require(
+        not np.allclose(given, times * grad),
+        f"{place} the gradient is scaled by {times:.3g}, and must be by {float(right @ grad) / norm**2:.3g}: clip_norm "
+        "is a limit on its own norm",
+    )
     index, mine, wanted = largest_error(np.asarray(given, dtype=float), right)
     require(False, f"{place} the update gets another gradient than this batch has: at {index} {mine} and not {wanted}")
 

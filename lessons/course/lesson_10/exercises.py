@@ -42,6 +42,7 @@ def spread(attempt: Attempt) -> None:
             "8: the exponential is taken of the entropy once, and nothing is squared": 8.0,
             "1/√8: the exponential is taken of all of the entropy": 8**-0.5,
             "e^(log 8 / 8) / 8: the entropy is a sum over the keys, not their mean": 8 ** (1 / 8) / 8,
+            "7/64: that is 1 − the largest weight": 7 / 64,
             "8⁷: each log p has the weight p": 8.0**7,
         },
     )

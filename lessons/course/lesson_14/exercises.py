@@ -24,6 +24,12 @@ def predicted_seconds(attempt: Attempt) -> None:
 
     arithmetic = answer(1e9, ENDLESS, 0.0)
     require(arithmetic > 1e-9, "with an endlessly fast memory it predicts no time: the slower decides, not the faster")
+    require(arithmetic < 1e20, "with an endlessly fast memory it takes for ever: bytes are divided by the bandwidth")
+    for wrong, why in (
+        (2 * m * k * n * 1e9, "multiplied by flops"),
+        (1e9 / (2 * m * k * n), "what flops is divided by"),
+    ):
+        require(abs(arithmetic / wrong - 1) > 1e-9, f"the operations are {why}, and must be divided by it")
     require_close(
         "where the memory is endlessly fast, 2·m·k·n / flops",
         arithmetic,
@@ -198,7 +204,7 @@ def speed_up(attempt: Attempt) -> None:
         return float(result)
 
     alone = answer([1.0], [4.0])
-    over = {"1/16: the new time over the old": 1 / 16}
+    over = {"1/16: the new time over the old": 1 / 16, "100: it is how many times as fast, not in percent": 100.0}
     require_close("where all of the step becomes 4 times as fast, the speed-up", alone, 4.0, factors=over)
     half = answer([0.5], [2.0])
     require(

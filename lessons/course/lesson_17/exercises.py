@@ -189,6 +189,14 @@ def running_sums(attempt: Attempt) -> None:
         (range(1, 128), "terms are added many times: the distance doubles from round to round, 1, 2, 4, … below n"),
     ):
         require(not np.allclose(y, _in_rounds(x, distances), rtol=1e-3, atol=1e-4), f"in rows of 128 {why}")
+    short = x
+    for distance in (1, 2, 4, 8, 16, 32, 64):
+        short = short + np.pad(short, ((0, 0), (distance, 0)))[:, :128] * (np.arange(128) != distance)
+    require(
+        not np.allclose(y, short, rtol=1e-3, atol=1e-4),
+        "the number at i = distance does not add its neighbour, which is number 0 of the row: who adds is where i >= "
+        "distance",
+    )
     backwards = np.cumsum(x[:, ::-1], axis=1)[:, ::-1]
     require(
         not np.allclose(y, backwards, rtol=1e-3, atol=1e-4),

@@ -179,7 +179,7 @@ always of one length | and norm > clip_norm → | clip only what
 clipped one by one
     grad = grad * (clip_norm / norm) → grad = np.clip(grad, -clip_norm, clip_norm)
     its direction stays
-clipped to the square | norm = np.linalg.norm(grad) → norm = (grad**2).sum() | another gradient than this batch has
+clipped to the square | norm = np.linalg.norm(grad) → norm = (grad**2).sum() | clip_norm is a limit on its own norm
 validated at every step | and step % every == 0 → | is asked after the steps [1, 2, 3
 losses for perplexities | np.exp(validate()) → validate() | a perplexity is exp(loss)
 always validated | validate is not None and step → step | it raises TypeError
