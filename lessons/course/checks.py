@@ -3,6 +3,7 @@
 Hints that print two numbers take them from `distinct` or `largest_error`, with enough digits to tell them apart.
 """
 
+import math
 import sys
 import tracemalloc
 from collections.abc import Callable, Iterator, Mapping
@@ -14,6 +15,7 @@ import numpy as np
 from minitransformer.gradcheck import GradientError, check_gradients, distinct, error
 
 from .exercise import Wrong
+from .limits import Stopped
 
 
 def require(condition: Any, hint: str) -> None:
@@ -86,6 +88,16 @@ def require_close(
     raise Wrong(f"{name} {_difference(a.astype(float), e.astype(float), tolerance, factors or {})}")
 
 
+def require_none_of(name: str, found: Any, right: Any, mistakes: Mapping[str, Any], *, tolerance: float = 1e-9) -> None:
+    """Raise `Wrong` with the mistake, a clause about `name`, that gives `found`; those that are right here are skipped.
+
+    The values are what the mistakes give in place of `right`.
+    """
+    for mistake, other in mistakes.items():
+        if np.shape(found) == np.shape(other) == np.shape(right) and not error(other, right) < 1e3 * tolerance:
+            require(not error(found, other) <= tolerance, f"{name} {mistake}")
+
+
 def require_gradients(
     forward: Callable[..., Any], backward: Callable[..., Any], arrays: Mapping[str, Any], **options: Any
 ) -> None:
@@ -139,18 +151,25 @@ def peak_memory(call: Callable[[], Any]) -> int:
             tracemalloc.stop()
 
 
-def count_lines(call: Callable[[], Any]) -> int:
-    """Return the number of lines of Python that `call` runs, in all functions; each round of a loop counts."""
+def count_lines(call: Callable[[], Any], most: float = math.inf) -> int:
+    """Return the number of lines of Python that `call` runs, in all functions; each round of a loop counts.
+
+    Raises `Wrong` if there are more than `most`.
+    """
     count, tracer = 0, sys.gettrace()
 
     def trace(frame: Any, event: str, argument: Any) -> Any:
         nonlocal count
         count += event == "line"
+        if count > most:
+            raise Stopped
         return trace
 
     sys.settrace(trace)
     try:
         call()
+    except Stopped:
+        raise Wrong(f"it has run {most:,} lines and goes on: is there a loop that never ends?") from None
     finally:
         sys.settrace(tracer)
     return count
@@ -169,6 +188,20 @@ def type_name(value: Any) -> str:
     return f"array of shape {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__
 
 
+def _moved(actual: np.ndarray, expected: np.ndarray, tolerance: float) -> str:
+    """Say that all numbers stand in the reverse order, or one place too far, along an axis, if they do."""
+    for axis in range(expected.ndim):
+        a, e = np.moveaxis(actual, axis, 0), np.moveaxis(expected, axis, 0)
+        along = f" along axis {axis}" * (expected.ndim > 1)
+        if error(a[::-1], e) <= tolerance:
+            return f"is in the reverse order{along}"
+        if len(e) > 2 and e[1:-1].any() and not error(e[1:], e[:-1]) <= tolerance:
+            for where, one, other in (("late", a[1:], e[:-1]), ("early", a[:-1], e[1:])):
+                if error(one, other) <= tolerance:
+                    return f"stands one place too {where}{along}"
+    return ""
+
+
 def _difference(actual: np.ndarray, expected: np.ndarray, tolerance: float, factors: Mapping[str, float]) -> str:
     everywhere = " everywhere" if expected.size > 1 else ""
     square = expected.ndim >= 2 and expected.shape[-1] == expected.shape[-2]
@@ -184,6 +217,8 @@ def _difference(actual: np.ndarray, expected: np.ndarray, tolerance: float, fact
         return f"is {factor:.6g} times what it should be{everywhere}{''.join(named[:1])}"
     if square and error(np.swapaxes(actual, -1, -2), expected) <= tolerance:
         return "is the transpose of what it should be"
+    if moved := _moved(actual, expected, tolerance):
+        return moved
     off = np.abs(actual - expected)
     if off.max() <= 1e-5 * np.abs(expected).max():
         return (

@@ -234,6 +234,18 @@ def test_what_never_comes_back_is_stopped_and_nothing_stays_armed(function):
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
+@pytest.mark.parametrize("function", [_loop, _loop_that_catches, _caught_by_a_bare_except])
+def test_without_a_timers_signal_it_is_stopped_too(function, monkeypatch):
+    """As on Windows."""
+    monkeypatch.delattr(signal, "SIGALRM")
+    monkeypatch.setattr(limits, "resource", None)
+    handler, threads = signal.getsignal(signal.SIGTERM), threading.active_count()
+    assert hint_of(function, seconds=0.2) == "it has not come back after 0.2 s: is there a loop that never ends?"
+    assert limits.run_limited(60.0, lambda: 1) == 1
+    assert signal.getsignal(signal.SIGTERM) is handler
+    assert threading.active_count() == threads
+
+
 def test_a_merge_that_does_not_go_on_is_stopped():
     def merge(symbols, pair, new):
         merged, i = [], 0
@@ -264,10 +276,9 @@ def test_recursion_without_end_is_told():
     assert hint.startswith("it raises RecursionError: it calls itself without end; line ")
 
 
-def test_without_signals_a_function_runs_without_limits(monkeypatch):
+def test_outside_the_main_thread_a_function_runs_without_limits():
     found = []
     thread = threading.Thread(target=lambda: found.append(limits.run_limited(0.0, lambda: sys.maxsize)))
     thread.start()
     thread.join()
-    monkeypatch.setattr(limits, "resource", None)
-    assert [*found, limits.run_limited(0.0, lambda: 1)] == [sys.maxsize, 1]
+    assert found == [sys.maxsize]

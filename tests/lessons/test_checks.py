@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 
-from course.checks import distinct, largest_error, require_close, require_gradients, unpack
+from course.checks import (
+    count_lines,
+    distinct,
+    largest_error,
+    require_close,
+    require_gradients,
+    require_none_of,
+    unpack,
+)
 from course.exercise import Wrong
 
 
@@ -54,6 +62,33 @@ def test_one_wrong_place_of_many_is_counted():
     actual = np.zeros(1000)
     actual[7] = 1
     assert hint_of(actual, np.zeros(1000)) == "y is wrong in 1 of its 1000 places: at (7,) it is 1 and should be 0"
+
+
+def test_numbers_in_the_wrong_order_are_said_to_be():
+    right = np.random.default_rng(0).standard_normal((4, 3))
+    assert hint_of(right[::-1], right) == "y is in the reverse order along axis 0"
+    assert hint_of(right[:, ::-1], right) == "y is in the reverse order along axis 1"
+    assert hint_of(right[::-1, 0], right[:, 0]) == "y is in the reverse order"
+    assert hint_of(np.roll(right, 1, axis=0), right) == "y stands one place too late along axis 0"
+    assert hint_of([2.0, 3, 4, 0], [1.0, 2, 3, 4]) == "y stands one place too early"
+
+
+def test_a_likely_mistake_is_named_where_it_is_none():
+    right, mistakes = np.ones(2), {"is all ones": np.ones(2), "is twos": 2 * np.ones(2), "has three": np.ones(3)}
+    for found in (right, 3 * right, np.ones(3)):
+        require_none_of("y", found, right, mistakes)
+    with pytest.raises(Wrong, match="y is twos"):
+        require_none_of("y", 2 * right, right, mistakes)
+
+
+def test_lines_are_counted_up_to_a_limit():
+    def loop(rounds):
+        while rounds:
+            rounds -= 1
+
+    assert count_lines(lambda: loop(10)) < count_lines(lambda: loop(1000), 3000) < 2100
+    with pytest.raises(Wrong, match=r"has run 3,000 lines and goes on: is there a loop that never ends\?"):
+        count_lines(lambda: loop(-1), 3000)
 
 
 def test_what_is_missing_among_several_is_named():

@@ -50,6 +50,21 @@ def linear_backward(attempt: Attempt) -> None:
             np.allclose(twice, 2 * once),
             f"with each row given twice, {name} must double: rows add up, they are not averaged",
         )
+    other_row = dy.copy()
+    other_row[-1] += 1
+    require(
+        np.allclose(np.asarray(attempt(other_row, x, weight)[0])[:-1], dx[:-1]),
+        "another dy in the last row changes dx in the other rows: each row of x has made the same row of y",
+    )
+    slopes = {"dx": "weight", "dweight": "x"}
+    for what, given in (("x", (dy, 2 * x, weight)), ("weight", (dy, x, 2 * weight))):
+        for name, once, more in zip(shapes, (dx, dweight, dbias), attempt(*given), strict=True):
+            times = 2 if slopes.get(name) == what else 1
+            require(
+                np.allclose(more, times * once),
+                f"with {what} twice as large {name} must {'double' if times == 2 else 'stay what it is'}: in y = x @ "
+                "weight + bias the slope by x is weight, by weight it is x, and by bias 1",
+            )
     require_gradients(
         lambda x, weight, bias: (x @ weight + bias, (x, weight)),
         lambda dy, cache: attempt(dy, *cache),
@@ -77,8 +92,11 @@ def numerical_gradient(attempt: Attempt) -> None:
     x = np.random.default_rng(0).standard_normal((2, 3))
     weights = np.arange(1.0, 7.0).reshape(2, 3)
     begin, moved = x.copy(), []  # for each call of f, the number of elements of x that differ from the start
+    touched = np.zeros(x.shape, dtype=bool)
 
     def linear(at):
+        nonlocal touched
+        touched |= at != begin
         moved.append(int(np.count_nonzero(at != begin)))
         return (weights * at).sum()
 
@@ -96,8 +114,14 @@ def numerical_gradient(attempt: Attempt) -> None:
         f"f is called with {max(moved)} elements moved at once, and one must move at a time, whatever the shape of x: "
         "`np.ndindex(x.shape)` visits every place",
     )
+    require(
+        touched.all(),
+        f"of the {x.size} elements of x, of shape {x.shape}, {np.count_nonzero(~touched)} are never moved: each has a "
+        "slope of its own, and `np.ndindex(x.shape)` visits every place",
+    )
     factors = {
         "2: is it divided by 2ε?": 2.0,
+        "½: is it f(x + ε) − f(x − ε), one step up and one down?": 0.5,
         "2ε: is it divided?": 2e-5,
         "ε²: `/ 2 * eps` multiplies by ε, `/ (2 * eps)` divides by it": 1e-10,
     }
@@ -110,7 +134,15 @@ def numerical_gradient(attempt: Attempt) -> None:
         not np.allclose(slope, weights * begin),
         "for Σ weights·x each slope is x times too large: the step is ε itself, and not ε times the element",
     )
+    require(
+        np.count_nonzero(slope) > 1,
+        "all numbers of the gradient but one are 0: is the array made, or cleared, anew at each place?",
+    )
     require_close("the gradient of Σ weights·x", slope, weights, tolerance=1e-8, factors=factors)
+    require(
+        not np.allclose(attempt(lambda at: -(weights * at).sum(), x), weights),
+        "of a function that falls the gradient is positive: is the sign of the difference lost?",
+    )
 
     x = 4 * x
     cubic = attempt(lambda x: (x**3).sum(), x, 1e-3) - 3 * x**2  # ε²: the third derivative of x³ is 6

@@ -12,6 +12,7 @@ from ..checks import (
     require_close,
     require_float64,
     require_gradients,
+    require_none_of,
     type_name,
     unpack,
 )
@@ -35,6 +36,16 @@ def softmax(attempt: Attempt) -> None:
     require(y.shape == x.shape, f"for x of shape {x.shape} it gives shape {y.shape}: each score has a probability")
     require(not np.allclose(y.sum(), 1), "all rows together sum to 1, and each row must: sum over the last axis alone")
     require(not np.allclose(y.sum(axis=0), 1), "the columns sum to 1, and the rows must: sum over the last axis")
+    require_float64("softmax(x)", y)
+    exponentials = np.exp(x - x.max(axis=-1, keepdims=True))
+    mistakes = {
+        "is e^x, not yet divided by the sum of its row": np.exp(x),
+        "is e^(x − max), not yet divided by the sum of its row": exponentials,
+        "is the logarithm of the probabilities": np.log(_softmax(x)),
+        "is divided by the mean of the exponentials, and must be by their sum": 3 * _softmax(x),
+        "is 1 / (1 + e^−x), of each score by itself: a row shares out 1": 1 / (1 + np.exp(-x)),
+    }
+    require_none_of("what it returns", y, _softmax(x), mistakes)
     worst = np.abs(y.sum(axis=-1) - 1).max()
     require(worst < 1e-9, f"a row's probabilities must sum to 1, and one row is off by {worst:.2g}")
     before, after = y[:, 0], attempt(x + np.array([1.0, 0, 0]))[:, 0]
@@ -168,7 +179,23 @@ def cross_entropy(attempt: Attempt) -> None:
         np.allclose(unpack(attempt(other_row, targets), "loss", "dlogits")[1][0], dlogits[0]),
         "the first row's dlogits change with the second row's scores: each row has its own softmax, over the last axis",
     )
-    require_close("the loss without smoothing", loss, _cross_entropy(logits, targets)[0], factors=factors)
+    right = _cross_entropy(logits, targets)[0]
+    log_y, rows = np.log(_softmax(logits)), np.arange(4)
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    below = np.log(np.exp(shifted).sum(axis=-1))
+    mistakes = {
+        "has ε/V and 1 − ε exchanged: at ε = 0 the target has all of q": -log_y.mean(),
+        "is made of y, and must be of log y": -np.exp(log_y[rows, targets]).mean(),
+        "is that of the tokens before the targets: ids are columns as they are": -log_y[rows, targets - 1].mean(),
+        "counts every target in every row: `[np.arange(N), targets]` pairs each row with its own": (
+            -log_y[:, np.unique(targets)].sum() / 4
+        ),
+        "takes the maximum off on one side alone: log y = (x − max) − log Σ e^(x − max)": (
+            below - logits[rows, targets]
+        ).mean(),
+    }
+    require_none_of("the loss without smoothing", loss, right, mistakes)
+    require_close("the loss without smoothing", loss, right, factors=factors)
     shifted = unpack(attempt(logits + 1000, targets), "loss", "dlogits")[0]
     extreme = unpack(attempt(np.array([[0.0, 2000.0]]), np.array([0])), "loss", "dlogits")[0]
     require(
@@ -221,7 +248,16 @@ def cross_entropy(attempt: Attempt) -> None:
         )
         expected = numerical_gradient(lambda z, s=smoothing: _cross_entropy(z, targets, s)[0], logits)
         require_close("the loss", loss, _cross_entropy(logits, targets, smoothing)[0])
-        require_close(f"dlogits with ε = {smoothing}, against central differences,", dlogits, expected, tolerance=1e-7)
+        require_close(
+            f"dlogits with ε = {smoothing}, against central differences,",
+            dlogits,
+            expected,
+            tolerance=1e-7,
+            factors={
+                "1/V: the mean is over the rows alone": 0.2,
+                "2: that is the slope of a square, and here it is (y − q) / N": 2.0,
+            },
+        )
     sure = unpack(attempt(np.array([[0.0, 20.0, 0.0, 0.0, 0.0]]), np.array([0])), "loss", "dlogits")[1]
     require(
         np.allclose(sure, [[-1, 1, 0, 0, 0]]),

@@ -4,7 +4,7 @@ import numpy as np
 
 from minitransformer import ops
 
-from ..checks import require, require_close, require_gradients, unpack
+from ..checks import require, require_close, require_gradients, require_none_of, unpack
 from ..exercise import Attempt, exercise
 from . import solutions
 
@@ -59,12 +59,19 @@ def additive_scores(attempt: Attempt) -> None:
         require(
             array.shape == shape,
             f"for 2 sentences of 3 queries and 5 keys, 4 wide, {name} has shape {array.shape} and must have {shape}: "
-            "every query of a sentence meets every key of it",
+            "every query of a sentence meets every key of it, and the queries' axis comes first",
         )
     require(
         np.abs(features).max() < 1,
         "a feature lies outside of (−1, 1), where every tanh lies: is the tanh taken at all?",
     )
+    sums = query[:, :, None] + key[:, None]
+    mistakes = {
+        "is 1 / (1 + e^−x) of the sums, and must be their tanh": 1 / (1 + np.exp(-sums)),
+        "is the tanh of the mean of query and key, and must be that of their sum": np.tanh(sums / 2),
+        "has the score_weight inside the tanh: it multiplies what comes out": np.tanh(sums * score_weight),
+    }
+    require_none_of("features", features, np.tanh(sums), mistakes)
     moved = np.abs(unpack(attempt(query, key + 1, score_weight), "scores", "features")[1] - features).max()
     require(moved > 1e-9, "another key makes no other feature: is it query + key inside the tanh?")
     for changed, other in ((0, 1), (1, 0)):
@@ -92,7 +99,11 @@ def additive_scores(attempt: Attempt) -> None:
         "the features are not tanh(query + key): the sum comes first, then one tanh of it",
     )
     doubled = unpack(attempt(query, key, 2 * score_weight), "scores", "features")[0]
-    require(np.allclose(doubled, 2 * scores), "twice the score_weight must give twice the scores, and does not")
+    require(
+        np.allclose(doubled, 2 * scores),
+        "twice the score_weight must give twice the scores, and does not: it multiplies the features, which the tanh "
+        "has made, and after their sum comes nothing",
+    )
     factors = {
         "1/C: the score is a sum over the C numbers, not their mean": 1 / 4,
         "1/√C: additive attention's scores are not scaled": 1 / 2,
@@ -127,7 +138,9 @@ def rnn_backward(attempt: Attempt) -> None:
     for name, gradient, shape in zip(
         ("dprojected", "dfirst", "drecurrent"), found, (projected.shape, first.shape, recurrent.shape), strict=True
     ):
-        require(gradient.shape == shape, f"{name} has shape {gradient.shape} and must have {shape}")
+        given, wanted = [each.shape for each in found], [projected.shape, first.shape, recurrent.shape]
+        order = ": they are returned in the order dprojected, dfirst, drecurrent" * (sorted(given) == sorted(wanted))
+        require(gradient.shape == shape, f"{name} has shape {gradient.shape} and must have {shape}{order}")
 
     for name, gradient, larger in zip(
         ("dprojected", "dfirst", "drecurrent"), found, gradients(1000 * dhidden, hidden, recurrent), strict=True
@@ -143,8 +156,14 @@ def rnn_backward(attempt: Attempt) -> None:
         "the slope of tanh is 1 − h²",
     )
     stateless = _states(projected, first, 0 * recurrent)
+    alone, slope = gradients(dhidden, stateless, 0 * recurrent)[0], 1 - stateless[:, 1:] ** 2
     require(
-        np.allclose(gradients(dhidden, stateless, 0 * recurrent)[0], dhidden * (1 - stateless[:, 1:] ** 2)),
+        not np.allclose(alone[:, -1], 2 * (dhidden * slope)[:, -1]),
+        "dprojected of the last position counts its dhidden twice: no state comes after it, so what comes back begins "
+        "at 0",
+    )
+    require(
+        np.allclose(alone, dhidden * slope),
         "with U = 0 each position stands alone, and dprojected must be dhidden_t (1 − h_t²): is the slope that of the "
         "state that the position made, hidden[:, t + 1] in the arrays?",
     )
@@ -236,7 +255,7 @@ def additive_scores_backward(attempt: Attempt) -> None:
     for name, gradient, array in zip(
         ("dquery", "dkey", "dscore_weight"), found, (query, key, score_weight), strict=True
     ):
-        summed = f": what is summed over is the {axes[name]}'s axis" if name in axes else ""
+        summed = f": what is summed over is the {axes[name]}'s axis" if name in axes else ": it is one for all pairs"
         require(gradient.shape == array.shape, f"{name} has shape {gradient.shape} and must have {array.shape}{summed}")
 
     dquery, dkey, _ = found
@@ -268,6 +287,10 @@ def additive_scores_backward(attempt: Attempt) -> None:
         np.allclose(dquery.sum(axis=1), dkey.sum(axis=1)),
         "query and key enter only as their sum, so dquery summed over the queries must be dkey summed over the keys: "
         "is one of them averaged, or summed over the wrong pairs?",
+    )
+    require(
+        np.allclose(gradients(dscores, features, 2 * score_weight)[2], found[2]),
+        "dscore_weight changes with score_weight, and the scores are linear in it: the slope is the features",
     )
     twice = gradients(np.concatenate([dscores, dscores]), np.concatenate([features, features]), score_weight)
     require(

@@ -7,7 +7,7 @@ import numpy as np
 
 from minitransformer import gradcheck, ops
 
-from ..checks import in_case, largest_error, require, require_close, require_float64, type_name, unpack
+from ..checks import in_case, largest_error, require, require_close, require_float64, require_none_of, type_name, unpack
 from ..exercise import Attempt, exercise
 from . import solutions
 
@@ -78,10 +78,22 @@ def attention(attempt: Attempt) -> None:
         "divided by the root of the number of keys: what they sum over is D": 2,
         "divided by the root of the number of queries: what they sum over is D": math.sqrt(5),
         "divided by the root of the values' width: what they sum over is D, the width of the queries": math.sqrt(3),
+        "divided by √(D · the number of keys): what they sum over is D alone": math.sqrt(8 * 4),
+        "divided by D²: divide by its root": 64,
+        "turned round: the larger the product, the larger the weight": -math.sqrt(8),
     }
     for name, divisor in names.items():
         other = ops.softmax_forward(query @ key.T / divisor)[0]
         require(not np.allclose(weights, other), f"the weights are those of scores that are {name}")
+    lengths = np.linalg.norm(query, axis=-1, keepdims=True)
+    mistakes = {
+        "are the softmax of a softmax: it is taken once": ops.softmax_forward(_weights(query, key))[0],
+        "hide the keys after a query's own place: no mask is asked for": _weights(query, key, np.tri(5, 4, dtype=bool)),
+        "are those of scores that are divided by the queries' lengths: divide by √D": (
+            ops.softmax_forward(query @ key.T / lengths)[0]
+        ),
+    }
+    require_none_of("the weights", weights, _weights(query, key), mistakes)
     require_close("weights", weights, _weights(query, key))
     require(
         np.allclose(out, weights @ value),
@@ -208,6 +220,10 @@ def causal_mask(attempt: Attempt) -> None:
     require(square.dtype == bool, f"it must be of bool, not {square.dtype}: a mask says yes or no")
     seen = [int(row.sum()) for row in square]
     require(
+        not np.array_equal(square[:, ::-1], np.tri(4, dtype=bool)),
+        "the columns stand in the reverse order: column j is key j, and the first query sees the first key",
+    )
+    require(
         seen[0] <= seen[-1],
         f"the first query sees {seen[0]} keys and the last one {seen[-1]}: that is the future; True must mean 'may "
         "attend', and key j lies in query i's past if j ≤ i",
@@ -224,7 +240,10 @@ def causal_mask(attempt: Attempt) -> None:
     for num_queries, num_keys in ((1, 5), (2, 5), (5, 2), (0, 3)):
         mask = np.asarray(attempt(num_queries, num_keys))
         shape = f"{num_queries} of the queries and {num_keys} of the keys"
-        require(mask.shape == (num_queries, num_keys), f"for {shape} its shape is {mask.shape}")
+        require(
+            mask.shape == (num_queries, num_keys),
+            f"for {shape} its shape is {mask.shape}: a row for each query, a column for each key",
+        )
         if not num_queries:
             continue
         require(

@@ -8,7 +8,15 @@ from minitransformer import ops
 from minitransformer.gradcheck import error
 from minitransformer.layers import attention as layers
 
-from ..checks import require, require_array, require_arrays, require_close, require_gradients, type_name
+from ..checks import (
+    require,
+    require_array,
+    require_arrays,
+    require_close,
+    require_gradients,
+    require_none_of,
+    type_name,
+)
 from ..exercise import Attempt, exercise
 
 
@@ -47,10 +55,16 @@ def split_heads(attempt: Attempt) -> None:
         sentence, position, head, column = np.meshgrid(*map(np.arange, (B, T, H, D)), indexing="ij")
         x = np.asfortranarray((1000.0 * sentence + 100 * position + 10 * head + column).reshape(B, T, H * D))
         heads = require_array(attempt(x, H))
-        swapped = ": the positions stand before the heads" if heads.shape == (B, T, H, D) != (B, H, T, D) else ""
+        swapped = ": sentence, head, position, and the columns of the head, in this order"
+        if heads.shape == (B, T, H, D) != (B, H, T, D):
+            swapped = ": the positions stand before the heads"
         require(
             heads.shape == (B, H, T, D),
             f"x of shape {x.shape} with {H} heads has become {heads.shape} and must become {(B, H, T, D)}{swapped}",
+        )
+        require(
+            np.array_equal(np.sort(heads, axis=None), np.sort(x, axis=None)),
+            "there are other numbers in it than in x: they only change their places",
         )
         require(
             np.array_equal(heads // 1000, np.broadcast_to(np.arange(B)[:, None, None, None], heads.shape)),
@@ -82,6 +96,10 @@ def merge_heads(attempt: Attempt) -> None:
         require(
             merged.shape == (B, T, H * D),
             f"heads of shape {heads.shape} have become {merged.shape} and must become {(B, T, H * D)}",
+        )
+        require(
+            np.array_equal(np.sort(merged, axis=None), np.sort(heads, axis=None)),
+            "there are other numbers in it than in the heads: they only change their places",
         )
         require(
             np.array_equal(merged // 100 % 10, np.broadcast_to(np.arange(T)[:, None], merged.shape)),
@@ -241,6 +259,42 @@ def _judge_heads(attempt: Attempt, x: Any, w_qkv: Any, w_out: Any, out: np.ndarr
     )
 
 
+def _backward_mistakes(dout: Any, x: Any, w_qkv: Any, w_out: Any, right: Any) -> tuple[dict[str, Any], ...]:
+    """Return what likely mistakes give for dx, dw_qkv and dw_out with three heads."""
+    _, (merged, cache) = _forward(x, w_qkv, w_out, 3, False)
+
+    def rows(array: Any) -> Any:
+        return array.reshape(-1, array.shape[-1])
+
+    def projected(dmerged: Any) -> Any:
+        gradients = ops.attention_backward(layers.split_heads(dmerged, 3), cache)
+        return np.concatenate([layers.merge_heads(gradient) for gradient in gradients], axis=-1)
+
+    thirds, weights = np.split(projected(dout @ w_out.T), 3, axis=-1), np.split(w_qkv, 3, axis=-1)
+    dx, (queries, keys, values) = right[0], np.split(right[1], 3, axis=-1)
+    dprojected = np.concatenate(thirds, axis=-1)
+    return (
+        {
+            "has dout added: the residual connection lies around this function, not in it": dx + dout,
+            "goes back through w_qkv reshaped: y = x @ W goes back as dy @ Wᵀ, and only .T turns W round": (
+                dprojected @ w_qkv.reshape(w_qkv.shape[::-1])
+            ),
+            **{
+                f"is what the {name} alone send: queries, keys and values, made of x, all send": third @ weight.T
+                for name, third, weight in zip(("queries", "keys", "values"), thirds, weights, strict=True)
+            },
+        },
+        {
+            "is made with the merged heads: what w_qkv multiplied is x": rows(merged).T @ rows(dprojected),
+            "is what dout itself sends back through attention: w_out comes first on the way back": (
+                rows(x).T @ rows(projected(dout))
+            ),
+            "has the keys' and the values' thirds exchanged": np.concatenate([queries, values, keys], axis=-1),
+        },
+        {"is made with x: what w_out multiplied are the merged heads": rows(x).T @ rows(dout)},
+    )
+
+
 @exercise(answer=_self_attention_backward)
 def self_attention_backward(attempt: Attempt) -> None:
     rng = np.random.default_rng(0)
@@ -269,6 +323,10 @@ def self_attention_backward(attempt: Attempt) -> None:
             f"with every sentence given twice, {name} must double: sentences add up, they are not averaged",
         )
     expected = _self_attention_backward(dout, x, w_qkv, w_out, 3)
+    for name, mine, right, mistakes in zip(
+        names, gradients, expected, _backward_mistakes(dout, x, w_qkv, w_out, expected), strict=True
+    ):
+        require_none_of(name, mine, right, mistakes)
     transposed = _self_attention_backward(dout, x, w_qkv, w_out.T, 3)[1]
     require(
         error(gradients[1], transposed) > 1e-9,

@@ -16,6 +16,7 @@ from ..checks import (
     require_array,
     require_close,
     require_gradients,
+    require_none_of,
     require_precision,
     type_name,
 )
@@ -69,6 +70,7 @@ def sinusoids(attempt: Attempt) -> None:
         "more slowly than the one before: the exponent is −2i/d_model, with its minus",
     )
     ratio = angles[0] / angles[1]
+    require(abs(ratio**4 - 1000) > 1e-6, "the frequencies are powers of 1000, and must be of 10000")
     require(
         abs(ratio - 10) < 1e-6,
         f"with d_model = 8 each pair turns {distinct(ratio, 10)[0]} times as slowly as the one before, and must "
@@ -107,7 +109,14 @@ def rotation(attempt: Attempt) -> None:
     table = _sinusoids(60, 8)
     still = require_array(attempt(0, 8))
     require(still.shape == (8, 8), f"for d_model = 8 its shape is {still.shape} and must be (8, 8)")
-    require_close("an offset of 0 must leave everything where it is: the matrix", still, np.eye(8))
+    nowhere = "an offset of 0 must leave everything where it is: the matrix"
+    require(
+        not np.array_equal(np.diag(still)[0::2], -np.diag(still)[1::2]) or not np.diag(still).any(),
+        f"{nowhere} turns over every second column, as a mirror does: in a rotation both cosines have a plus",
+    )
+    ahead = {"turns by one position: the angle is offset · ω_i": solutions.rotation(1, 8)}
+    require_none_of(nowhere, still, np.eye(8), ahead)
+    require_close(nowhere, still, np.eye(8))
     M = attempt(3, 8)
     blocks = np.kron(np.eye(4), np.ones((2, 2))).astype(bool)
     outside = float(np.abs(M[~blocks]).max())
@@ -158,6 +167,14 @@ def learned_positions_backward(attempt: Attempt) -> None:
         "with every sentence given twice the gradient must double: sentences add up, they are not averaged, and none "
         "overwrites another's",
     )
+    right = np.concatenate([dout.sum(axis=0), np.zeros((2, 2))])
+    used = (np.arange(6) < 4)[:, None]
+    mistakes = {
+        "adds up over the positions: each row is used at its own position alone": np.cumsum(right, axis=0) * used,
+        "stands one row too late: position 0 has row 0": np.roll(right, 1, axis=0) * used,
+    }
+    require_none_of("the gradient of the table", dtable, right, mistakes)
+    require_close("the gradient of the table", dtable, right)
     require_gradients(
         lambda table: (np.zeros((3, 4, 2)) + table[:4], None), lambda dy, _: attempt(dy, 6), {"table": np.ones((6, 2))}
     )

@@ -11,6 +11,7 @@ from ..checks import (
     require_arrays,
     require_close,
     require_gradients,
+    require_none_of,
     type_name,
     unpack,
 )
@@ -46,6 +47,11 @@ def _judge_feed_forward(attempt: Attempt, x, weight1, bias1, weight2, bias2) -> 
         (active @ weight2, "without bias2"),
         (np.abs(hidden) @ weight2 + bias2, "with the absolute value where max(0, …) belongs"),
         (x + active @ weight2 + bias2, "with x added: the residual connection comes later, around this function"),
+        (np.maximum(0, np.maximum(0, x) @ weight1 + bias1) @ weight2 + bias2, "with a relu of x too: there is one"),
+        (np.maximum(0, x) @ weight1 @ weight2 + bias2, "with the relu before both products: it stands between them"),
+        (np.minimum(0, hidden) @ weight2 + bias2, "with min(0, …) where max(0, …) belongs"),
+        (active @ weight2 + 2 * bias2, "with bias2 twice"),
+        (np.maximum(0, x @ weight1 - bias1) @ weight2 + bias2, "with bias1 subtracted"),
     ):
         require(len(x) == 1 or not np.allclose(y, likely), f"y is what equation 2 gives {hint}")
     if len(x) == x.shape[1] == len(bias1):
@@ -54,7 +60,17 @@ def _judge_feed_forward(attempt: Attempt, x, weight1, bias1, weight2, bias2) -> 
             (active @ weight2.T + bias2, "weight2 transposed"),
         ):
             require(not np.allclose(y, likely), f"y is what equation 2 gives with {hint}")
-    require_close("y", y, active @ weight2 + bias2)
+    for shift, let_through, rule in (
+        (100.0, hidden + 100, "h itself where h is above"),
+        (-100.0, 0 * hidden, "0 below"),
+    ):
+        require(
+            np.allclose(attempt(x, weight1, bias1 + shift, weight2, bias2)[0], let_through @ weight2 + bias2),
+            f"with {shift:+g} on all of bias1 y is wrong: max(0, h) is {rule} 0, and it is an element of its own that "
+            "decides",
+        )
+    near = "y, which is right where all of x @ weight1 + bias1 is far from 0 (max(0, …) has a corner there, no curve),"
+    require_close(near, y, active @ weight2 + bias2)
     kept, hidden_kept, *both = cache
     for name, mine, right in (("x", kept, x), ("weight1", both[0], weight1), ("weight2", both[1], weight2)):
         require(
@@ -147,6 +163,19 @@ def _judge_layernorm(attempt: Attempt, x, gamma, beta, eps: float) -> None:
         (n, "gamma and beta are not used"),
         (n * gamma, "beta is not added"),
         ((n + beta) * gamma, "beta is scaled by gamma: y = gamma · normed + beta"),
+        (n + beta, "gamma is not used"),
+        (n * gamma - beta, "beta is subtracted: y = gamma · normed + beta"),
+        (n * (1 + gamma) + beta, "1 is added to gamma: y = gamma · normed + beta"),
+        (x / np.sqrt((x**2).mean(-1, keepdims=True) + eps) * gamma + beta,
+         "the mean is not subtracted, neither in the variance nor above it"),
+        (centred / np.sqrt(np.abs(centred).mean(-1, keepdims=True) + eps) * gamma + beta,
+         "the variance is the mean of (x − mean)², and not of |x − mean|"),
+        (centred / np.sqrt(variance + eps**2) * gamma + beta, "eps is squared: it is added to the variance as it is"),
+        ((x - np.median(x, axis=-1, keepdims=True))
+         / np.sqrt(((x - np.median(x, axis=-1, keepdims=True)) ** 2).mean(-1, keepdims=True) + eps) * gamma + beta,
+         "the median is subtracted, and must be the mean"),
+        (centred / np.sqrt(x.var() + eps) * gamma + beta,
+         "the variance is that of all numbers: each row has a variance of its own"),
     ):  # fmt: skip
         require(N == 1 or not np.allclose(y, likely), f"y is wrong: {hint}")
     require_close("y", y, right)
@@ -211,6 +240,10 @@ def layernorm_backward(attempt: Attempt) -> None:
             f"{name} depends on gamma, but y = gamma · normed + beta is linear in gamma and beta: the slope is "
             f"{slope}, summed",
         )
+    require(
+        np.allclose(attempt(dy, normed, 2 * rstd, ones)[1], dgamma),
+        "dgamma changes with rstd, which normed holds already: the slope by gamma is normed",
+    )
     moved = dy.copy()
     moved[-1] += rng.standard_normal(5)
     require(
@@ -278,6 +311,7 @@ def dropout_forward(attempt: Attempt) -> None:
 def _judge_dropout(attempt: Attempt, x: np.ndarray, rate: float, uniform: np.ndarray) -> None:
     result = attempt(x, rate, uniform)
     y, kept = unpack(result, "y", "kept")
+    require(y.dtype != bool or kept.dtype == bool, "the two are returned in the other order: y, then kept")
     for name, part in (("y", y), ("kept", kept)):
         require(part.shape == x.shape, f"{name} has shape {part.shape} and must have x's, {x.shape}")
     require(kept.dtype == bool, f"kept holds {kept.dtype} and must be True or False")
@@ -310,6 +344,7 @@ def _judge_dropout(attempt: Attempt, x: np.ndarray, rate: float, uniform: np.nda
         "(1 − rate) / rate: divide by 1 − rate": rate and (1 - rate) / rate,
         "(1 − rate)²: divide by 1 − rate": (1 - rate) ** 2,
         "1 − rate²: multiply by 1 / (1 − rate), not by 1 + rate": 1 - rate**2,
+        "(1 − rate) / (1 + rate): divide by 1 − rate, the share that is kept": (1 - rate) / (1 + rate),
         "1 − rate over the share that happened to be kept: divide by 1 − rate itself": (1 - rate) / kept.mean(),
     }
     require_close("y", y, x * kept / (1 - rate), factors={name: factor for name, factor in factors.items() if factor})
@@ -368,6 +403,15 @@ def _judge_add_norm(attempt: Attempt, rate: float) -> None:
             "1 − rate over the share that happened to be kept: divide by 1 − rate itself": (1 - rate) / kept.mean(),
         },
     )
+    dx = require_arrays(attempt(dy, cache, sublayer_backward), "dx", "dgamma", "dbeta")[0]
+    through = sublayer_backward(dsum * kept / (1 - rate), ())
+    mistakes = {
+        "is the gradient of the sum alone: what the sub-layer sends back to x is added to it": dsum,
+        "has what the sub-layer sends back with a minus: x was used twice, and gradients add": dsum - through,
+        "is the mean of both ways: x was used twice, and gradients add": (dsum + through) / 2,
+        "is what the sub-layer sends back alone: x also goes round it": through,
+    }
+    require_none_of("dx", dx, dsum + through, mistakes)
     lane = require_arrays(attempt(dy, cache, lambda dout, _: 0 * dout), "dx", "dgamma", "dbeta")[0]
     require(lane.any(), "with a sub-layer that sends nothing back, dx is 0: the other branch, x itself, is missing")
     require(

@@ -6,7 +6,16 @@ from minitransformer import ops
 from minitransformer.costs import num_parameters
 from minitransformer.models import TransformerConfig
 
-from ..checks import in_case, require, require_array, require_arrays, require_close, require_gradients, type_name
+from ..checks import (
+    in_case,
+    require,
+    require_array,
+    require_arrays,
+    require_close,
+    require_gradients,
+    require_none_of,
+    type_name,
+)
 from ..exercise import Attempt, exercise
 from . import solutions
 from .wiring import SUBLAYERS, Parts, check_layer, check_model, whole
@@ -138,6 +147,21 @@ def cross_backward(attempt: Attempt) -> None:
         not np.allclose(dx - dout, solutions.cross_backward(dout, forward(x, memory)[1])[0]),
         "dx has dout added: the residual connection is around cross_forward, and not in it",
     )
+    query, key, value, attention_cache = forward(x, memory)[1]
+    parts = (part[:, 0] for part in ops.attention_backward(dout[:, None], attention_cache))
+    dquery, dkey, dvalue = parts
+    to_keys, to_values = dkey @ key.T, dvalue @ value.T
+    mistakes = {
+        "has the values' part with a minus: the memory was used twice, and gradients add": to_keys - to_values,
+        "has the keys' part with a minus: the memory was used twice, and gradients add": to_values - to_keys,
+    }
+    require_none_of("dmemory", dmemory, to_keys + to_values, mistakes)
+    require_none_of(
+        "dx",
+        dx,
+        dquery @ query.T,
+        {"goes back through weight_key: queries were made by weight_query": (dquery @ key.T)},
+    )
     require_gradients(forward, attempt, {"x": x, "memory": memory})
 
 
@@ -195,6 +219,7 @@ def decoder_backward(attempt: Attempt) -> None:
             "1 / 30: dx is not handed on from layer to layer": 1 / 30,
             "dx added again at each layer: its backward has done that already": 3 * 4 * 6 / 30,
             "dx with the gradient from above added once more: a layer's backward has done that already": 31 / 30,
+            "1 / 3: nothing is averaged, each layer's backward hands on its dx as it is": 1 / 3,
         },
     )
     sent = np.resize(before, 3)  # the memory is longer than the target
@@ -267,6 +292,7 @@ def count_parameters(attempt: Attempt) -> None:
             -6 * C: "a layer has a norm for each sub-layer: two in the encoder, three in the decoder",
             -10 * C: "every sub-layer has a norm with a gamma and a beta",
             -5 * C: "a norm has a gamma and a beta",
+            -10 * C + 10: "a norm's gamma and beta have C numbers each",
             -12 * C: "each of attention's four maps has a bias",
             -9 * C: "each of attention's four maps has a bias",
             -3 * C: "each of attention's four maps has a bias",

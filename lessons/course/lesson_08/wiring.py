@@ -122,6 +122,13 @@ def check_layer(
         if known[one].shape == known[other].shape
     }
 
+    known |= {
+        f"the difference of {one} and {other}": known[one] - known[other]
+        for one in list(known)[:3]
+        for other in list(known)[:3]
+        if one != other and known[one].shape == known[other].shape
+    }
+
     def must_be(what: str, found: np.ndarray, name: str, right: np.ndarray, why: str = "") -> None:
         if not same(found, right):
             likely = next((words for words, each in known.items() if same(found, each)), "something else")
@@ -271,6 +278,7 @@ def _check_embedding(x: np.ndarray, ids: np.ndarray, others: np.ndarray, model: 
          root * words + positions[ids % len(positions)]),
         ("words with positions that go on after the source: each sentence begins with row 0",
          root * words + np.resize(positions[others.shape[1] : others.shape[1] + T], places.shape)),
+        ("words with positions from the last one to the first: the first token has row 0", root * words + places[::-1]),
         ("words times √V: C is the width, V the number of tokens", np.sqrt(len(table)) * words + places),
         ("words with padding set to 0: nobody looks at it, so it is looked up as any word",
          root * words * (ids != model.pad)[..., None] + places),

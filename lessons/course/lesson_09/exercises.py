@@ -50,7 +50,11 @@ def adam_step(attempt: Attempt) -> None:
         "after one step from m = 0, m",
         m,
         0.1 * grad,
-        factors={"β₁ where 1 − β₁ should be": 9, "1 / (1 − β₁): its correction is for the step alone": 10},
+        factors={
+            "β₁ where 1 − β₁ should be": 9,
+            "1 / (1 − β₁): grad counts 1 − β₁ in m, and m's correction is for the step alone": 10,
+            "1 − β₂ where 1 − β₁ should be": 0.2,
+        },
     )
     require(
         np.allclose(attempt(zero, 2 * grad, zero, zero, 1, 0.1)[2], 4 * v),
@@ -67,7 +71,7 @@ def adam_step(attempt: Attempt) -> None:
         0.02 * grad**2,
         factors={
             "β₂ where 1 − β₂ should be": 49,
-            "1 / (1 − β₂)": 50,
+            "1 / (1 − β₂): grad² counts 1 − β₂ in v, and v's correction is for the step alone": 50,
             "1 − β₁ where 1 − β₂ should be": 5,
             "1 − 0.999: the paper's β₂ is 0.98": 0.05,
             "(1 − β₁)²: v is the mean of grad², not of m²": 0.01,
@@ -108,6 +112,10 @@ def _judge_first_step(attempt: Attempt, grad: np.ndarray) -> None:
         0.1 / np.sqrt(0.02): "neither m nor v is corrected for beginning at 0",
         0.1: "v is corrected for beginning at 0, and m is not",
         1 / np.sqrt(0.02): "m is corrected for beginning at 0, and v is not",
+        5.0: "m is corrected by β₂, and its own is β₁",
+        np.sqrt(0.1 / 0.02): "v is corrected by β₁, and its own is β₂",
+        1e9: "√v̂ is multiplied by ε, which must be added",
+        0.01: "m is multiplied by 1 − β₁^step, and must be divided by it",
     }
     for length, why in known.items():
         require(
@@ -138,6 +146,10 @@ def _judge_second_step(attempt: Attempt, grad: np.ndarray) -> None:
         "where the new gradient is 0 a weight stays where it is: it must go on with m, the mean of those before",
     )
     steady = -later / (0.1 * np.sign(grad))
+    require(
+        not np.allclose(steady, 2**-0.5, atol=1e-4),
+        "step 2 is 1/√2 learning rates long: the rate is `lr` as it is given, and the schedule's part of it is done",
+    )
     require(
         np.allclose(steady, 1, atol=1e-4),
         f"where step 2 has the gradient of step 1 it is {largest_error(steady, 1)[1]} learning rates long and must "
@@ -182,6 +194,10 @@ def schedule(attempt: Attempt) -> None:
         "it goes along the higher one of the two pieces: the rate follows the lower one, so that it first climbs",
     )
     require(
+        not np.isclose(at(w), 2 * peak),
+        "the two pieces are added: the rate follows the lower one of them",
+    )
+    require(
         np.isclose(at(16 * w), at(4 * w) / 2, rtol=1e-6),
         f"four times the steps after the climb must give half the rate, and give {at(16 * w) / at(4 * w):.3g} of it",
     )
@@ -189,6 +205,12 @@ def schedule(attempt: Attempt) -> None:
         not np.isclose(at(w), peak / np.sqrt(w)) and not np.isclose(at(w), 1 / np.sqrt(w)),
         f"at step w = {w} the rate is {at(w):.3g} and must be 1 / √(d_model · w), {peak:.3g}: is d_model in it, once?",
     )
+    for power, name in ((-1, "−1"), (-0.5, "−0.5"), (1.5, "1.5")):
+        require(
+            not np.isclose(at(1), min(d**-0.5, d**-0.5 * w**power)),
+            f"the climb's slope is w^{name} / √d_model, and must be w^−1.5 / √d_model: at w it meets the other piece",
+        )
+    require(not np.isclose(at(w), d * peak), "the rate is multiplied by √d_model, and must be divided by it")
     require(
         np.isclose(at(40), 2 * at(20)) and np.isclose(at(1), at(w) / w),
         f"the climb must be a straight line that begins at 0: at step 1 the rate is {at(1) / at(w):.3g} of the peak, "

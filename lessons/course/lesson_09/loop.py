@@ -111,6 +111,10 @@ def check_loop(recorder: Recorder, result) -> None:
         )
         grads.append(recorder.truth(number, theta)[1])
         _check_gradient(update.grad, grads, recorder.clip_norm, place)
+        require(
+            number == 1 or not (np.allclose(update.m, v) and np.allclose(update.v, m)),
+            f"{place} the update gets m and v exchanged: it returns theta, m, v",
+        )
         for name, given, right in (("m", update.m, m), ("v", update.v, v)):
             require(given.shape == (4,), f"{place} {name} has shape {given.shape} and must have theta's, (4,)")
             require(
@@ -219,9 +223,19 @@ def _check_gradient(given: np.ndarray, grads: list[np.ndarray], clip_norm: float
             "what is longer",
         )
         require(
+            not np.allclose(given, norm / clip_norm * grad),
+            f"{place} the gradient is multiplied by norm / clip_norm, and must be by clip_norm / norm",
+        )
+        require(
             not np.allclose(given, np.clip(grad, -clip_norm, clip_norm)),
             f"{place} each element of the gradient is clipped: scale the whole, so that its direction stays",
         )
+    times = float(np.vdot(grad, given) / norm**2)
+    require(
+        not np.allclose(given, times * grad),
+        f"{place} the gradient is scaled by {times:.3g}, and must be by {float(right @ grad) / norm**2:.3g}: clip_norm "
+        "is a limit on its own norm",
+    )
     index, mine, wanted = largest_error(np.asarray(given, dtype=float), right)
     require(False, f"{place} the update gets another gradient than this batch has: at {index} {mine} and not {wanted}")
 

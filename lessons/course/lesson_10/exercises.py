@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..checks import in_case, require, require_array, require_close, type_name
+from ..checks import in_case, require, require_array, require_close, require_none_of, type_name
 from ..exercise import Attempt, exercise
 from . import solutions
 
@@ -33,7 +33,18 @@ def spread(attempt: Attempt) -> None:
         "moves every weight; leave out those that are 0 instead",
     )
     require_close(
-        "for eight keys that share the weight evenly, the spread", result, np.full((2, 3), 8.0), tolerance=1e-6
+        "for eight keys that share the weight evenly, the spread",
+        result,
+        np.full((2, 3), 8.0),
+        tolerance=1e-6,
+        factors={
+            "1/64: the entropy is −Σ p log p, with its minus": 1 / 64,
+            "8: the exponential is taken of the entropy once, and nothing is squared": 8.0,
+            "1/√8: the exponential is taken of all of the entropy": 8**-0.5,
+            "e^(log 8 / 8) / 8: the entropy is a sum over the keys, not their mean": 8 ** (1 / 8) / 8,
+            "7/64: that is 1 − the largest weight": 7 / 64,
+            "8⁷: each log p has the weight p": 8.0**7,
+        },
     )
     sharp = np.zeros((2, 1, 1, 4, 5))
     sharp[..., 2] = 1
@@ -179,6 +190,17 @@ def excess_errors(attempt: Attempt) -> None:
         not np.allclose(twice, 2 * result),
         "with every sentence given twice the blame doubles: it is a mean over the sentences that have the construction",
     )
+    surprise = wrong - np.array([wrong[lengths == length].mean() for length in lengths])
+    each_length = [
+        np.mean([surprise[column & (lengths == length)].mean() for length in np.unique(lengths[column])])
+        for column in has.T
+    ]
+    mistakes = {
+        "is the mean size of wrong − expected: the sign counts": [np.abs(surprise[column]).mean() for column in has.T],
+        "is the median over the sentences, and must be the mean": [np.median(surprise[column]) for column in has.T],
+        "counts each length once, and must count each sentence": each_length,
+    }
+    require_none_of("where a construction itself causes errors, the excess", result, expected, mistakes)
     require_close("where a construction itself causes errors, the excess", result, expected)
     easy = rng.random(400) < 0.6 - 0.5 * has[:, 0]
     require_close(

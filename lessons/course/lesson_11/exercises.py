@@ -1,5 +1,6 @@
 """Lesson 11: decoding, and BLEU."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import cache
 from itertools import permutations, product
@@ -11,7 +12,16 @@ import numpy as np
 from minitransformer import decoding, ops
 from minitransformer.ops import numpy_ops
 
-from ..checks import distinct, in_case, require, require_arrays, require_close, require_precision, type_name
+from ..checks import (
+    distinct,
+    in_case,
+    require,
+    require_arrays,
+    require_close,
+    require_none_of,
+    require_precision,
+    type_name,
+)
 from ..exercise import Attempt, Wrong, exercise
 from .toy_models import (
     EOS,
@@ -317,6 +327,9 @@ def cached_step(attempt: Attempt) -> None:
         f"by its weights of two positions it divides the scores by {divisor:.3g}, and must divide them by "
         f"√D = √{width} = {np.sqrt(width):.3g}",
     )
+    means = np.cumsum(value, axis=1) / np.arange(1, time + 1)[:, None]
+    uniform = {"is the plain mean of the values: each has a weight, by the softmax of query · key / √D": means}
+    require_none_of("step by step, mixed", np.stack(rows, axis=1), whole, uniform)
     require_close("step by step, the attention of five positions", np.stack(rows, axis=1), whole)
     other = rng.standard_normal((5, 3, 4))  # (…, H, D): the position and two earlier ones
     new, earlier = tuple(other[:3]), tuple(np.stack([rows, -rows], axis=1) for rows in other[3:])
@@ -457,7 +470,38 @@ def bleu(attempt: Attempt) -> None:
     _agree_on_bleu(score, "words are cut elsewhere (an n-gram is a tuple of tokens, not their letters)", *cut)
 
 
+def _bleu_mistakes(hypotheses: Any, references: Any) -> dict[str, float]:
+    """Return what likely mistakes give, as far as no precision is 0."""
+    matched, proposed, of_references = np.zeros((3, 4))
+    for pair in zip(hypotheses, references, strict=True):
+        for n in range(1, 5):
+            ours, theirs = (Counter(tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1)) for tokens in pair)
+            matched[n - 1] += (ours & theirs).total()
+            proposed[n - 1] += ours.total()
+            of_references[n - 1] += theirs.total()
+    if not matched.all():
+        return {}
+    c, r = proposed[0], of_references[0]
+    precisions, brevity = matched / proposed, 100 * min(1.0, np.exp(1 - r / c))
+    mean = np.exp(np.log(precisions).mean())
+    return {
+        "is 100 times the product of the four precisions: its fourth root is missing": brevity * precisions.prod(),
+        "has n-grams up to n = 3 alone: n = 4 belongs to it": brevity * precisions[:3].prod() ** (1 / 3),
+        "counts single words alone: n goes from 1 to 4": brevity * precisions[0],
+        "has 1 added to the counts: nothing is smoothed": (
+            brevity * ((matched + 1) / (proposed + 1)).prod() ** (1 / 4)
+        ),
+        "is made of logarithms of base 2 and an exponential of base e": brevity * np.exp(np.log2(precisions).mean()),
+        "is the harmonic mean of the precisions, and must be the geometric one": brevity / np.mean(1 / precisions),
+        "has the brevity penalty c / r, and it is e^(1 − r / c)": 100 * min(1.0, c / r) * mean,
+        "divides by the number of n-grams of the references: a precision is of what is proposed": (
+            brevity * (matched / of_references).prod() ** (1 / 4)
+        ),
+    }
+
+
 def _agree_on_bleu(score: Callable[..., float], name: str, hypotheses: Any, references: Any) -> None:
     found, right = score(hypotheses, references), _bleu(hypotheses, references)
+    require_none_of(f"where {name}, BLEU", found, right, _bleu_mistakes(hypotheses, references))
     require_precision(f"where {name}, BLEU", found, right)
     require_close(f"where {name}, BLEU", found, right)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..checks import require, require_array, require_close
+from ..checks import require, require_array, require_close, require_none_of
 from ..exercise import Attempt, exercise
 from . import solutions
 
@@ -42,12 +42,18 @@ def looks_at(attempt: Attempt) -> None:
         f"a head with all of its weight one back gets {scores[0]:.3f} and must get 1: the first token has nothing one "
         "back, and is no pair to divide by",
     )
+    own = {"is what each token sends to itself: the key is query + offset": np.array([0.0, 0.0, 1 / time])}
+    require_none_of("the result", scores, np.array([1.0, 0.0, 1 / time]), own)
     require_close(
         "for a head that looks one back, one that looks one ahead and one that looks everywhere, the result",
         scores,
         np.array([1.0, 0.0, 1 / time]),
         tolerance=SINGLE,
-        factors={"the number of pairs: a mean is wanted": time - 1},
+        factors={
+            "the number of pairs: a mean is wanted": time - 1,
+            "1 / the number of pairs: divided once too often, or one pair alone": 1 / (time - 1),
+            "1 / the number of heads: each head has a mean of its own": 1 / 3,
+        },
     )
     require_close(
         "the same at offset +1", scored(weights, lengths, 1), np.array([0.0, 1.0, 1 / time]), tolerance=SINGLE
@@ -73,6 +79,13 @@ def looks_at(attempt: Attempt) -> None:
         not np.allclose(scores, np.mean(alone, axis=0)),
         "a sentence of two tokens counts as much as one of six: the mean is over pairs, not over sentences",
     )
+    mistakes = {
+        "is that of the first sentence alone": alone[0],
+        "is that of sentences one token shorter: the last one, at length − 1, is no padding": (
+            _looks_at(garbage, lengths - 1, -1)
+        ),
+    }
+    require_none_of("for two sentences of different lengths, the result", scores, expected, mistakes)
     padded = {"what padded pairs make of it: they are no pairs to divide by": time / (2 * (time - 1))}
     require_close(
         "for two sentences of different lengths, the result", scores, expected, tolerance=SINGLE, factors=padded

@@ -5,7 +5,16 @@ import numpy as np
 from minitransformer import ops
 from paper.experiments.table1 import complexity
 
-from ..checks import count_lines, peak_memory, require, require_gradients, type_name, unpack
+from ..checks import (
+    count_lines,
+    peak_memory,
+    require,
+    require_close,
+    require_gradients,
+    require_none_of,
+    type_name,
+    unpack,
+)
 from ..exercise import Attempt, Wrong, exercise
 from . import solutions
 
@@ -146,6 +155,17 @@ def window_backward(attempt: Attempt) -> None:
         "a vector added to all keys changes no weight, so dkey summed over the positions must be 0, and is not: the "
         "softmax's backward takes the weighted mean of dweights from each, weights · (dweights − Σ dweights · weights)",
     )
+    right = _window_backward(dout, query, key, value, None, r)
+    scaled = {
+        "√d: the scores were divided by it, and so is their gradient": 2.0,
+        "1/√d: is the scale in there twice?": 0.5,
+        "d: the scale must divide": 4.0,
+    }
+    for name, gradient, wanted, mistakes in zip(
+        ("dquery", "dkey", "dvalue"), found, right, _window_mistakes(dout, query, key, value, r), strict=True
+    ):
+        require_none_of(name, gradient, wanted, mistakes)
+        require_close(name, gradient, wanted, tolerance=1e-5, factors=scaled)
     require_gradients(
         lambda query, key, value: (
             _window_forward(query, key, value, r)[0],
@@ -187,6 +207,33 @@ def window_backward(attempt: Attempt) -> None:
         peak < n * n,
         f"the gradients are right, but for n = {n:,} and r = {r} it takes {peak / 2**20:.0f} MiB, as much as arrays of "
         f"({n:,}, {n:,}) do: gather the keys of each window instead",
+    )
+
+
+def _window_mistakes(dout, query, key, value, r):
+    """Return what likely mistakes give for dquery, dkey and dvalue, from all scores (n, n)."""
+    places = np.arange(len(query))
+    seen, scale = np.abs(places[:, None] - places) <= r, 1 / np.sqrt(query.shape[1])
+    weights, _ = ops.softmax_forward(np.where(seen, scale * query @ key.T, -np.inf))
+
+    def dscores(dweights):
+        return scale * weights * (dweights - (weights * dweights).sum(axis=1, keepdims=True))
+
+    right, by_keys = dscores(dout @ value.T), dscores(dout @ key.T)
+    of_keys = "is made with dweights = dout · key: what was weighted are the values"
+    return (
+        {
+            of_keys: by_keys @ key,
+            "is made with the queries of the window: scores = query · key, so dquery holds the keys": right @ query,
+        },
+        {
+            of_keys: by_keys.T @ query,
+            "is made with the keys: scores = query · key, so dkey holds the queries": (
+                right.sum(axis=0)[:, None] * key
+            ),
+            "is made with the keys of its window: scores = query · key, so dkey holds the queries": right.T @ key,
+        },
+        {},
     )
 
 

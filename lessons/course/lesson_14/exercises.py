@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import peak_memory, require, require_close
+from ..checks import peak_memory, require, require_close, require_none_of
 from ..exercise import Attempt, Wrong, exercise
 from ..measuring import Machine
 from . import solutions
@@ -24,23 +24,43 @@ def predicted_seconds(attempt: Attempt) -> None:
 
     arithmetic = answer(1e9, ENDLESS, 0.0)
     require(arithmetic > 1e-9, "with an endlessly fast memory it predicts no time: the slower decides, not the faster")
+    require(arithmetic < 1e20, "with an endlessly fast memory it takes for ever: bytes are divided by the bandwidth")
+    for wrong, why in (
+        (2 * m * k * n * 1e9, "multiplied by flops"),
+        (1e9 / (2 * m * k * n), "what flops is divided by"),
+    ):
+        require(abs(arithmetic / wrong - 1) > 1e-9, f"the operations are {why}, and must be divided by it")
     require_close(
         "where the memory is endlessly fast, 2·m·k·n / flops",
         arithmetic,
         2 * m * k * n / 1e9,
-        factors={"½: a multiplication and an addition are two operations": 0.5},
+        factors={
+            "½: a multiplication and an addition are two operations": 0.5,
+            "2: a multiplication and an addition are two operations, not four": 2.0,
+        },
     )
     moved = 4 * (m * k + k * n + m * n)
-    memory = answer(ENDLESS, 1e9, 0.0)
+    memory = answer(ENDLESS, 1.0, 0.0)
     require(memory > 1e-9, "with endlessly fast arithmetic it predicts no time, and the matrices still have to travel")
     for name, rows, columns in (("the left matrix", m, k), ("the right one", k, n), ("the product", m, n)):
-        forgotten = abs(memory / ((moved - 4 * rows * columns) / 1e9) - 1) < 1e-9
+        forgotten = abs(memory / (moved - 4 * rows * columns) - 1) < 1e-9
         require(not forgotten, f"{name}, {rows} × {columns}, goes through memory too")
+    case = "where arithmetic is endlessly fast, the bytes of the three matrices / bandwidth"
+    mistakes = {
+        "counts the product twice: it is written once": moved + 4 * m * n,
+        "counts m · k · n numbers: that is how many products there are, and a matrix has rows · columns": 4 * m * k * n,
+        "counts m + k + n numbers: a matrix has rows · columns": 4 * (m + k + n),
+    }
+    require_none_of(case, memory, moved, mistakes)
     require_close(
-        "where arithmetic is endlessly fast, the bytes of the three matrices / bandwidth",
+        case,
         memory,
-        moved / 1e9,
-        factors={"¼: a float32 has 4 bytes": 0.25, "2: a float32 has 4 bytes, a float64 has 8": 2.0},
+        float(moved),
+        factors={
+            "¼: a float32 has 4 bytes": 0.25,
+            "½: a float32 has 4 bytes, a float16 has 2": 0.5,
+            "2: a float32 has 4 bytes, a float64 has 8": 2.0,
+        },
     )
     alone = answer(ENDLESS, ENDLESS, 1e-6)
     require(abs(alone - 1e-6) < 1e-12, f"a product of nothing takes {alone:.1e} s, and a call alone is 1.0e-06 s")
@@ -68,7 +88,11 @@ def adam_step(attempt: Attempt) -> None:
         return actual, expected
 
     factor = (1 - 0.9**3) / math.sqrt(1 - 0.98**3)
-    uncorrected = {"the sum without 1 − beta1^step and 1 − beta2^step below m and v": factor}
+    uncorrected = {
+        "the sum without 1 − beta1^step and 1 − beta2^step below m and v": factor,
+        "the sum without 1 − beta2^step below v": 1 / math.sqrt(1 - 0.98**3),
+        "the sum without 1 − beta1^step below m": 1 - 0.9**3,
+    }
     before = arrays(10)
     actual, expected = done(10, 10)
     require(np.array_equal(actual[1], before[1]), "it writes into grad: only data, m and v are to change")
@@ -80,6 +104,11 @@ def adam_step(attempt: Attempt) -> None:
         what, change, right = name, actual[i], expected[i]
         if name == "data":
             what, change, right = "what is subtracted from data", before[i] - actual[i], before[i] - expected[i]
+        require(
+            np.isclose(actual[i][0], expected[i][0]) or name != "m" or not np.allclose(actual[i][1:], expected[i][1:]),
+            "m is right but for the first parameter: blocks begin at 0",
+        )
+        require_none_of(f"with all parameters in one block, {what}", change, right, _adam_mistakes(before, name))
         require_close(f"with all parameters in one block, {what}", change, right, factors=uncorrected)
     for size, block in ((12, 4), (11, 4), (3, 8)):
         actual, expected = done(size, block)
@@ -135,6 +164,32 @@ def adam_step(attempt: Attempt) -> None:
     )
 
 
+def _adam_mistakes(before: list[np.ndarray], name: str) -> dict[str, np.ndarray]:
+    """Return what likely mistakes give for m, for v or for what is subtracted from data, in step 3 with lr = 0.1."""
+    _, grad, m, v = before
+    if name == "m":
+        return {
+            "has 1 − beta2 times grad: m's own is beta1": 0.9 * m + 0.02 * grad,
+            "has all of grad added: its part is 1 − beta1": 0.9 * m + grad,
+            "shrinks by beta2: m's own is beta1": 0.98 * m + 0.1 * grad,
+        }
+    if name == "v":
+        return {
+            "shrinks by beta1: v's own is beta2": 0.9 * v + 0.02 * grad**2,
+            "has the size of grad, and must have its square": 0.98 * v + 0.02 * np.abs(grad),
+            "has all of grad² added: its part is 1 − beta2": 0.98 * v + grad**2,
+            "has 1 − beta1 times grad²: v's own is beta2": 0.98 * v + 0.1 * grad**2,
+        }
+    m, v = 0.9 * m + 0.1 * grad, 0.98 * v + 0.02 * grad**2
+    m_hat, v_hat = m / (1 - 0.9**3), v / (1 - 0.98**3)
+    root = math.sqrt(1 - 0.98**3)
+    return {
+        "is divided by v̂, and must be by its root": 0.1 * m_hat / (v_hat + 1e-9),
+        "is divided by v, and must be by the root of v̂": 0.1 * root * m_hat / v,
+        "is made of grad, and must be of m": 0.1 * grad / (np.sqrt(v_hat) + 1e-9),
+    }
+
+
 def _temporaries(attempt: Attempt, arrays: list[np.ndarray], block: int) -> int:
     """The bytes that a step needs at a time, beyond its arguments."""
     return peak_memory(lambda: attempt(*arrays, 3, 0.1, block))
@@ -149,7 +204,7 @@ def speed_up(attempt: Attempt) -> None:
         return float(result)
 
     alone = answer([1.0], [4.0])
-    over = {"1/16: the new time over the old": 1 / 16}
+    over = {"1/16: the new time over the old": 1 / 16, "100: it is how many times as fast, not in percent": 100.0}
     require_close("where all of the step becomes 4 times as fast, the speed-up", alone, 4.0, factors=over)
     half = answer([0.5], [2.0])
     require(
@@ -159,6 +214,13 @@ def speed_up(attempt: Attempt) -> None:
     require(
         abs(half - 1.5) > 1e-9,
         "half of the step twice as fast makes 1.5: the mean of the speed-ups. What adds up are seconds: ½ + ½ / 2",
+    )
+    require(
+        abs(half - 1) > 1e-9,
+        "half of the step twice as fast makes 1, no gain: that is Σ shares · times, without what is left as it was",
+    )
+    require(
+        abs(half - 0.8) > 1e-9, "half of the step twice as fast makes 0.8, as if the other half took twice its time"
     )
     require_close("where half of the step becomes twice as fast, the speed-up", half, 1 / 0.75)
     require_close("where half of the step becomes endlessly fast, the speed-up", answer([0.5], [np.inf]), 2.0)

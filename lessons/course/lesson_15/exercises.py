@@ -7,7 +7,7 @@ import numpy as np
 import kernels
 from minitransformer import ops
 
-from ..checks import require, require_close, type_name, unpack
+from ..checks import require, require_close, require_none_of, type_name, unpack
 from ..exercise import Attempt, exercise
 from ..gpu import require_kernels, torch
 from ..sanitizer import partly_written, require_few_launches, require_safe_access, require_single_pass, sanitize
@@ -161,6 +161,11 @@ def layernorm_backward_rows(attempt: Attempt) -> None:
         x64, gamma64 = x.astype(np.float64), gamma.astype(np.float64)
         _, cache = ops.layernorm_forward(x64, gamma64, np.zeros_like(gamma64))
         right = [np.asarray(gradient) for gradient in ops.layernorm_backward(dy.astype(np.float64), cache)]
+        if width == 8:  # the first case
+            for name, mine, exact, mistakes in zip(
+                shapes, numbers, right, _row_mistakes(dy.astype(np.float64), x64, gamma64, cache), strict=True
+            ):
+                require_none_of(name, mine, exact, mistakes, tolerance=FLOAT32)
         return numbers, right, x, seen, [*arrays[:2], found[0]]
 
     # One program, and a width that fills its block.
@@ -246,6 +251,32 @@ def layernorm_backward_rows(attempt: Attempt) -> None:
         )
 
 
+def _row_mistakes(dy, x, gamma, cache):
+    """Return what likely mistakes give for dx, dgamma and dbeta."""
+    normed, rstd, _ = cache
+    ones = np.ones_like(gamma)
+    dx = ops.layernorm_backward(dy, cache)[0]
+    return (
+        {
+            "is made with dy where dn = dy · gamma belongs": ops.layernorm_backward(dy, (normed, rstd, ones))[0],
+            "has no factor rstd: normed = (x − mean) · rstd": dx / rstd,
+            "has normed = (x − mean) / rstd, and rstd is 1 / √variance already: multiply": (
+                ops.layernorm_backward(dy, (normed / rstd**2, rstd, gamma))[0]
+            ),
+        },
+        {
+            "is what dbeta must be: the order is dx, dgamma, dbeta, and dgamma is the sum of dy · normed": dy.sum(
+                axis=0
+            ),
+            "has gamma in it: y is linear in gamma, so the slope is normed": (dy * gamma * normed).sum(axis=0),
+        },
+        {
+            "is what dgamma must be: dbeta is the sum of dy": (dy * normed).sum(axis=0),
+            "is the sum of normed, and must be that of dy": normed.sum(axis=0),
+        },
+    )
+
+
 @exercise(answer=solutions.round_to)
 def round_to(attempt: Attempt) -> None:
     rng = np.random.default_rng(0)
@@ -265,6 +296,8 @@ def round_to(attempt: Attempt) -> None:
     require(zero == 0, f"0 becomes {zero:g} and must stay 0: it has no leading 1, and its logarithm is −inf")
     rounded(np.ones((2, 3)), 10)
     found = rounded(x, 10)
+    for direction, all_of_them in (("up", (found >= x).all()), ("down", (found <= x).all())):
+        require(not all_of_them, f"of 200 numbers all are rounded {direction}: each goes to the nearest")
     require_close("of −x, the result", rounded(-x, 10), -found)
     for bits in (10, 7):
         step = 2.0**-bits
@@ -277,10 +310,12 @@ def round_to(attempt: Attempt) -> None:
             rounded([1 + step], bits)[0] == 1 + step,
             f"1 + 2^−{bits} has a fraction of {bits} bits and must stay as it is: the leading 1 is not one of them",
         )
-        require(
-            rounded([1 + step / 4], bits)[0] == 1,
-            f"1 + 2^−{bits + 2} must become 1: the fraction keeps more than {bits} bits",
-        )
+        for part in (2, 4):
+            require(
+                rounded([1 + step / part], bits)[0] != 1 + step / part,
+                f"1 + 2^−{bits + part // 2} stays as it is: the fraction keeps more than {bits} bits",
+            )
+        require(rounded([1 + step / 4], bits)[0] == 1, f"1 + 2^−{bits + 2} must become 1, the nearest")
         require(
             (np.abs(rounded(x, bits)) > np.abs(x)).any(),
             "no number of 200 moves away from zero: the bits that do not fit are cut off, and must be rounded",

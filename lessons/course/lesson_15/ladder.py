@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import require, require_close, unpack
+from ..checks import require, require_close, require_none_of, unpack
 from ..exercise import Attempt, exercise
 from ..gpu import torch
 from ..sanitizer import (
@@ -69,6 +69,12 @@ def add(attempt: Attempt) -> None:
         "all lanes of a block get the same number of one vector: y_ptr is a pointer to one number, y_ptr + i is a "
         "block of pointers",
     )
+    mistakes = {
+        "is x + x: the second tl.load is from y_ptr": 2 * x64,
+        "is y + y: the first tl.load is from x_ptr": 2 * y64,
+        "is x · y, and must be the sum": x64 * y64,
+    }
+    require_none_of("what it returns", out, x64 + y64, mistakes, tolerance=CLOSE)
     require_close("x + y", out, x64 + y64, tolerance=CLOSE)
     require_safe_access(seen, "for 24 numbers")
     require_few_launches(seen, "add_kernel", 1, "24 numbers")
@@ -94,6 +100,12 @@ def relu(attempt: Attempt) -> None:
             require(
                 not missing.any(), f"of 16 numbers {missing.sum()} are not written, and all 16 belong to the vector"
             )
+            x64 = x.double().cpu().numpy()
+            mistakes = {
+                "is min(x, 0), and must be max(x, 0)": np.minimum(x64, 0),
+                "is 1 where x is above 0, and must be x itself there": 1.0 * (x64 > 0),
+            }
+            require_none_of("y", y, right, mistakes, tolerance=CLOSE)
             require_close("max(x, 0), with 2 full blocks of 8,", y, right, tolerance=CLOSE)
             require_safe_access(seen, "for 16 numbers")
             require_few_launches(seen, "relu_kernel", 1, "16 numbers")
@@ -222,6 +234,8 @@ def row_sums(attempt: Attempt) -> None:
                 "all sums are that of row 0: row r begins at x_ptr + r · n",
             )
             require(not near(sums, numbers.max(axis=1)), "it returns the largest number of each row, not their sum")
+            squares = {"are those of the squares": (numbers**2).sum(axis=1)}
+            require_none_of("the sums", sums, right, squares, tolerance=CLOSE)
             require_close("the sums of 3 rows of 8, a full block,", sums, right, tolerance=CLOSE)
             require_few_launches(seen, "row_sums_kernel", 1, "3 rows")
             require_safe_access(seen, "in rows of 8")
@@ -345,6 +359,7 @@ def max_and_sum(attempt: Attempt) -> None:
         "m is right in row 0 and wrong in another: each program has a row of its own, which begins at row · n, and "
         "a place of its own in m and l",
     )
+    require(not (near(m, right_l) and near(l, right_m)), "the two are returned in the other order: m, then l")
     require_close("m, the largest number of each of 3 rows of one block,", m, right_m, tolerance=CLOSE)
     require(
         not near(l, np.exp(x).sum(axis=1)),
@@ -355,6 +370,8 @@ def max_and_sum(attempt: Attempt) -> None:
         "l is NaN: the factor for what was summed up before is e^(old m − new m), which is never above 1; the other "
         "way round it is infinite in the beginning, and ∞ · 0 is NaN",
     )
+    powers = {"is Σ 2^(x − m), and must be Σ e^(x − m)": np.exp2(x - x.max(axis=1, keepdims=True)).sum(axis=1)}
+    require_none_of("l", l, right_l, powers, tolerance=CLOSE)
     require_close("l, the sum of e^(x − m) of each of 3 rows of one block,", l, right_l, tolerance=CLOSE)
     require_few_launches(seen, "max_and_sum_kernel", 1, "3 rows")
 

@@ -9,7 +9,7 @@ import numpy as np
 import kernels
 from minitransformer import gradcheck
 
-from ..checks import require, require_float64, unpack
+from ..checks import require, require_close, require_float64, unpack
 from ..exercise import Attempt, Wrong, exercise
 from ..gpu import DEVICE, require_kernels, torch
 from ..sanitizer import require_float32_products, sanitize
@@ -425,6 +425,14 @@ def backward_block(attempt: Attempt) -> None:
         "same to all scores of a query, and moves no weight. From dweights, a row's Σ_j weights · dweights is "
         "subtracted first",
     )
+    right = solutions.backward_block(dout, *cache)
+    scaled = {
+        "√D: scores = query · keyᵀ / √D, so their gradient is divided by it too": 2.0,
+        "1/√D: is the scale in there twice?": 0.5,
+        "D: the scale must divide": 4.0,
+    }
+    for name, mine, wanted in zip(("dquery", "dkey"), expected, right, strict=False):
+        require_close(f"with all keys in one block {name}", mine, wanted, factors=scaled)
     try:
         gradcheck.check_gradients(forward, backward([slice(0, 6)]), arrays)
     except gradcheck.GradientError as wrong:

@@ -114,6 +114,13 @@ def attention_scores(attempt: Attempt) -> None:
         not near(scores, right.T),
         "it is the transpose of what it should be: queries are the rows, keys the columns",
     )
+    for divisor, why in (
+        (4.0, "are in natural units: `scale` holds log2(e) too, as powers of 2 follow"),
+        (16 / math.log2(math.e), "are divided by D: `scale` divides by √D"),
+        (1 / math.log2(math.e), "are not divided by √D: `scale` does that too"),
+        (0.25 / math.log2(math.e), "are multiplied by √D: `scale` divides by it"),
+    ):
+        require(not near(scores, products / divisor), f"the scores {why}")
     require(
         near(scores, right),
         "one tile is wrong, 16 queries and 16 keys with D = 16: each score is the product of a row of the query and a "

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..checks import require, require_close, unpack
+from ..checks import require, require_close, require_none_of, unpack
 from ..compiled import compiled
 from ..exercise import Attempt, Wrong, exercise
 from ..limits import LimitExceeded
@@ -46,6 +46,14 @@ def least_seconds(attempt: Attempt) -> None:
         together = abs(seconds - slower - quicker) < 1e-9
         require(not together, f"{slower:g} s of one and {quicker:g} s of the other make their sum: but they overlap")
         require(abs(seconds - quicker) > 1e-9, "the time is the quicker one's: it cannot end before the slower is done")
+    for (seconds, _), mean, by_flops, product in ((far, 6.0, 10.0, 6.4e20), (near, 5.0625, 1.25, 8e18)):
+        require(abs(seconds - mean) > 1e-9, "the time is the mean of the two: the slower one decides, as both overlap")
+        require(
+            by_flops == 10.0 or abs(seconds - by_flops) > 1e-9,
+            "the bytes are divided by the operations per second: bytes by the bandwidth, operations by flops",
+        )
+        require(abs(seconds / product - 1) > 1e-9, "the operations are multiplied by flops, and must be divided by it")
+    require(far[0] != 80e9, "it returns how many operations there are, and must return how long they take")
     require_close("with 80e9 operations and 2e9 bytes, at 8e9 and 1e9 a second, the time", far[0], 10.0)
     require_close("with 1e9 operations and 10e9 bytes, at 8e9 and 1e9 a second, the time", near[0], 10.0)
     require(
@@ -85,6 +93,8 @@ def attention_work(attempt: Attempt) -> None:
         )
         factors = {"½: there are two products, and a multiplication and an addition in each term": 0.5}
         factors |= {"¼: two products, each term a multiplication and an addition": 0.25}
+        squares = {"is 4 · T · D²: there is a score for each of T × T pairs, and each sums over D": 4.0 * T * D * D}
+        require_none_of("the number of operations", answer(T, D, fused)[0], products, squares)
         require_close("the number of operations", answer(T, D, fused)[0], products, factors=factors)
     fused, unfused = answer(T, D, True)[1], answer(T, D, False)[1]
     longer = answer(2 * T, D, True)[1]
@@ -94,7 +104,9 @@ def attention_work(attempt: Attempt) -> None:
         "no T × T array leaves the chip",
     )
     factors = {"2: half precision has 2 bytes": 2.0, "½: half precision has 2 bytes": 0.5}
-    factors |= {"¾: query, key, value and out are four": 0.75}
+    factors |= {"¾: query, key, value and out are four": 0.75, "1½: query, key, value and out are four": 1.5}
+    narrow = {"is that of 4 · T numbers: each of the four arrays is T × D": 8.0 * T}
+    require_none_of("fused, the number of bytes", fused, least, narrow)
     require_close("fused, the number of bytes", fused, least, factors=factors)
     other = answer(5, 12, True)
     require(
@@ -173,9 +185,23 @@ def running_sums(attempt: Attempt) -> None:
         ([], "nothing is added up: it is x"),
         ([1], "each number has its left neighbour added, and no more: the distance doubles, 1, 2, 4, … below n"),
         ([1, 2, 4, 8, 16, 32], "the last round is missing: half of a row, n / 2, is a distance too"),
+        ([2, 4, 8, 16, 32, 64], "the first round is missing: the first distance is 1"),
         (range(1, 128), "terms are added many times: the distance doubles from round to round, 1, 2, 4, … below n"),
     ):
         require(not np.allclose(y, _in_rounds(x, distances), rtol=1e-3, atol=1e-4), f"in rows of 128 {why}")
+    short = x
+    for distance in (1, 2, 4, 8, 16, 32, 64):
+        short = short + np.pad(short, ((0, 0), (distance, 0)))[:, :128] * (np.arange(128) != distance)
+    require(
+        not np.allclose(y, short, rtol=1e-3, atol=1e-4),
+        "the number at i = distance does not add its neighbour, which is number 0 of the row: who adds is where i >= "
+        "distance",
+    )
+    backwards = np.cumsum(x[:, ::-1], axis=1)[:, ::-1]
+    require(
+        not np.allclose(y, backwards, rtol=1e-3, atol=1e-4),
+        "each number has what stands behind it added: a running sum goes from the left, with place − distance",
+    )
     require(not np.isnan(y[1]).all(), "only row 0 is written: row r begins at r · n, in x and in y")
     sums = x[1]
     for distance in (1, 2, 4, 8, 16, 32, 64):

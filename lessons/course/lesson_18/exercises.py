@@ -7,7 +7,7 @@ import numpy as np
 
 from minitransformer.models import Transformer, TransformerConfig
 
-from ..checks import in_case, require, require_array, require_arrays, require_close, type_name
+from ..checks import in_case, require, require_array, require_arrays, require_close, require_none_of, type_name
 from ..exercise import Attempt, exercise
 from . import solutions
 from .model import MyTransformer
@@ -46,7 +46,18 @@ def multi_head_backward(attempt: Attempt) -> None:
                 f"{name} has shape {gradient.shape} and must have {right.shape}: the heads stand side by side again, "
                 "as in what the forward was given",
             )
-            if gradient.shape == right.shape and not np.allclose(gradient, right):
+            same = gradient.shape == right.shape
+            for other, theirs in zip(names, expected, strict=True):
+                require(
+                    other == name or not same or theirs.shape != right.shape or not np.allclose(gradient, theirs),
+                    f"{name} is what {other} must be: the cache is query, key, value, weights, the order dquery, dkey, "
+                    "dvalue",
+                )
+            mistaken = solutions.multi_head_backward(dout, (cache[0], cache[2], cache[1], cache[3]))
+            by_name = dict(zip(("dquery", "dvalue", "dkey"), mistaken, strict=True))
+            exchanged = {"has keys and values exchanged: the cache is query, key, value, weights": by_name[name]}
+            require_none_of(name, gradient, right, exchanged)
+            if same and not np.allclose(gradient, right):
                 by_reshape = np.sort(gradient.ravel()), np.sort(right.ravel())
                 require(
                     not np.allclose(*by_reshape),
@@ -138,14 +149,28 @@ def decoder_layer_backward(attempt: Attempt) -> None:
             math.prod(1 + around * sublayer for around, sublayer in zip(AROUND, SUBLAYER, strict=True)) / right
         ),
     }
+    for place, name in enumerate(("self-attention", "cross-attention", "the feed-forward network")):
+        mine = through[place]
+        for gain, words in (
+            (NORM[place] * (1 + SUBLAYER[place]), "is given the gradient that passes by"),
+            (AROUND[place] * SUBLAYER[place], "sends back a gradient to which what passes by is not added"),
+            (mine + AROUND[place], "has its own gradient, dout, added beside what it sends back"),
+            (NORM[place] - AROUND[place] * SUBLAYER[place], "sends back a gradient that is subtracted, not added"),
+        ):
+            factors[f"what there is if {name} {words}"] = gain / mine
     require_close("dx", dx, right * before, factors=factors)
     require_close(
         "dmemory",
         dmemory,
         10.0 * AROUND[1] * through[2] * np.resize(before, MEMORY),
-        factors={"the gradient that passes by, not the sub-layer's own": NORM[1] / AROUND[1]},
+        factors={
+            "the gradient that passes by, not the sub-layer's own": NORM[1] / AROUND[1],
+            "2: it is returned as cross-attention gives it": 2.0,
+        },
     )
 
+
+OF_ANSWERS = "the target's embeddings, at the ids of target_out"  # a mistake's part, beside those of the three uses
 
 # --- The whole model ------------------------------------------------------------------------------------------
 
@@ -185,7 +210,13 @@ def _judge_gradients(attempt: Attempt, V: int, heads: int, label_smoothing: floa
             not np.isclose(float(loss), float(told)),
             "the decoder reads target_out: that is the answer, and it reads target_in",
         )
-    require_close("the loss", np.asarray(float(loss)), np.asarray(float(expected)))
+    words = int((target_out != 0).sum())
+    require_close(
+        "the loss",
+        np.asarray(float(loss)),
+        np.asarray(float(expected)),
+        factors={"the number of words: the loss is their mean": words, "1 / words: it is a mean already": 1 / words},
+    )
     table = mine.gradients["tokens.table"]
     require(
         not np.allclose(table, 1.0), "the gradient of the table, model.gradients['tokens.table'], has not been added to"
@@ -201,11 +232,18 @@ def _judge_gradients(attempt: Attempt, V: int, heads: int, label_smoothing: floa
                 where_lost = "dmemory goes back through the encoder" if name.startswith("encoder") else "the decoder"
                 require(not np.allclose(gradient, 1.0), hint + where_lost)
                 require_close(f"the gradient of {name}", gradient, right.gradients[name])
-    _judge_table(table, right, _uses(right, source, target_in, target_out, label_smoothing))
+    uses = _uses(right, source, target_in, target_out, label_smoothing)
+    of_answers = uses.pop(OF_ANSWERS)
+    _judge_table(table, right, uses, of_answers, words)
 
 
-def _judge_table(found: np.ndarray, right: MyTransformer, uses: dict[str, np.ndarray]) -> None:
-    """Raise `Wrong` if one of the table's three uses is missing in its gradient, or scaled wrongly."""
+def _judge_table(
+    found: np.ndarray, right: MyTransformer, uses: dict[str, np.ndarray], of_answers: np.ndarray, words: int
+) -> None:
+    """Raise `Wrong` if one of the table's three uses is missing in its gradient, or scaled wrongly.
+
+    `of_answers` is the part of the target's embeddings, at the ids of target_out; `words` are scored.
+    """
     everything = 1.0 + sum(uses.values())
     for name, use in uses.items():
         require(
@@ -219,11 +257,24 @@ def _judge_table(found: np.ndarray, right: MyTransformer, uses: dict[str, np.nda
         not np.allclose(found, everything - looked_up + looked_up / scale),
         "the gradient of the table lacks a factor √C: `embed` multiplies by it, and so does its backward",
     )
+    output = uses["the output layer"]
+    mistakes = {
+        "has C where √C belongs: `embed` multiplies by the root": everything - looked_up + scale * looked_up,
+        "has the output layer's part times √C, which belongs to the look-ups": everything - output + scale * output,
+        "has the output layer's part as a mean once more: dlogits has been divided by N": (
+            everything - output + output / words
+        ),
+        **{f"has {name} subtracted: its uses add": everything - 2 * use for name, use in uses.items()},
+        "puts what the decoder sends back into the rows of target_out: it has looked up target_in": (
+            everything - uses["the target's embeddings"] + of_answers
+        ),
+    }
+    require_none_of("the gradient of the table", found, everything, mistakes)
     require_close("the gradient of the table", require_array(found), everything)
 
 
 def _uses(model: MyTransformer, source, target_in, target_out, label_smoothing) -> dict[str, np.ndarray]:
-    """Return the part of the table's gradient that each of its uses adds."""
+    """Return the part of the table's gradient that each of its uses adds, and that of a mistake, `OF_ANSWERS`."""
     from ..lesson_02.solutions import embedding_backward
 
     memory, encoder_cache = model.encode(source)
@@ -238,6 +289,7 @@ def _uses(model: MyTransformer, source, target_in, target_out, label_smoothing) 
         "the output layer": dlogits.T @ hidden[real],
         "the target's embeddings": scale * embedding_backward(dtarget, target_in, len(table)),
         "the source's embeddings": scale * embedding_backward(dsource, source, len(table)),
+        OF_ANSWERS: scale * embedding_backward(dtarget, target_out, len(table)),
     }
 
 

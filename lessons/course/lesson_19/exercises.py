@@ -14,6 +14,7 @@ from ..checks import (
     require_arrays,
     require_close,
     require_gradients,
+    require_none_of,
     require_precision,
 )
 from ..exercise import Attempt, exercise
@@ -120,6 +121,12 @@ def _block_mistakes(above, matrices, past_first, through_attention) -> dict[str,
         "what there is if the gradient of the norm's output passes by: what passes by a sub-layer is the gradient that "
         "came, before the feed-forward network and before self-attention": _inner_stream(above, matrices),
         "a mean of the two ways: gradients add, they are not averaged": 0.25 * (past_first + through_attention),
+        "what there is if what comes through self-attention is subtracted: gradients add": past_first
+        - through_attention,
+        "what there is if what comes through self-attention counts twice": past_first + 2 * through_attention,
+        "what there is if what passes by the feed-forward network counts twice": (
+            (above + past_first) @ (np.eye(len(norm1)) + attention @ norm1)
+        ),
     }
 
 
@@ -204,7 +211,7 @@ def _judge_tied(attempt: Attempt, rng, ids: np.ndarray, V: int, C: int, longest:
     )
     dx = stack.backward(dhidden)
     _name_table_mistakes(dtable, dlogits, cache, ids, dx)
-    _name_position_mistakes(dpositions, dx, positions, dhidden)
+    _name_position_mistakes(dpositions, dx, positions, dhidden, ids)
     require_gradients(forward, backward, {"table": table, "positions": positions})
 
 
@@ -237,6 +244,12 @@ def _name_table_mistakes(dtable, dlogits, cache, ids, dx) -> None:
          _looked_up(above, ids, dlogits @ table)),
         ("has what was looked up where hidden belongs: the logits are made above the stack",
          below + np.einsum("btv,btc->vc", dlogits, looked_up)),
+        ("has the last position's logits alone: every position has predicted",
+         below + dlogits[:, -1].T @ hidden[:, -1]),
+        ("has the look-up's part in the rows of other tokens: id i is row i",
+         above + np.roll(below, 1, axis=0)),
+        ("counts the output layer's part twice", above + right),
+        ("counts the look-up's part twice", right + below),
         ("has the mean of a token's places: the gradients of all its places add",
          above + below / np.maximum(np.bincount(ids.ravel(), minlength=len(table)), 1)[:, None]),
     ):  # fmt: skip
@@ -253,7 +266,7 @@ def _looked_up(above, ids, dx):
     return total
 
 
-def _name_position_mistakes(dpositions, dx, positions, dhidden) -> None:
+def _name_position_mistakes(dpositions, dx, positions, dhidden, ids) -> None:
     B, T, _ = dx.shape
     require(
         dpositions.shape == positions.shape,
@@ -280,6 +293,15 @@ def _name_position_mistakes(dpositions, dx, positions, dhidden) -> None:
         not np.allclose(dpositions, early),
         "dpositions is made of the gradient of hidden: positions are added below the stack, so of that of its input",
     )
+    by_ids, alike, first = np.zeros((3, *positions.shape))
+    np.add.at(by_ids, ids.clip(0, len(positions) - 1), dx)
+    alike[:T], first[:T] = dx.sum(axis=(0, 1)), dx[0]
+    mistakes = {
+        "has its numbers in the rows of the tokens' ids: a position's row is its place in the text": by_ids,
+        "adds up over the places too: each place has a row of its own": alike,
+        "is that of the first row of the batch: every row has position 0, so the rows add": first,
+    }
+    require_none_of("dpositions", dpositions, right, mistakes)
     require_close("dpositions", dpositions, right, factors={"a mean over the rows of the batch: they add": 1 / B})
 
 
@@ -356,13 +378,27 @@ def _judge_large_scores(attempt: Attempt, query, key, value) -> None:
 
 def _judge_piece(attempt: Attempt, arguments, key, value, filled: int) -> list[np.ndarray]:
     found = require_arrays(attempt(*arguments), "mixed", "keys", "values")
-    for name, grown, every in zip(("keys", "values"), found[1:], (key, value), strict=True):
+    *_, old_keys, old_values = arguments
+    n = arguments[0].shape[2]
+    for name, grown, every, old in zip(
+        ("keys", "values"), found[1:], (key, value), (old_keys, old_values), strict=True
+    ):
         right = every[:, :, :filled]
         require(
             grown.shape == right.shape,
             f"the new {name} have shape {grown.shape} and must have {right.shape}: the cache grows by the new "
             "positions, on axis 2",
         )
+        mistakes = {
+            "has the new positions before the old ones: they come last": (
+                np.concatenate([right[:, :, filled - n :], old], axis=2)
+            ),
+            "has the newest position first: positions stay in the order of the text": right[:, :, ::-1],
+            "has the new positions last, and in the reverse order": (
+                np.concatenate([old, right[:, :, filled - n :][:, :, ::-1]], axis=2)
+            ),
+        }
+        require_none_of(f"the cache of {name}", grown, right, mistakes)
         require_close(f"the cache of {name}, in which the new positions come last,", grown, right)
     return found
 
@@ -404,11 +440,29 @@ def _name_cache_mistakes(mixed, arguments, start: int, n: int) -> None:
          (softmax(np.True_) * own) @ values),
         ("has scores that are not divided: divide by √D", attended(own, divisor=1.0)),
         ("has scores divided by D: divide by √D", attended(own, divisor=D)),
+        ("has scores divided by the root of the number of keys: divide by √D, the width of queries and keys",
+         attended(own, divisor=total**0.5)),
+        ("has scores multiplied by √D: divide by it", attended(own, divisor=D**-0.5)),
+        ("has weights that are not divided by their sum", _unshared(query, keys, own) @ values),
+        ("has the rows of the mask in the reverse order: row i of the new ones sees t + i + 1 keys",
+         attended(own[::-1])),
+        ("mixes the keys, and must mix the values", _alike(softmax(own) @ keys, value)),
         ("has scores divided by √Dv: divide by √D, the width of queries and keys",
          attended(own, divisor=value.shape[-1] ** 0.5)),
     ):  # fmt: skip
         same = np.allclose(wrong, right) or not np.isfinite(wrong).all()
         require(same or not np.allclose(mixed, wrong), f"mixed {likely}")
+
+
+def _unshared(query, keys, own):
+    """The exponentials of a softmax, relative to the largest of each row."""
+    scores = np.where(own, query @ keys.swapaxes(-1, -2) / query.shape[-1] ** 0.5, -np.inf)
+    return np.exp(scores - scores.max(axis=-1, keepdims=True))
+
+
+def _alike(array, value):
+    """The array, or NaN where its width is not the values'."""
+    return array if array.shape[-1] == value.shape[-1] else np.full((*array.shape[:-1], value.shape[-1]), np.nan)
 
 
 # --- The nucleus ----------------------------------------------------------------------------------------------
@@ -457,11 +511,28 @@ def top_p(attempt: Attempt) -> None:
                     "their sum below 1",
                 )
                 require_close("what it returns", found, _top_p(rows, p))
+    one_more = [
+        np.count_nonzero(kept(np.zeros((1, V)), n / V)) == n + 1 for V, n in ((2, 1), (4, 1), (4, 2), (8, 3), (16, 8))
+    ]
+    require(
+        not all(one_more),
+        "where the best tokens sum to exactly p, as two of four equal ones do with p = 0.5, one more is kept: a token "
+        "is kept if those before it sum to less than p",
+    )
     equal = kept(np.zeros((1, 8)), 0.45)
     require(
         np.count_nonzero(equal) == 4 and np.allclose(equal[equal > 0], 0.25),
         f"of 8 equal tokens and p = 0.45 {np.count_nonzero(equal)} are kept, and the fewest that sum to p are 4, "
         "whichever",
+    )
+
+
+def _best(logits, count: int):
+    """The probabilities of the best `count` tokens of each row, 0 for all others."""
+    exponentials = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    least = np.sort(exponentials, axis=-1)[:, -count, None]
+    return np.where(exponentials >= least, exponentials, 0) / np.where(exponentials >= least, exponentials, 0).sum(
+        axis=-1, keepdims=True
     )
 
 
@@ -480,7 +551,18 @@ def _check_edges(kept, logits, shares) -> None:
         "where two logits are −∞ (another rule has cut them) and p = 1, what it returns", kept(cut, 1.0), right
     )
     two = np.concatenate([logits, logits[:, ::-1] * 3])
-    require_close("for two rows, each with a nucleus of its own, what it returns", kept(two, 0.7), _top_p(two, 0.7))
+    case, right = "for two rows, each with a nucleus of its own, what it returns", _top_p(two, 0.7)
+    counts = np.count_nonzero(right, axis=-1)
+    mistakes = {
+        f"keeps as many tokens in each row: {why}": _best(two, count)
+        for why, count in (
+            ("the count of the row that needs most", counts.max()),
+            ("the count of the row that needs fewest", counts.min()),
+            ("the mean count", round(counts.mean())),
+        )
+    }
+    require_none_of(case, kept(two, 0.7), right, mistakes)
+    require_close(case, kept(two, 0.7), right)
     for off in (3e3, -3e3):
         require_close(f"with logits near {off:+,.0f}, what it returns", kept(logits + off, 0.7), kept(logits, 0.7))
     apart = kept(np.concatenate([logits + 3e3, logits - 3e3]), 0.7)
@@ -512,6 +594,10 @@ def _name_nucleus_mistakes(found, shares, right, p: float) -> None:
     rest[0, order] = np.where(cumulative - descending < 1 - p, descending, 0)
     flat = np.exp(np.where(right > 0, np.log(shares) + 3, 0))  # the exponentials of the judge's logits, 0 for the rest
     more = np.where(shares >= descending[np.count_nonzero(right)], shares, 0)
+    beyond = np.where(right > 0, 0, shares)
+    again_soft = np.exp(raw) / np.exp(raw).sum()
+    elsewhere = np.zeros_like(shares)
+    elsewhere[0, np.argsort(order)] = ordered / ordered.sum()
     for likely, wrong in (
         ("nothing is cut", shares),
         ("what is kept sums to less than p: the token with which the sum reaches p is kept too", fewer / fewer.sum()),
@@ -526,6 +612,10 @@ def _name_nucleus_mistakes(found, shares, right, p: float) -> None:
          unmoved / unmoved.sum()),
         ("the kept tokens sum to 1 − p or more: p is what is kept, not what is cut", rest / rest.sum()),
         ("more tokens are kept than the fewest that sum to p or more", more / more.sum()),
+        ("what is cut is kept, and the other way round: the best tokens, until their sum reaches p, are kept",
+         beyond / beyond.sum()),
+        ("a softmax is taken of the kept probabilities: divide them by their sum", again_soft),
+        ("the result is put back by the inverse of the order: `order` says where each one comes from", elsewhere),
         ("the kept tokens are all as likely: they keep their proportions", (right > 0) / np.sum(right > 0)),
         ("the cut tokens get a logit of 0, which is no probability of 0: that of −∞ is", flat / flat.sum()),
     ):  # fmt: skip

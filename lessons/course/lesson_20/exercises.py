@@ -160,6 +160,11 @@ def _judge_dx(gradients: Any, dy: Any, normed: Any, rstd: Any, dx: Any) -> None:
             rstd * (dy - normed * (dy * normed).mean(1, keepdims=True)),
             "the mean of dn · normed is taken over positions: each position has a root mean square of its own",
         ),
+        (rstd**2 * (dy - normed * along), "dx has rstd²: normed = x · rstd, so rstd is a factor once"),
+        (
+            rstd * (dy - np.abs(normed) * along),
+            "the second term has |normed|: its sign counts, as it says which way x moves the mean square",
+        ),
         ((dy - normed * along) / rstd, "it divides by rstd, which is 1 / √(mean square) already: multiply by it"),
     ):
         require(not np.allclose(dx, likely), hint)
@@ -233,6 +238,12 @@ def swiglu_backward(attempt: Attempt) -> None:
         (dy * np.maximum(gate, 0), "dup is dy · relu(gate): the activation is silu"),
         (dy * silu * up, "dup is dy · silu(gate) · up: the slope of a product in one factor is the other factor alone"),
         (silu, "dup is silu(gate) without dy: the chain rule multiplies by what comes from above"),
+        (dy * silu * (1 - sigmoid), "dup has a factor 1 − σ(gate): y is linear in up, so no slope is needed"),
+        (dy * up * sigmoid, "dup is dy · up · σ(gate): the slope in up is the other factor, gate · σ(gate)"),
+        *(
+            (dy * gate / (1 + np.exp(-times * gate)), f"dup has σ({times:g} · gate): silu is gate · σ(gate)")
+            for times in (1.702, 2.0, 0.5)
+        ),
     ):
         require(not np.allclose(dup, likely), hint)
     require_close("dup", dup, right[1])
@@ -276,6 +287,21 @@ def swiglu_backward(attempt: Attempt) -> None:
             "dgate has σ + σ (1 − σ): the second term lacks the factor gate",
         ),
         (dy * up * (sigmoid - silu * (1 - sigmoid)), "dgate has σ − gate · σ (1 − σ): the two terms of a product add"),
+        (
+            dy * gate * (right[0] / dy / up),
+            "dgate has gate where up belongs: the slope in one factor is the other factor",
+        ),
+        (dy * up * (1 - np.tanh(gate) ** 2), "dgate has tanh's slope, 1 − tanh²: the activation is silu"),
+        (
+            dy * up * silu * (1 + gate * (1 - sigmoid)),
+            "dgate has a factor gate too many: the slope of gate · σ(gate) is σ + gate · σ (1 − σ)",
+        ),
+        (
+            dy * up * (silu + silu * (1 - sigmoid)),
+            "dgate has gate · σ(gate) for the first term: the slope of gate is 1, so that term is σ(gate)",
+        ),
+        (dy * up * (sigmoid + silu * (1 - sigmoid**2)), "dgate has 1 − σ² where 1 − σ belongs: the slope is σ (1 − σ)"),
+        (right[0] + right[1], "dgate has dup added: gate and up are two arguments, and each has its own gradient"),
         (dy * up * (gate > 0), "dgate has relu's slope, 0 or 1: the activation is silu"),
     ):
         require(not np.allclose(dgate, likely), hint)
@@ -357,6 +383,13 @@ def _mistaken(x: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> list[tuple[np.
             halved(first, b * cos + first * sin),
             "the new a has a part in the new b: is a overwritten before it is used? Both lines need the old a and b",
         ),
+        (
+            halved(first, -second),
+            "the second half has the wrong sign: that turns and mirrors, as with b' = a sin − b cos for b cos + a sin",
+        ),
+        (halved(-first, second), "the first half has the wrong sign: that turns and mirrors"),
+        (_turned(x, cos**2 - sin**2, 2 * sin * cos), "it turns twice as far: by twice the angles"),
+        (_turned(x, cos[::-1], sin[::-1]), "positions are counted from the end: row t of cos and sin is position t's"),
         (halved(first, b), "only the first half is turned: b becomes something, too"),
         (halved(a, second), "only the second half is turned: a becomes something, too"),
         (halved(a * cos, b * sin), "a is multiplied by cos and b by sin: a rotation mixes the two"),
@@ -556,6 +589,10 @@ def repeat_heads_backward(attempt: Attempt) -> None:
                 np.repeat(dy.sum(1, keepdims=True), Hk, axis=1),
                 "all heads of queries are added for each head of keys: only those of its group used it",
             ),
+            (
+                dy.reshape(B, Hk, T, groups, D).sum(3),
+                "positions are mixed: cut the axis of the heads in two, (B, Hk, H / Hk, T, D), and no other",
+            ),
             (dy[:, :Hk], "the first heads of dy are there as they were: a sum over each group is asked for"),
         ):
             require(np.allclose(likely, right) or not np.allclose(dx, likely), f"{case}, {hint}")
@@ -563,7 +600,10 @@ def repeat_heads_backward(attempt: Attempt) -> None:
             f"{case}, the result",
             dx,
             right,
-            factors={"one divided by the size of a group: gradients add, they are not averaged": 1 / groups},
+            factors={
+                "one divided by the size of a group: gradients add, they are not averaged": 1 / groups,
+                "one divided by the root of the size of a group: gradients add": groups**-0.5,
+            },
         )
         require_gradients(
             lambda x, groups=groups: (np.repeat(x, groups, axis=1), x.shape[1]),
@@ -631,6 +671,15 @@ def rmsnorm_rows(attempt: Attempt) -> None:
             x * gamma / np.sqrt(((x * gamma) ** 2).mean(-1, keepdims=True) + 0.5),
             "x is multiplied by gamma before its mean square is taken: gamma comes after",
         ),
+        (
+            x / np.sqrt(x.mean(-1, keepdims=True) ** 2 + 0.5) * gamma,
+            "it has the square of the mean, not the mean square",
+        ),
+        (x / np.sqrt(np.abs(x).mean(-1, keepdims=True) + 0.5) * gamma, "it has the mean of |x|, and not that of x²"),
+        (x / np.sqrt(square * x.shape[1] / (x.shape[1] - 1) + 0.5) * gamma, "the sum of squares is divided by n − 1"),
+        (n / gamma, "it is divided by gamma: multiply"),
+        (gamma * right_rstd[:, None], "x is not in it: y = x · rstd · gamma"),
+        (x / np.sqrt(square - 0.5) * gamma, "eps is subtracted: it is added under the root"),
     ):
         require(np.abs(y - likely).max() > 1e-3, f"y is wrong: {hint}")
     require_close("y", y, right, tolerance=FLOAT32)

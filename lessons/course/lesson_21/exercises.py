@@ -9,7 +9,15 @@ from minitransformer.gradcheck import error
 from minitransformer.models import BERT, IGNORED, BERTConfig
 from minitransformer.ops import cross_entropy_backward, cross_entropy_forward
 
-from ..checks import in_case, require, require_arrays, require_close, require_gradients, type_name
+from ..checks import (
+    in_case,
+    require,
+    require_arrays,
+    require_close,
+    require_gradients,
+    require_none_of,
+    type_name,
+)
 from ..exercise import Attempt, Wrong, exercise
 
 CLS, SEP, FIRST = 1, 2, 3
@@ -138,6 +146,13 @@ def _judge_choice(ids: np.ndarray, hidden: np.ndarray, targets: np.ndarray, mask
         not (found == np.maximum(1, (0.15 * count).astype(int))).all(),
         f"{of_row} {expected[row]}: 15 % are rounded to the nearest whole number, not down",
     )
+    require(
+        not (found == np.maximum(1, np.ceil(0.15 * count))).all(),
+        f"{of_row} {expected[row]}: 15 % are rounded to the nearest whole number, not up",
+    )
+    for share in (0.1, 0.2, 0.8):
+        likely = np.maximum(1, np.rint(share * count))
+        require(not (found == likely).all(), f"{of_row} {expected[row]}: it is {_percent(share)}, and must be 15 %")
     of_all = np.maximum(1, np.rint(0.15 * (ids > 0).sum(axis=1)))
     require(
         not (found == of_all).all(), f"{of_row} {expected[row]}: 15 % of the words; [CLS] and [SEP] are not among them"
@@ -195,6 +210,12 @@ def _judge_fates(ids: np.ndarray, hidden: np.ndarray, targets: np.ndarray, mask_
     said = (
         f"{_percent(masked.mean())} become the mask, {_percent(other.mean())} another word, and "
         f"{_percent((now == before).mean())} stay"
+    )
+    drawn = 0.8 + 0.1 / (words + 1)  # of the targets, if the mask is one of the words
+    require(
+        words > 2 or not drawn - 0.006 < masked.mean() < drawn + 0.02,
+        f"of the targets {_percent(masked.mean())} become the mask, as if it were drawn at random among the words: the "
+        f"words are {FIRST} to {mask_id - 1}, and rng.integers leaves out its end",
     )
     require(not masked.all(), f"of the targets {said}: one in ten becomes a random word, and one in ten stays")
     require(
@@ -303,9 +324,19 @@ def _judge_masked_loss(attempt: Attempt, hidden: np.ndarray, table: np.ndarray, 
         "the mean over the sentences; only targets count": count / len(targets),
         "the sum of the targets' gradients; the loss is their mean": float(count),
         "divided by the number of targets twice": 1 / count,
+        "1/V: over the vocabulary nothing is averaged": 1 / len(table),
+        "1/√(the number of targets): the loss is their mean": count**-0.5,
     }
     factors = {name: factor for name, factor in factors.items() if abs(factor - 1) > 1e-9}
     if count > 1:
+        for name, mine, wanted, mistakes in zip(
+            ("dhidden", "dtable"),
+            (dhidden, dtable),
+            (right, right_table),
+            _loss_mistakes(hidden, table, targets),
+            strict=True,
+        ):
+            require_none_of(name, mine, wanted, mistakes)
         require_close("dhidden", dhidden, right, factors=factors)
         untouched = np.setdiff1d(np.arange(len(table)), targets[chosen])
         require(
@@ -329,6 +360,34 @@ def _judge_masked_loss(attempt: Attempt, hidden: np.ndarray, table: np.ndarray, 
         lambda hidden, table: (_masked_loss(hidden, table, targets), (hidden, table)),
         lambda dloss, cache: attempt(float(dloss), *cache, targets),
         {"hidden": hidden, "table": table},
+    )
+
+
+def _loss_mistakes(hidden: Any, table: Any, targets: Any) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Return what likely mistakes give for dhidden and dtable with dloss = 1."""
+    chosen = targets != IGNORED
+    rows, count = hidden[chosen], chosen.sum()
+    words = np.eye(len(table))[targets[chosen]]
+    _, cache = cross_entropy_forward(rows @ table.T, targets[chosen])
+    dlogits = cross_entropy_backward(1.0, cache)
+
+    def placed(rows: np.ndarray) -> np.ndarray:
+        array = np.zeros_like(hidden)
+        array[chosen] = rows
+        return array
+
+    softmax = "is made of the softmax alone: the target's one is subtracted from it"
+    turned = "has the wrong sign at the targets: softmax − one-hot is subtracted from what it was"
+    return (
+        {
+            softmax: placed((dlogits + words / count) @ table),
+            turned: placed((dlogits + 2 * words / count) @ table),
+            "has hidden's own rows: the gradient of hidden is dlogits @ table": placed(rows),
+        },
+        {
+            softmax: (dlogits + words / count).T @ rows,
+            "is made with dhidden: logits = hidden @ tableᵀ, so it is dlogitsᵀ @ hidden": dlogits.T @ (dlogits @ table),
+        },
     )
 
 
@@ -416,8 +475,22 @@ def _judge_class_head(
         error(found["dw_class"], z.T @ dlogits) > 1e-9,
         "dw_class is made with z, which is before the tanh, and must be with tanh(z), which the last map reads",
     )
-    require_close("dw_class", found["dw_class"], pooled.T @ dlogits)
-    require_close("db_class", found["db_class"], dlogits.sum(axis=0))
+    batch = {"1 / B: the texts' gradients are added, not averaged": 1 / len(hidden)}
+    mean, last = hidden.mean(axis=1), hidden[:, -1]
+    fed = {
+        "is made without b_pool: pooled is tanh(first @ w_pool + b_pool)": np.tanh(first @ w_pool),
+        "is made with what has not been pooled: the last map reads tanh(first @ w_pool + b_pool)": first,
+        "is made with the mean over the tokens: the head reads the first one alone": np.tanh(mean @ w_pool + b_pool),
+        "is made with the last token: [CLS] stands first": np.tanh(last @ w_pool + b_pool),
+        "is made with w_pool transposed in the forward: first @ w_pool + b_pool": np.tanh(first @ w_pool.T + b_pool),
+        "is made with a relu where the tanh belongs": np.maximum(0, z),
+        "is made with b_pool added twice": np.tanh(z + b_pool),
+    }
+    require_none_of(
+        "dw_class", found["dw_class"], pooled.T @ dlogits, {why: each.T @ dlogits for why, each in fed.items()}
+    )
+    require_close("dw_class", found["dw_class"], pooled.T @ dlogits, factors=batch)
+    require_close("db_class", found["db_class"], dlogits.sum(axis=0), factors=batch)
     for what, wrong in (
         ("the gradient of the tanh's output, without the tanh's slope, which is 1 − tanh²", dpooled),
         ("1 − tanh in place of 1 − tanh²: is the square missing?", dpooled * (1 - pooled)),
@@ -428,15 +501,27 @@ def _judge_class_head(
             dpooled * (1 - np.tanh(pooled) ** 2),
         ),
         ("the tanh of the gradient: a backward multiplies by the slope of the tanh", np.tanh(dpooled)),
+        ("p (1 − p), the slope of the logistic function: that of tanh is 1 − p²", dpooled * pooled * (1 - pooled)),
+        (
+            "w_class where its transpose belongs: back through y = x @ W goes dy @ Wᵀ",
+            dlogits @ w_class.reshape(w_class.shape[::-1]) * (1 - pooled**2),
+        ),
     ):
         require(error(found["db_pool"], wrong.sum(axis=0)) > 1e-9, f"db_pool is made with {what}")
-    require_close("db_pool", found["db_pool"], dz.sum(axis=0))
+    require_close("db_pool", found["db_pool"], dz.sum(axis=0), factors=batch)
     require(
         error(found["dw_pool"], pooled.T @ dz) > 1e-9,
         "dw_pool is made with what came out of the pooler: a weight's gradient is (what came in)ᵀ @ (what arrived)",
     )
-    require_close("dw_pool", found["dw_pool"], first.T @ dz)
+    mistakes = {
+        "is made without the slope of the tanh, which db_pool has": first.T @ dpooled,
+        "is made with all tokens of a text: the head reads the first one alone": hidden.sum(axis=1).T @ dz,
+    }
+    require_none_of("dw_pool", found["dw_pool"], first.T @ dz, mistakes)
+    require_close("dw_pool", found["dw_pool"], first.T @ dz, factors=batch)
     require(
         error(found["dhidden"][:, 0], dz @ w_pool) > 1e-9, "dhidden is made with w_pool, and must be with its transpose"
     )
-    require_close("dhidden at the first token", found["dhidden"][:, 0], dfirst)
+    flat = {"is made without the slope of the tanh, which db_pool has": dpooled @ w_pool.T}
+    require_none_of("dhidden at the first token", found["dhidden"][:, 0], dfirst, flat)
+    require_close("dhidden at the first token", found["dhidden"][:, 0], dfirst, factors=batch)

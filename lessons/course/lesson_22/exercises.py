@@ -16,6 +16,7 @@ from ..checks import (
     require_arrays,
     require_close,
     require_gradients,
+    require_none_of,
     require_precision,
 )
 from ..exercise import Attempt, Wrong, exercise
@@ -156,6 +157,8 @@ def _judge_sentence(found: dict[str, np.ndarray], dx: np.ndarray) -> None:
         error(found["dtokens"], dx[:, :-1]) > 1e-9,
         "dtokens has the first place and lacks the last: the class token stands first",
     )
+    shared = {"adds up over the images: each image has tokens of its own": np.tile(dx[:, 1:].sum(0), (batch, 1, 1))}
+    require_none_of("dtokens", found["dtokens"], dx[:, 1:], shared)
     require_close("dtokens", found["dtokens"], dx[:, 1:])
     require(
         error(found["dclass_token"], dx.sum(axis=(0, 1))) > 1e-9,
@@ -165,6 +168,13 @@ def _judge_sentence(found: dict[str, np.ndarray], dx: np.ndarray) -> None:
         error(found["dclass_token"], dx[:, -1].sum(axis=0)) > 1e-9,
         "dclass_token is the gradient of the last place: the class token stands first",
     )
+    mistakes = {
+        "is that of the last image alone: all images share it, so their gradients are added": dx[-1, 0],
+        "is that of the first image alone: all images share it, so their gradients are added": dx[0, 0],
+        "is the gradient of the second place: the class token stands first": dx[:, 1].sum(axis=0),
+        "is the mean over all places: the class token stands at the first alone": dx.mean(axis=(0, 1)),
+    }
+    require_none_of("dclass_token", found["dclass_token"], dx[:, 0].sum(axis=0), mistakes)
     factors = {"the mean over the batch; shared numbers have the sum of their gradients": 1 / batch}
     require_close("dclass_token", found["dclass_token"], dx[:, 0].sum(axis=0), factors=factors)
     right = dx.sum(axis=0)
@@ -232,6 +242,21 @@ def _judge_rollout(found: np.ndarray, weights: np.ndarray) -> None:
         ("the layers are averaged, and must be multiplied: what is looked at has looked before", half.mean(axis=0)),
         ("the layers are multiplied number by number, and must be by the product of matrices", half.prod(axis=0)),
         ("the rows of the result are keys: rows are queries, as in the weights", right.swapaxes(1, 2)),
+        ("the weights are transposed: rows are queries, in the weights too", product(half.swapaxes(2, 3))),
+        ("the first head alone is taken: heads are averaged", product((weights[:, :, 0] + eye) / 2)),
+        ("the smallest weight of all heads is taken, and must be their mean", product((weights.min(axis=2) + eye) / 2)),
+        ("the images are averaged: each has a matrix of its own", product((mean.mean(1, keepdims=True) + eye) / 2)),
+        (
+            "the residual connection has the weight ⅔: half of what a layer gives on is what came in",
+            product((mean + 2 * eye) / 3),
+        ),
+        ("the identity is not halved: half of what a layer gives on is what came in", product(mean / 2 + eye)),
+        (
+            "the layers are added up, and must be multiplied: what is looked at has looked before",
+            eye + half.sum(axis=0),
+        ),
+        ("the layers are multiplied number by number, and must be by the product of matrices", eye * half.prod(axis=0)),
+        ("the last layer is left out", product(half[:-1])),
     ):
         require(error(found, wrong) > 1e-9, why)  # with one layer, or one head, some mistakes give the right result
     _, given, one = largest_error(sums, 1.0)

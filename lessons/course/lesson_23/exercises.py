@@ -19,6 +19,7 @@ from ..checks import (
     require_close,
     require_float64,
     require_gradients,
+    require_none_of,
     type_name,
 )
 from ..compiled import compiled
@@ -37,10 +38,13 @@ def _window(T: int, left: int, right: int = 0) -> np.ndarray:
     return (back <= left) & (back >= -right)
 
 
-@exercise(answer=solutions.layers_until_heard, seconds=2.0)  # it takes milliseconds
+@exercise(answer=solutions.layers_until_heard)
 def layers_until_heard(attempt: Attempt) -> None:
     def layers(allowed: np.ndarray) -> np.ndarray:
-        found = attempt(allowed)
+        results = list[Any]()
+        # Three loops over the positions in each of their layers run far fewer lines.
+        count_lines(lambda: results.append(attempt(allowed)), 10_000 + 200 * len(allowed) ** 3)
+        (found,) = results
         require(isinstance(found, np.ndarray), f"it must return an array of whole numbers, not {type_name(found)}")
         require(
             found.shape == allowed.shape, f"it returns shape {found.shape} and must return {allowed.shape}, as allowed"
@@ -193,6 +197,11 @@ def _judge_global(attempt: Attempt, T: int, D: int, Dv: int, g: int) -> None:
         not np.allclose(dvalue_g, weights_g @ dout / T),
         "dvalue_g is the mean over the queries: one value was used T times, so it gets the sum of T gradients",
     )
+    mistakes = {
+        "has the weights squared: out_i takes value_g times its weight, once": weights_g**2 @ dout,
+        "is made of out, and must be of dout": weights_g @ out,
+    }
+    require_none_of(f"{place} dvalue_g", dvalue_g, weights_g @ dout, mistakes)
     require_close(f"{place} dvalue_g", dvalue_g, weights_g @ dout)
     for wrong, hint in (
         (right * root, "dkey_g is √D times too large: the scores were divided by √D"),
@@ -211,6 +220,22 @@ def _judge_global(attempt: Attempt, T: int, D: int, Dv: int, g: int) -> None:
         (
             (dweights - mean) @ query / root,
             "dkey_g misses the weights: the softmax's backward is weights · (dweights − Σ dweights · weights)",
+        ),
+        (
+            (weights_g * (dweights - mean / Dv)) @ query / root,
+            "dkey_g takes the mean of dout · out over the Dv columns: dout · out is their sum",
+        ),
+        (
+            (weights_g * (dweights + mean)) @ query / root,
+            "dkey_g adds dout · out: the softmax's backward subtracts it from dweights",
+        ),
+        (
+            (weights_g * (out @ value_g - mean)) @ query / root,
+            "dkey_g has dweights = out · value_g, and it is dout · value_g: what comes from above is dout",
+        ),
+        (
+            (weights_g * (1 - weights_g) * (dweights - mean)) @ query / root,
+            "dkey_g has a factor 1 − weights: in weights · (dweights − dout · out) that part is in dout · out already",
         ),
         (
             weights_g[g] * (dweights - mean)[g] * query[g] / root,
@@ -326,12 +351,53 @@ def _judge_linear(found: np.ndarray, query: np.ndarray, key: np.ndarray, value: 
             weights @ value / (np.arange(T) + 1)[:, None],
             "it is divided by the number of keys: the denominator is the sum of the weights, φ(q) · z + eps",
         ),
+        *_feature_mistakes(query, key, value),
         (
             np.cumsum(_by_weights(weights, value), axis=0),
             "outputs add up from position to position: each output is read from S anew",
         ),
     ):
         require(error(wrong, right) < 1e-9 or error(found, wrong) > 1e-12, hint)
+
+
+def _feature_mistakes(query: np.ndarray, key: np.ndarray, value: np.ndarray) -> list[tuple[np.ndarray, str]]:
+    """Return what likely mistakes of φ, of S and of z give, with their hints."""
+    T = len(query)
+    past, f, k = np.tri(T), solutions.phi(query), solutions.phi(key)
+    weights = (f @ k.T) * past
+    numerator, denominator = weights @ value, weights.sum(axis=1, keepdims=True) + 1e-6
+    decays = 0.9 ** np.maximum(np.arange(T)[:, None] - np.arange(T), 0)
+
+    def summed(weights: np.ndarray) -> np.ndarray:
+        return (weights * past).sum(axis=1, keepdims=True) + 1e-6
+
+    found = [
+        (numerator / summed(query @ k.T), "the denominator has q · z: φ is missing there, it is φ(q) · z + eps"),
+        ((query @ k.T * past) @ value / denominator, "the numerator has q S: φ is missing there, it is φ(q) S"),
+        (numerator / summed(f @ key.T), "z adds up the keys themselves: φ is missing, it is the sum of φ(k)"),
+        ((f @ key.T * past) @ value / denominator, "S adds up kᵀ v: φ is missing, it is the sum of φ(k)ᵀ v"),
+        (numerator / (np.cumsum(k, axis=0).sum(axis=1, keepdims=True) + 1e-6), (
+            "the denominator is the sum of z's numbers: it is φ(q) · z + eps")),
+        ((weights * np.eye(T)) @ value / denominator, "S is that of position t alone: it adds up from 0 to t"),
+        (numerator / summed(f @ k.T * np.eye(T)), "z is that of position t alone: it adds up from 0 to t"),
+        (_by_weights(k @ k.T * past, value), "the keys' features read S and z: it is those of the query, φ(q)"),
+        (weights @ solutions.phi(value) / denominator, "φ is applied to the values: they are added up as they are"),
+        (numerator / ((denominator - 1e-6) * 1e-6), "the denominator is φ(q) · z times eps: eps is added"),
+        ((weights * decays) @ value / denominator, "S forgets what lies behind: nothing shrinks it"),
+    ]  # fmt: skip
+    for name, phi in (
+        ("max(x, 0)", lambda x: np.maximum(x, 0)),
+        ("elu(x), without its + 1", lambda x: solutions.phi(x) - 1),
+        ("elu(x) + 2", lambda x: solutions.phi(x) + 1),
+        ("e^x", np.exp),
+    ):
+        found.append(
+            (
+                _by_weights(phi(query) @ phi(key).T * past, value),
+                (f"φ is {name}: it is elu(x) + 1, which is x + 1 above 0 and e^x below"),
+            )
+        )
+    return found
 
 
 def _judge_cost(attempt: Attempt, count: int) -> None:
@@ -527,9 +593,58 @@ def _judge_gradients(found: list[np.ndarray], dout: Any, query: Any, key: Any, v
     )
     require(not wrong(0, query_slope=False), "dquery is the gradient of φ(q): times φ'(q), the slope at q, it is q's")
     require(not wrong(1, key_slope=False), "dkey is the gradient of φ(k): times φ'(k), the slope at k, it is k's")
+    for number, name, x in ((0, "dquery", query), (1, "dkey", key)):
+        features = right[number] / solutions.phi_slope(x)
+        mistakes = {
+            "has φ(x) itself for the slope": features * solutions.phi(x),
+            "has φ(x) − 1 for the slope: that of x + 1 is 1": features * (solutions.phi(x) - 1),
+            "has the slope 0 below 0, as relu: that of e^x is e^x": features * (x > 0),
+            "has the slope e^x above 0 too: there φ(x) is x + 1": features * np.exp(x),
+            "has the slope at φ(x), and it is that at x": features * solutions.phi_slope(solutions.phi(x)),
+        }
+        if query.shape == key.shape:
+            other = key if number == 0 else query
+            mistakes["has the slope at the other one of query and key"] = features * solutions.phi_slope(other)
+        require_none_of(name, found[number], right[number], mistakes)
+    f, k, past = solutions.phi(query), solutions.phi(key), np.tri(T)
+    dnumerator, slope = dout / denominator, solutions.phi_slope(key)
+    ddenominator = -np.sum(dnumerator * (weights @ value / denominator), axis=1, keepdims=True)
+    sent, through = (dnumerator @ value.T) * past, ddenominator * past
+    mistakes = {
+        "has dS += qᵀ dnumerator: φ is missing, it is φ(q)": (sent.T @ query + through.T @ f) * slope,
+        "has dz += q ddenominator: φ is missing, it is φ(q)": (sent.T @ f + through.T @ query) * slope,
+        "has twice what comes through the denominator: ddenominator = −dnumerator · out, once": (
+            (sent + 2 * through).T @ f * slope
+        ),
+    }
+    require_none_of("dkey", dkey, right[1], mistakes)
+    query_slope, z = solutions.phi_slope(query), past @ k
+    mistakes = {
+        "has twice what comes through the denominator: ddenominator = −dnumerator · out, once": (
+            ((sent + 2 * through) @ k) * query_slope
+        ),
+        "is divided by the denominator twice: dnumerator = dout / denominator": (
+            _gradients(dout / denominator, query, key, value)[0]
+        ),
+        "is made with the denominator q · z + eps: φ is missing, it is φ(q) · z + eps": (
+            _by_denominator(dout, query, key, value, np.sum(query * z, axis=1, keepdims=True) + 1e-6)
+        ),
+    }
+    require_none_of("dquery", dquery, right[0], mistakes)
+    raw = {"is made with the keys themselves: S += φ(k)ᵀ v, so dv = φ(k) dS": (np.tril(f @ key.T)).T @ dnumerator}
+    require_none_of("dvalue", found[2], right[2], raw)
     both = "is the gradient of its features without φ', and without what comes through the denominator"
     require(not wrong(0, query_slope=False, to_query=0.0), f"dquery {both}")
     require(not wrong(1, key_slope=False, to_key=0.0), f"dkey {both}")
+
+
+def _by_denominator(dout: Any, query: Any, key: Any, value: Any, denominator: np.ndarray) -> np.ndarray:
+    """Return dquery as it comes of a wrong denominator."""
+    k, past = solutions.phi(key), np.tri(len(query))
+    dnumerator = dout / denominator
+    out = ((solutions.phi(query) @ k.T) * past) @ value / denominator
+    ddenominator = -np.sum(dnumerator * out, axis=1, keepdims=True)
+    return ((dnumerator @ value.T + ddenominator) * past) @ k * solutions.phi_slope(query)
 
 
 # --- As a kernel ----------------------------------------------------------------------------------------------------
@@ -541,6 +656,13 @@ def _chunk_sums(query: np.ndarray, dnumerator: np.ndarray, features: bool = True
     q = solutions.phi(query) if features else query
     q, d = (part.reshape(H, T // D, D, D) for part in (q, dnumerator))
     return q.swapaxes(-1, -2) @ d
+
+
+def _untransposed(query: np.ndarray, dnumerator: np.ndarray) -> np.ndarray:
+    """Return `_chunk_sums` as they are where φ(q) is not transposed."""
+    H, T, D = query.shape
+    q, d = (part.reshape(H, T // D, D, D) for part in (solutions.phi(query), dnumerator))
+    return q @ d
 
 
 def _later(sums: np.ndarray) -> np.ndarray:
@@ -589,6 +711,16 @@ def _judge_states(made: np.ndarray, sums: np.ndarray, query: np.ndarray, dnumera
         (np.roll(sums, -1, axis=1) * (later != 0), "nothing is added up: each chunk has what the next one sends"),
         (later.swapaxes(-1, -2), "each state is transposed: it is φ(q)ᵀ dnumerator, (D, Dv)"),
         (_later(_chunk_sums(query, dnumerator, features=False)), "φ is missing: what reads the state is φ(q)"),
+        (
+            _later(_chunk_sums(solutions.phi(query) - 1, dnumerator, features=False)),
+            "φ lacks its + 1: it is elu(x) + 1",
+        ),
+        (
+            _later(_chunk_sums(solutions.phi_slope(query), dnumerator, features=False)),
+            "φ's slope stands where φ belongs: what reads the state is φ(q)",
+        ),
+        (_later(_untransposed(query, dnumerator)), "φ(q) is not transposed: it is φ(q)ᵀ dnumerator, (D, Dv)"),
+        (-later, "the wrong sign everywhere: the chunks' sums are added"),
     ):
         require(
             np.allclose(wrong, later, atol=1e-4) or not np.allclose(made, wrong, rtol=1e-4, atol=1e-4),

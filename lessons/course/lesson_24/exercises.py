@@ -15,6 +15,7 @@ from ..checks import (
     require_arrays,
     require_close,
     require_gradients,
+    require_none_of,
     require_vectorized,
     type_name,
 )
@@ -47,24 +48,35 @@ def read_header(attempt: Attempt) -> None:
         _judge_header(attempt, _file({"größe.weight": ("F32", [4])}))
     with in_case("of a file without a tensor:"):
         _judge_header(attempt, _file({}, metadata=True))
+    longer = (int.from_bytes(plain[:8], "little") + 2**32).to_bytes(8, "little") + plain[8:]
+    with in_case("of a file that is cut off inside its header, which the first 8 bytes say is 4 GiB long,"):
+        _refused(attempt, longer, "it must raise ValueError", "the header's length is read as if it had 4 bytes")
     for data, missing, why in (
         (plain, 2, ""),
         (plain, 40, ""),
         (plain, len(plain) - 12, ""),
         (turned, 2, "; the header names the tensors in another order than they lie in"),
+        (plain, len(plain) - 5, "; it has 5 bytes, fewer than the header's length alone"),
+        (plain, len(plain), "; it is empty"),
     ):
-        try:
-            attempt(data[:-missing])
-        except Wrong as wrong:
-            require(
-                isinstance(wrong.__cause__, ValueError),
-                f"of a file that is cut off ({missing} bytes short{why}) it must raise ValueError, and {wrong}",
+        with in_case(f"of a file that is cut off ({missing} bytes short{why})"):
+            _refused(
+                attempt,
+                data[:-missing],
+                "it must raise ValueError",
+                "it is read as if it were whole: compare the largest stop with the length of `data`, and raise "
+                "ValueError",
             )
-        else:
-            raise Wrong(
-                f"a file that is cut off ({missing} bytes short{why}) is read as if it were whole: compare the largest "
-                "stop with the length of `data`, and raise ValueError"
-            )
+
+
+def _refused(attempt: Attempt, data: bytes, must: str, read: str) -> None:
+    """Raise `Wrong`, with `must` or `read` in its words, unless the attempt raises ValueError."""
+    try:
+        attempt(data)
+    except Wrong as wrong:
+        require(isinstance(wrong.__cause__, ValueError), f"{must}, and {wrong}")
+    else:
+        raise Wrong(read)
 
 
 def _file(tensors: dict[str, tuple[str, list[int]]], metadata: bool = False, turned: bool = False) -> bytes:
@@ -204,6 +216,13 @@ def widen(attempt: Attempt) -> None:
         "all numbers are 0: were the 16 bits shifted out (to the right, or as uint16, which has no room above them), "
         "or put at the lower end of more than 32?",
     )
+    for shift in (8, 15, 24):
+        moved = solutions.widen((bits.astype(np.uint32) << shift >> 16).astype(np.uint16))
+        low = (bits.astype(np.uint32) << shift).view(np.float32)
+        require(
+            not (np.array_equal(found, low, equal_nan=True) or np.array_equal(found, moved, equal_nan=True)),
+            f"the bits are shifted by {shift}: there are 16, and 16 zeros come after them",
+        )
     if not np.array_equal(found, right):
         place = int(np.argmax(found != right))
         raise Wrong(
@@ -353,7 +372,7 @@ def adapter_forward(
 def adapter_backward(attempt: Attempt) -> None:
     # Square matrices first: with them a missing transpose raises no exception, and the hint can name it.
     for shape, (C, F, r), alpha in (
-        ((6,), (4, 4, 4), 6),
+        ((7,), (4, 4, 4), 6),
         ((2, 5), (6, 9, 2), 3),
         ((2, 3, 4), (5, 7, 1), 0.5),
         ((), (6, 4, 3), 2),
@@ -420,13 +439,6 @@ def _judge_shapes(
         raise Wrong(f"{name} has shape {given} and must have {wanted[name]}{likely}")
 
 
-def _is_none_of(name: str, found: np.ndarray, right: np.ndarray, mistakes: dict[str, np.ndarray]) -> None:
-    """Raise `Wrong` with the mistake that gives `found`; mistakes that are right for this shape are skipped."""
-    for mistake, other in mistakes.items():
-        if other.shape == right.shape and error(other, right) > 1e-6:
-            require(error(found, other) > 1e-9, f"{name} {mistake}")
-
-
 def _factors(cache: Any) -> dict[str, float]:
     """Return the factors by which mistakes make a gradient of A or B too large, by their description.
 
@@ -438,11 +450,13 @@ def _factors(cache: Any) -> dict[str, float]:
         "1 / (alpha/r): has the factor alpha/r been forgotten?": 1 / scale,
         "alpha/r once more: it belongs in here only once": scale,
         "r: the factor is alpha/r, not alpha": r,
+        "r²: the factor is alpha/r, not alpha · r": r**2,
         "√r: the factor is alpha/r, not alpha/√r": r**0.5,
         "r/F: r is how many columns A has": r / B.shape[1],
         "r/C: r is how many columns A has": r / len(A),
         "1 / (alpha/r)², so is the factor r/alpha? It is alpha/r": scale**-2,
         "1 / (the number of rows of x): that is a mean, and a sum is wanted": 1 / N,
+        "1/alpha: the factor is alpha/r, not 1/r": 1 / alpha,
     }
     if x.ndim > 2:
         factors["1 / (the first axis of x): that is a mean, and a sum is wanted"] = 1 / len(x)
@@ -483,13 +497,13 @@ def _judge_dA(dA: np.ndarray, rights: tuple[np.ndarray, ...], dout: np.ndarray, 
     mistakes["has `low` where x belongs: A has got x, and `low` is what it made of it"] = _rows(low).T @ _rows(dlow)
     _, right, of_B = rights
     if x.ndim > 1:
-        _is_none_of("dA", dA, right, mistakes)
+        require_none_of("dA", dA, right, mistakes)
         _is_of_the_forward("dA", dA, right, "B", _rows(x).T @ _rows(dout @ of_B.T))
     require_close("dA", dA, right, factors=_factors(cache))
 
 
 def _judge_dB(dB: np.ndarray, rights: tuple[np.ndarray, ...], dout: np.ndarray, cache: Any) -> None:
-    x, low, _, A, _, alpha = cache
+    x, low, _, A, B, alpha = cache
     scale = alpha / A.shape[1]
     mistakes = {"has only what the first of x gives: sum over all of them": scale * _rows(low[:1]).T @ _rows(dout[:1])}
     if x.ndim > 2:
@@ -500,9 +514,11 @@ def _judge_dB(dB: np.ndarray, rights: tuple[np.ndarray, ...], dout: np.ndarray, 
     for factor, words in ((scale, ""), (1.0, ", and without the factor alpha/r")):
         likely = f"has x where `low` belongs{words}: B has got low = x A"
         mistakes[likely] = factor * _rows(x).T @ _rows(dout)
+        likely = f"has what arrives at `low`, dout Bᵀ, where `low` itself belongs{words}"
+        mistakes[likely] = factor * _rows(dout @ B.T).T @ _rows(dout)
     _, of_A, right = rights
     if x.ndim > 1:
-        _is_none_of("dB", dB, right, mistakes)
+        require_none_of("dB", dB, right, mistakes)
         _is_of_the_forward("dB", dB, right, "A", _rows(x @ of_A).T @ _rows(dout))
     require_close("dB", dB, right, factors=_factors(cache))
 
@@ -519,6 +535,11 @@ def _judge_dx(dx: np.ndarray, rights: tuple[np.ndarray, ...], dout: np.ndarray, 
         "has the adapter's part with the factor alpha, and it is alpha/r": frozen + scale * r * adapter,
         "has the adapter's part with the factor r/alpha, and it is alpha/r": frozen + adapter / scale,
         "has the factor alpha/r on W's part too: it belongs to the adapter's": scale * (frozen + adapter),
+        "has W's part with a minus: y is a sum, and so is dx": scale * adapter - frozen,
+        "is what comes back through W, with the factor alpha/r, and nothing through A": scale * frozen,
+        "has the bias's gradient added: x is no part of the bias": frozen + scale * adapter + _rows(dout).sum(axis=0)
+        if dout.shape == x.shape
+        else frozen,
         "has the difference of W's part and the adapter's: y is a sum, and so is dx": frozen - scale * adapter,
     }
     if weight.shape == A.shape == B.shape:
@@ -538,7 +559,7 @@ def _judge_dx(dx: np.ndarray, rights: tuple[np.ndarray, ...], dout: np.ndarray, 
             ),
         }
     right, of_A, of_B = rights
-    _is_none_of("dx", dx, right, mistakes)
+    require_none_of("dx", dx, right, mistakes)
     if x.ndim > 1:
         _is_of_the_forward("dx", dx, right, "A", dout @ B.T @ of_A.T)
         _is_of_the_forward("dx", dx, right, "B", dout @ of_B.T @ A.T)

@@ -12,6 +12,7 @@ from ..checks import (
     require_array,
     require_arrays,
     require_close,
+    require_none_of,
     require_precision,
     type_name,
     unpack,
@@ -62,13 +63,30 @@ def distillation_backward(attempt: Attempt) -> None:
         first.shape == (N, V), f"dlogits has shape {first.shape}, and a gradient has its array's shape, {logits.shape}"
     )
     factors = {"N: the loss is the mean over the rows": float(N), "1/V: the mean is over the rows alone": 1 / V}
-    require_close("with share 0, which is the loss of lesson 01, dlogits", first, right(1.0, 0.0), factors=factors)
+    p, q, truth = _softmax(logits), _softmax(teacher), np.eye(V)[targets]
+    case = "with share 0, which is the loss of lesson 01, dlogits"
+    columns = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    mistakes = {
+        "is the teacher's part: that has the weight share, and the right token's has 1 − share": (p - q) / N,
+        "has the teacher's part too, which has the weight share": (p - truth + p - q) / N,
+        "is the softmax alone: 1 is subtracted at the right token": p / N,
+        "has 1 added at the right token, and it is subtracted": (p + truth) / N,
+        "has 1 subtracted at the token before the right one: ids are columns as they are": (
+            (p - np.roll(truth, -1, axis=1)) / N
+        ),
+        "has a softmax over the rows: it is over the tokens of each, axis=-1": (columns / columns.sum(0) - truth) / N,
+    }
+    require_none_of(case, first, right(1.0, 0.0), mistakes)
+    require_close(case, first, right(1.0, 0.0), factors=factors)
     require(
         np.allclose(found(5.0, 0.0), first),
         "with share 0 the temperature changes dlogits: the right token's part is computed at temperature 1",
     )
     soft = found(1.0, 1.0)
-    p, q = _softmax(logits), _softmax(teacher)
+    require(
+        not np.allclose(soft, (2 * (p - truth) + p - q) / N),
+        "with share 1 the right token still counts, twice: its weight is 1 − share, not 1 + share",
+    )
     require(
         not np.allclose(soft, (p - np.eye(V)[teacher.argmax(axis=-1)]) / N),
         "with share 1 the target is the teacher's best token alone: it is all of the teacher's probabilities",
@@ -90,6 +108,8 @@ def distillation_backward(attempt: Attempt) -> None:
             "logits are divided by the temperature, not multiplied",
         ),
         ((p - q) / N, "it is still that of temperature 1"),
+        ((p_hot - _softmax(teacher / T**2)) * T / N, "the teacher's logits are divided by the temperature twice"),
+        ((_softmax(logits / T**2) - q_hot) * T / N, "the student's logits are divided by the temperature twice"),
     ):
         require(not np.allclose(hot, wrong), f"with share 1 and temperature {T:g} dlogits is wrong: {hint}")
     powers = {
@@ -108,6 +128,13 @@ def distillation_backward(attempt: Attempt) -> None:
         not np.allclose(mixed, right(T, 0.0) + 0.3 * right(T, 1.0)),
         "with share 0.3 the right token still has all of its weight, which is 1 − share",
     )
+    hard, warm = right(T, 0.0), right(T, 1.0)
+    mistakes = {
+        "has the teacher's part times share², and it is share": 0.7 * hard + 0.09 * warm,
+        "has all of the teacher's part, and its weight is share": 0.7 * hard + warm,
+        "has the right token's part times (1 − share)², and it is 1 − share": 0.49 * hard + 0.3 * warm,
+    }
+    require_none_of(f"with share 0.3 and temperature {T:g}, dlogits", mixed, right(T, 0.3), mistakes)
     require_close(f"with share 0.3 and temperature {T:g}, dlogits", mixed, right(T, 0.3))
     require(
         np.allclose(found(T, 0.3, dloss=-2.5), -2.5 * mixed),
@@ -353,9 +380,19 @@ def _explain(given: np.ndarray, right: np.ndarray, theta: Any, log_n: Any, log_d
         (slopes(shares, log_n, log_d, np.exp(logs) - log_loss), "the prediction is of L, and log_loss is of log L"),
         (right / WIDE, "it is divided by delta: up to delta Huber's slope is r itself"),
         (WIDE * slopes(shares, log_n, log_d, np.sign(r)), "every residual pulls with delta, and below it with r"),
+        (slopes(shares, log_n, log_d, np.maximum(r, 0)), "residuals below 0 do not pull, and all do"),
+        (slopes(shares, log_n, log_d, np.minimum(r, 0)), "residuals above 0 do not pull, and all do"),
+        (right[[2, 3, 0, 1, 4]], "a and b, α and β are exchanged: theta is a, α, b, β, e"),
         (slopes(shares, log_n, log_d, r**2 / 2), "each training pulls with its loss r²/2, and the slope is r"),
     ):  # fmt: skip
         require(not np.allclose(given, wrong), f"where all residuals are below delta dtheta is wrong: {hint}")
+    *_, e = theta
+    logarithm = np.stack([*_terms(theta, log_n, log_d)[:2], np.full(len(log_n), np.log(e))])
+    mistaken = np.exp(logarithm)
+    require(
+        not np.allclose(given, slopes(mistaken / mistaken.sum(0), log_n, log_d, np.log(mistaken.sum(0)) - log_loss)),
+        "where all residuals are below delta dtheta is wrong: e is a logarithm already, log E, so none is taken of it",
+    )
     good = [name for name, mine, true in zip(NAMES, given, right, strict=True) if np.isclose(mine, true)]
     require(
         not good,
@@ -366,9 +403,10 @@ def _explain(given: np.ndarray, right: np.ndarray, theta: Any, log_n: Any, log_d
 # --- A step of the fit ------------------------------------------------------------------------------------------
 
 
-def _weighted(slopes: np.ndarray, residuals: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The undamped step with these weights."""
-    return -np.linalg.solve(slopes.T @ (weights[:, None] * slopes), slopes.T @ (weights * residuals))
+def _weighted(slopes: np.ndarray, residuals: np.ndarray, weights: np.ndarray, of_curvature: Any = None) -> np.ndarray:
+    """The undamped step with these weights, and with others in the curvature if they are given."""
+    others = weights if of_curvature is None else of_curvature
+    return -np.linalg.solve(slopes.T @ (others[:, None] * slopes), slopes.T @ (weights * residuals))
 
 
 @exercise(answer=solutions.damped_step)
@@ -389,7 +427,15 @@ def damped_step(attempt: Attempt) -> None:
     require(
         not np.allclose(step, -gradient), "the step is minus the gradient: it still has to be divided by the curvature"
     )
-    require_close("without damping, where one step takes all residuals to 0, the step", step, goal, tolerance=1e-8)
+    require(
+        not np.allclose(step, -slopes.T @ slopes @ gradient),
+        "the step is the gradient times the curvature: it is divided by it, as np.linalg.solve does",
+    )
+    mean = {"the number of residuals: gradient and curvature are both sums, or both means": float(len(exact))}
+    mean |= {"1 / the number of residuals: gradient and curvature are both sums, or both means": 1 / len(exact)}
+    halves = {"½: a step goes all of the way to where the residuals are 0": 0.5}
+    case = "without damping, where one step takes all residuals to 0, the step"
+    require_close(case, step, goal, tolerance=1e-8, factors=mean | halves)
     damped = found(exact, 0.5, 100.0)
     right = solutions.damped_step(exact, slopes, 0.5, 100.0)
     curvature = slopes.T @ slopes
@@ -399,6 +445,11 @@ def damped_step(attempt: Attempt) -> None:
         (curvature * 1.5, "all of the curvature is damped, and only its diagonal is"),
         (curvature, "the damping has no effect"),
         (np.diag(np.diag(curvature)) * 1.5, "only the diagonal of the curvature is left"),
+        (curvature - 0.5 * np.diag(np.diag(curvature)), "the damping is subtracted, and must be added"),
+        (curvature + 0.25 * np.diag(np.diag(curvature)), "the damping is squared"),
+        (curvature + 0.5 * np.trace(curvature) * np.eye(5),
+         "each constant is damped by the sum of the diagonal: it is damped by its own number there"),
+        (curvature + 0.5 * np.diag(np.sqrt(np.diag(curvature))), "the roots of the diagonal are added, not it itself"),
         (0.5 * curvature + np.diag(np.diag(curvature)), "the damping stands at the wrong one of the two"),
         (curvature + 0.5 * np.diag(curvature), ("np.diag of a matrix is a vector, and added to a matrix it is added to "
          "each row: its diagonal alone is damped")),
@@ -427,6 +478,12 @@ def damped_step(attempt: Attempt) -> None:
          "the weights are squared: they stand once in the gradient and once in the curvature"),
         (-np.linalg.solve(slopes.T @ (weights[:, None] * slopes), gradient + 500 * slopes[2]),
          "the weights stand in the curvature and not in the gradient"),
+        (_weighted(slopes, rough, weights, of_curvature=weights**2),
+         "the weights are squared in the curvature: they stand there once, as in the gradient"),
+        (_weighted(slopes, rough, weights**2, of_curvature=weights), ("the weights are squared in the gradient, or the "
+         "residuals are clipped and weighted: a weight stands there once, as in the curvature")),
+        (_weighted(slopes, rough, np.where(np.abs(rough) <= 20, 1, 1 / np.abs(rough))),
+         "beyond delta the weight is 1 / |r|, and it is delta / |r|"),
         (-np.linalg.lstsq(slopes[np.abs(rough) <= 20], rough[np.abs(rough) <= 20], rcond=None)[0],
          "residuals beyond delta are left out: they count less, but they count"),
         (_weighted(slopes, rough, np.where(np.abs(rough) <= 20, 1, 20)), ("beyond delta the weight is delta, and it is "

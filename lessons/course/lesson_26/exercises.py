@@ -117,6 +117,11 @@ def _judge_sums(result: Any, grads: Any, shares: Any, parts: Any, place: str) ->
         )
         if len(right) > len(grads):
             factors = np.linalg.lstsq(np.array(grads, np.float64)[:, part].T, mine, rcond=None)[0]
+            times = float(factors[0])
+            require(
+                abs(times) < 1e-3 or np.abs(factors - times).max() > 1e-3,
+                f"{who} gets {times:.3g} times the sum: each gradient is weighted already, and is added as it is",
+            )
             missing = np.flatnonzero(np.abs(factors) < 1e-3).tolist()
             require(
                 not missing or np.abs(factors - factors.round()).max() > 1e-3,
@@ -280,9 +285,24 @@ def gather_backward(attempt: Attempt) -> None:
             require_close(name, mine, right)
 
 
+def first_of(numbers: list[int]) -> int:
+    """The first of a list, which may be empty: for a hint that is then not given."""
+    return numbers[0] if numbers else 0
+
+
 def _judge_piece(mine: np.ndarray, right: np.ndarray, douts: Any, part: slice, rank: int, name: str) -> None:
     """Raise `Wrong` with the mistake that gives a wrong gradient of a piece, if it is a known one."""
-    n = len(douts)
+    n, whole = len(douts), np.sum(douts, axis=0)
+    starts = [start for start in range(len(whole) - len(mine) + 1) if np.allclose(mine, whole[start:][: len(mine)])]
+    require(
+        part.start in starts or not starts,
+        f"{name} is that of the numbers {first_of(starts)} to {first_of(starts) + len(mine) - 1}, and piece {rank} "
+        f"begins at {part.start}: the first at 0, each next one where the last has ended",
+    )
+    require(
+        not np.allclose(mine, n * right),
+        f"{name} counts each copy {n} times: the sum over the processes has them all, once",
+    )
     require(
         not np.allclose(mine, douts[rank][part]),
         f"{name} is what process {rank} alone sends back: its piece went to all {n} processes, so the gradients of all "
@@ -291,6 +311,10 @@ def _judge_piece(mine: np.ndarray, right: np.ndarray, douts: Any, part: slice, r
     require(
         not np.allclose(mine, right - douts[rank][part]),
         f"{name} leaves out process {rank} itself, whose own copy of the whole has a gradient too",
+    )
+    require(
+        not np.allclose(mine, np.max(douts, axis=0)[part]),
+        f"{name} is the largest of the copies' gradients: they are added",
     )
     require(
         not np.allclose(mine, right / n),
@@ -360,6 +384,14 @@ def _judge_clipped(attempt: Attempt, parts: list[np.ndarray], rank: int, clip_no
             require(
                 not np.allclose(result, squared * part),
                 f"{place}, is scaled by the square of the norm: is the root taken?",
+            )
+            require(
+                not np.allclose(result, norm / clip_norm * part),
+                f"{place}, is multiplied by norm / clip_norm, and must be by clip_norm / norm",
+            )
+            require(
+                not np.allclose(result, np.clip(part, -clip_norm, clip_norm)) or np.allclose(result, part),
+                f"{place}, has each number clipped by itself: scale the whole, so that its direction stays",
             )
             require(
                 not np.allclose(result, part), f"{place}, stays as it is, and must be scaled to {clip_norm:g} / norm"

@@ -62,6 +62,9 @@ RIGHT = {
 
 MISTAKES = r"""
 [numerical_gradient]
+the first column alone | np.ndindex(x.shape) → [(i, 0) for i in range(len(x))] | 4 are never moved
+the sign lost | f(up) - f(down) → abs(f(up) - f(down)) | of a function that falls the gradient is positive
+half of the way | down[index] -= eps → pass | one step up and one down
 one-sided | f(down) → f(x) | (2 * eps) → eps | is the difference taken from f(x + ε) to f(x − ε)
 divided by ε | (2 * eps) → eps | is it divided by 2ε?
 a row moves at once | np.ndindex(x.shape) → range(len(x)) | with 3 elements moved at once
@@ -83,6 +86,7 @@ turned round | f(up) - f(down) → f(down) - f(up) | the gradient of Σ weights�
 one axis | return gradient → return gradient.ravel() | the gradient has shape (6,): one slope for each element
 steps of ε times x | is _times_x | the step is ε itself, and not ε times the element
 [linear_backward]
+times x | returns dx * x, dweight, dbias | with x twice as large dx must stay what it is
 averaged | x.T @ dy → x.T @ dy / len(dy) | with each row given twice, dweight must double
 mean of the bias | dy.sum( → dy.mean( | with each row given twice, dbias must double
 a loop | dbias = dy.sum(axis=0) → dbias = sum([row for row in dy]) | loops over the rows in Python

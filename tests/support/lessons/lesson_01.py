@@ -21,6 +21,9 @@ RIGHT = {
 
 MISTAKES = r"""
 [softmax]
+not divided | returns exponentials | is e^(x − max), not yet divided
+logarithms
+    returns np.log(exponentials / exponentials.sum(axis=-1, keepdims=True)) | is the logarithm of the probabilities
 overflow | x - x.max(axis=-1, keepdims=True) → x | exp overflows unless the maximum goes first
 the mean for the maximum | x.max → x.mean | not the mean
 scores are cut | x - x.max(axis=-1, keepdims=True) → np.clip(x, -50, 50) | with every score 1000 more
@@ -39,6 +42,11 @@ a small number below
         return exponentials / (1e-8 + exponentials.sum(axis=-1, keepdims=True))
     must sum to 1, and one row is off by
 [cross_entropy]
+the shares exchanged | label_smoothing / V → (1 - label_smoothing) / V | += 1 - label_smoothing → += label_smoothing
+    has ε/V and 1 − ε exchanged
+the maximum on one side alone | shifted - np.log(total) → logits - np.log(total) | takes the maximum off on one side
+every target in every row | q[np.arange(N), targets] → q[:, targets] | counts every target in every row
+the slope of a square | (np.exp(log_y) - q) / N → 2 * (np.exp(log_y) - q) / N | that is the slope of a square
 a sum | / N → | the loss is the mean over the rows, not the sum
 a mean over the tokens too | -(q * log_y).sum() / N → -(q * log_y).mean() | over the tokens it is a sum
 1e-12 in the log | shifted - np.log(total) → np.log(np.exp(shifted) / total + 1e-12) | added before the log

@@ -94,6 +94,7 @@ RIGHT = {
 
 MISTAKES = r"""
 [merge]
+the second once more | i += 2 → i += 1 | both symbols of the pair are used up
 only the first | i += 2 → return [*merged, *symbols[i + 2 :]] | every occurrence
 the last symbol is lost | i < len(symbols) → i < len(symbols) - 1 | has no pair (e, s) and must stay as it is
 skips one too many | i += 2 → i += 3 | must give lo w, not lo
@@ -122,6 +123,7 @@ in any case
 one symbol is none
     returns merge_pair(symbols, pair, new) if len(symbols) > 1 else [] | a must stay a, and becomes nothing
 [encode]
+bytes from 2 on | 3 + byte → 2 + byte | byte b has the id 3 + b
 unknown ones are dropped | 3 + byte for byte in character.encode("utf-8") → [] | an unknown character is lost
 code points | 3 + byte for byte in character.encode("utf-8") → [3 + ord(character)] | comes back as the bytes
 bytes without their offset | 3 + byte → byte | in UTF-8 it is

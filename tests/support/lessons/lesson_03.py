@@ -50,6 +50,8 @@ RIGHT = {
 
 MISTAKES = r"""
 [additive_scores]
+the logistic function
+    np.tanh(query[:, :, None] + key[:, None]) → 1 / (1 + np.exp(-query[:, :, None] - key[:, None])) | is 1 / (1 + e^−x)
 no new axes | query[:, :, None] + key[:, None] → query + key | could not be broadcast
 no new axes, as many keys as there are queries
     query[:, :, None] + key[:, None] → query + key[:, : query.shape[1]] | every query of a sentence meets every key
@@ -74,6 +76,7 @@ a list
 no axis of length 1 | @ score_weight, features → @ score_weight, features.squeeze() | an axis of length 1 lost
 always float64 | np.tanh(query → np.tanh(np.float64(query) | np.zeros makes float64
 [rnn_backward]
+the last gradient twice | np.zeros((B, C), dhidden.dtype) → dhidden[:, -1].copy() | counts its dhidden twice
 the future is forgotten | + dbefore → | does not reach every position before it
 the loop runs forward | reversed(range(T)) → range(T) | does the loop run from the last
 U is not transposed | recurrent.T → recurrent | dfirst is not dprojected_1 Uᵀ
@@ -97,6 +100,8 @@ dfirst without U | returns dprojected, dprojected[:, 0], drecurrent | as if h_0 
 cut off after 6 steps | + dbefore → + (dbefore if t >= T - 6 else 0) | or the way back cut off after some steps?
 truncated | is _truncated | reaches 3 of the 5 positions and must reach all
 [additive_scores_backward]
+dscore_weight with score_weight
+    returns dsum.sum(axis=2), dsum.sum(axis=1), dscore_weight * score_weight | changes with score_weight
 swapped | returns dsum.sum(axis=1), dsum.sum(axis=2), dscore_weight | what is summed over is the key's axis
 tanh twice | 1 - features**2 → 1 - np.tanh(features) ** 2 | tanh is flat
 without score_weight | dscores[..., None] * → dscores[..., None] + 0 * | so it is a factor of their gradient

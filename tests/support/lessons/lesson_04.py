@@ -56,6 +56,9 @@ RIGHT = {
 
 MISTAKES = r"""
 [attention]
+a softmax of the softmax
+    softmax_forward(scores) → softmax_forward(softmax_forward(scores)[0]) | the softmax of a softmax
+turned round | query @ key → -query @ key | turned round: the larger the product
 scores cut off | softmax_forward(scores) → softmax_forward(np.clip(scores, -700, 700)) | are in the thousands, weights
 not divided | key.swapaxes(-1, -2) / math.sqrt(query.shape[-1]) → key.swapaxes(-1, -2) | not divided at all
 divided by D | math.sqrt(query.shape[-1]) → query.shape[-1] | the root is missing

@@ -102,7 +102,11 @@ masked after the softmax
 no largest score
     returns merge_heads(_without_largest(query, key, causal) @ value) @ w_out | subtracts each row's own largest
 [self_attention_backward]
-only the values send to x | dprojected @ w_qkv. → np.split(dprojected, 3, -1)[2] @ np.split(w_qkv, 3, 1)[2]. | all send,
+w_out left out | dout @ w_out.T → dout | w_out comes first on the way back
+dw_out of x
+    merge_heads(mixed).reshape(-1, len(w_out)).T @ rows → x.reshape(-1, len(w_out)).T @ rows | are the merged heads
+only the values send to x
+    dprojected @ w_qkv. → np.split(dprojected, 3, -1)[2] @ np.split(w_qkv, 3, 1)[2]. | made of x, all send
 keys and queries swapped | in gradients] → in (gradients[1], gradients[0], gradients[2])] | are dquery and dkey swapped?
 causal is lost | causal=causal → causal=False | causal=True changes nothing
 merged by reshape | merge_heads(gradient) → gradient.reshape(x.shape) | the queries' third

@@ -64,6 +64,10 @@ a width of 8 | np.arange(0, d_model, 2) / d_model) → np.arange(0, d_model, 2) 
 by way of float32 | returns answer.astype(np.float32).astype(float) | the table is right to about 3e-08 only
 kept | is _kept | is a table kept from call to call?
 [rotation]
+a mirror
+    M[sines, sines] = M[cosines, cosines] = np.cos(angles) →
+        M[sines, sines] = np.cos(angles); M[cosines, cosines] = -M[sines, sines]
+    M[sines, cosines] = -np.sin → M[sines, cosines] = np.sin | as a mirror does
 transposed | returns answer.T | it turns the hands back
 no minus | -np.sin → np.sin | a minus before one of its sines
 one frequency | offset * 10000.0 → offset * 1.0 | each pair has its own ω_i
@@ -82,7 +86,7 @@ a width of 8 | returns solution(offset, 8) | has shape (8, 8) and must have (16,
 averaged | dout.sum → dout.mean | they are not averaged
 over positions
     dtable[: dout.shape[1]] = dout.sum(axis=0) → dtable[:] = dout.sum(axis=(0, 1)) | rows 4 and 5 were not used
-the order turned round | dout.sum(axis=0) → dout.sum(axis=0)[::-1] | the gradient of table is wrong
+the order turned round | dout.sum(axis=0) → dout.sum(axis=0)[::-1] | the gradient of the table is wrong
 rows counted from the end
     dtable[: dout.shape[1]] → dtable[: -(max_length - dout.shape[1])] | as long as the table, T = max_length, it raises
 a tuple | returns (answer,) | an array, not tuple

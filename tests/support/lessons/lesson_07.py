@@ -55,6 +55,8 @@ RIGHT = {
 
 MISTAKES = r"""
 [feed_forward_forward]
+the logistic function | np.maximum(0, hidden) → 1 / (1 + np.exp(-hidden)) | with +100 on all of bias1
+a leak | np.maximum(0, hidden) → np.where(hidden > 0, hidden, 0.01 * hidden) | with -100 on all of bias1
 no relu | np.maximum(0, hidden) → 1 * hidden | gives without the relu
 a second relu | return active @ weight2 + bias2 → return np.maximum(0, active @ weight2 + bias2) | with a second relu
 no first bias | x @ weight1 + bias1 → x @ weight1 | without bias1
@@ -66,13 +68,15 @@ before the relu | (x, active, weight1 → (x, hidden, weight1 | what stands befo
 no cache | bias2, (x, active, weight1, weight2) → bias2 | must return two things, y and cache
 a cache of two | (x, active, weight1, weight2) → (x, active) | cache must be a tuple of 4
 weights first | (x, active, weight1, weight2) → (weight1, active, weight2, x) | the order is x, active
-a smooth relu | np.maximum(0, hidden) → np.log1p(np.exp(hidden)) | F = 5, y is wrong in 12
+a smooth relu | np.maximum(0, hidden) → np.log1p(np.exp(hidden)) | has a corner there, no curve
 in float32 | np.maximum(0, hidden) → np.maximum(0, hidden).astype("float32") | or a number float32?
 no axis of length 1
     return active @ weight2 + bias2 → return (active @ weight2 + bias2).squeeze()
     for T = 1, C = 5, F = 2, y has shape (5,)
 where the relu is open | (x, active, weight1 → (x, hidden > 0, weight1 | the cache has where the relu is open
 [layernorm_forward]
+no gamma | gamma * normed + beta → normed + beta | gamma is not used
+the root mean square | centred = x - x.mean(axis=-1, keepdims=True) → centred = x | neither in the variance
 over the rows | axis=-1, keepdims → axis=0, keepdims | normed over the rows
 Bessel's correction | (centred**2).mean(axis=-1, keepdims=True) → x.var(axis=-1, ddof=1, keepdims=True) | by C − 1
 ε outside
@@ -152,7 +156,10 @@ a rate of 0.2 | kept = uniform → rate = rate and 0.2\n    kept = uniform | rat
 a sum in place of a quotient | returns x * kept * (1 + rate), kept | which is 1 − rate²
 a mask of numbers | returns x * kept / (1 - rate), 1.0 * kept | True or False
 [add_norm_backward]
-no way round | return dsum + → return | is missing
+the other way alone missing
+    return dsum + sublayer_backward(dout, sublayer_cache) → sublayer_backward(dout, sublayer_cache)\n    return 1 * dsum
+    is the gradient of the sum alone
+no way round | return dsum + → return | x also goes round it
 no mask | dsum * kept / (1 - rate) → dsum | where its output was dropped
 not divided | dsum * kept / (1 - rate) → dsum * kept | which is 1 − rate: the backward
 divided by the rate | dsum * kept / (1 - rate) → dsum * kept / rate | divide by 1 − rate

@@ -312,6 +312,7 @@ the residual connection
 dmemory first | returns dmemory, dx | dx and dmemory are exchanged
 no axis of length 1 | [:, 0] → .squeeze() | only the axis of the one head goes
 [decoder_backward]
+dx averaged | returns dx / len(layers), dmemory | nothing is averaged
 only the first layer's | dmemory = dmemory + dmemory_here → dmemory = dmemory_here | what the first layer alone sends
 only the last layer's
     = dmemory + dmemory_here → = dmemory_here if layer is layers[-1] else dmemory | what the last layer alone sends

@@ -92,6 +92,7 @@ RIGHT = {
 
 MISTAKES = r"""
 [adam_step]
+m corrected by β₂ | (1 - beta1**step) → (1 - beta2**step) | m is corrected by β₂
 no correction | / (1 - beta1**step) → | / (1 - beta2**step) → | neither m nor v
 only m corrected | / (1 - beta2**step) → | m is corrected for beginning at 0, and v is not
 only v corrected | / (1 - beta1**step) → | v is corrected for beginning at 0, and m is not
@@ -102,7 +103,7 @@ weights swapped
     m is 9 times what it should be everywhere, which is β₁
 no square | grad**2 → abs(grad) | v is the mean of the squares
 ε inside the root | np.sqrt(v_hat) + eps → np.sqrt(v_hat + eps) | outside the root
-corrected means kept | m, v\n\n → m_hat, v_hat\n\n | its correction is for the step alone
+corrected means kept | m, v\n\n → m_hat, v_hat\n\n | m's correction is for the step alone
 steps from 0 | **step → **(step - 1) | `step` counts from 1
 one step ahead | **step → **(step + 1) | the first step is 0.74
 no learning rate | lr * m_hat → m_hat | with twice the learning rate
@@ -120,6 +121,7 @@ weights that decay | return theta → return 0.99 * theta | from theta = 10 it g
 m first | returns v, m, theta - lr * m_hat / (np.sqrt(v_hat) + eps) | what is returned first is
 named otherwise | step, lr, → step, rate, | lr * m_hat → rate * m_hat | 'lr'
 [schedule]
+a slope of its own | warmup_steps**-1.5 → warmup_steps**-1.0 | the climb's slope is w^−1 /
 no width | d_model**-0.5 * → 1.0 * | is d_model in it, once?
 the larger piece | np.minimum → np.maximum | it first climbs
 the smaller of all | np.minimum(step**-0.5, step → min(step**-0.5, step | it raises ValueError
@@ -132,6 +134,7 @@ in an array like the steps
     whole numbers
 the width twice | d_model**-0.5 * → d_model**-1.0 * | at step w = 100 the rate is 0.0
 [train]
+the quotient turned round | (clip_norm / norm) → (norm / clip_norm) | is multiplied by norm / clip_norm
 gradients not cleared | model.parameters.zero_grad()  # backwards add → pass | and of what was in grad before
 cleared once
     for step in range → model.parameters.zero_grad()\n    for step in range
@@ -176,7 +179,7 @@ always of one length | and norm > clip_norm → | clip only what
 clipped one by one
     grad = grad * (clip_norm / norm) → grad = np.clip(grad, -clip_norm, clip_norm)
     its direction stays
-clipped to the square | norm = np.linalg.norm(grad) → norm = (grad**2).sum() | another gradient than this batch has
+clipped to the square | norm = np.linalg.norm(grad) → norm = (grad**2).sum() | clip_norm is a limit on its own norm
 validated at every step | and step % every == 0 → | is asked after the steps [1, 2, 3
 losses for perplexities | np.exp(validate()) → validate() | a perplexity is exp(loss)
 always validated | validate is not None and step → step | it raises TypeError

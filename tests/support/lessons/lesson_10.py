@@ -64,6 +64,7 @@ RIGHT = {
 
 MISTAKES = r"""
 [spread]
+all of it squared | returns np.exp(2 * entropy) | which is 8: the exponential
 0 · log 0 | np.log(safe) → np.log(weights) | 0 · log 0 counts as 0
 the entropy | returns entropy | that is the entropy itself
 over everything | returns answer.mean() | one number for each row
@@ -94,6 +95,7 @@ a list | returns answer.tolist() | an array, not list
 the largest of the rows
     returns _words(weights, target_words, source_words, rows=np.max) | even where every source token
 [excess_errors]
+the size of the surprise | wrong - expected → abs(wrong - expected) | the mean size of wrong
 plain rates | surprise = wrong - expected → surprise = 1.0 * wrong | the plain error rate
 without a sign | surprise[column].mean() → abs(surprise[column].mean()) | fewer errors than its length
 a sum | surprise[column].mean() → surprise[column].sum() | the blame doubles

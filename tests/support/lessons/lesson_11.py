@@ -165,6 +165,7 @@ keeps what it found
 the last that ends | returns (complete or beam)[-1] | is wanted, whenever it ended
 the end is an extra | is _ends_are_extra | it takes 0, and 2 is more probable
 [cached_step]
+all alike | np.exp(scores - scores.max(axis=-1, keepdims=True)) → np.ones_like(scores) | is the plain mean of the values
 divided by D | np.sqrt(query.shape[-1]) → query.shape[-1] | divides the scores by 6, and
 the key as query | query[:, :, None] → key[:, :, None] | step by step
 the newest first
@@ -190,6 +191,8 @@ caches in lists | keys, values\n → list(keys), list(values)\n | keys must be a
 the cache does not grow | returns value, key[:, None], value[:, None] | one position more than before
 a cache of its own | is _Remembering() | it is 2.1502 and should be 1.1502
 [bleu]
+the product | np.exp(np.mean(np.log(matched / proposed))) → np.prod(matched / proposed) | its fourth root is missing
+c / r | np.exp(1 - reference_length / length) → length / reference_length | has the brevity penalty c / r
 not clipped | (ours & theirs).total() → sum(count for gram, count in ours.items() if gram in theirs) | a stutter
 no brevity penalty | 100 * brevity_penalty → 100 | leaves out the end
 length rewarded | min(1.0, np.exp(1 - reference_length / length)) → np.exp(1 - reference_length / length) | too long

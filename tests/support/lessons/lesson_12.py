@@ -21,6 +21,7 @@ RIGHT = {
 
 MISTAKES = r"""
 [looks_at]
+the first sentence | zip(weights, lengths → zip(weights[:1], lengths[:1] | is that of the first sentence alone
 padding counts | [:, :length, :length] → | at offset -1
 a mean of sentences | diagonal.sum → diagonal.mean | diagonal.shape[1] → 1 | the mean is over pairs, not over sentences
 divided by all queries | diagonal.shape[1] → length | is no pair to divide by

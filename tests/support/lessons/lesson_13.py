@@ -53,6 +53,7 @@ not rounded | returns log(n, k) | must return an int
 rounded | returns round(log(n, k)) | for n = 700 and k = 2 it says 9
 a logarithm less a hair | returns ceil(log(n) / log(k) - 1e-9) | for n = 2**31 + 1 = 2147483649 it says 31
 [window_backward]
+the queries for the keys | key[index] → query[index] | with the queries of the window
 repeated places
     np.add.at(dkey, index, dscores[..., None] * query[:, None]) → dkey[index] += dscores[..., None] * query[:, None]
     np.add.at(dvalue, index, weights[..., None] * dout[:, None]) → dvalue[index] += weights[..., None] * dout[:, None]
@@ -60,7 +61,7 @@ repeated places
 repeated values
     np.add.at(dvalue, index, weights[..., None] * dout[:, None]) → dvalue[index] += weights[..., None] * dout[:, None]
     sends to value 0 is lost
-no scale | / d**0.5 → | 2 times the true gradient
+no scale | / d**0.5 → | which is √d: the scores were divided by it
 the d of one size | d**0.5 → 2 | is a number written where one of them belongs
 no mean in the softmax | - (dweights * weights).sum(axis=1, keepdims=True) → | takes the weighted mean
 wraps around
@@ -70,7 +71,7 @@ keys and values exchanged | returns dquery, dvalue, dkey | are the two exchanged
 the reverse order | returns dvalue, dkey, dquery | dquery adds up to what dvalue must
 the key in the middle for all
     returns (weights * (dout * value).sum(axis=1)[:, None]).sum(axis=1, keepdims=True) * key, dkey, dvalue
-    the gradient of query is wrong
+    dquery is wrong in
 gradients that widen | np.zeros_like(key), np.zeros_like(value) → np.zeros(key.shape), np.zeros(value.shape)
     of arrays of float32 dkey is float64 and dvalue
 a root that widens | d**0.5 → np.sqrt(d) | of arrays of float32 dquery is float64

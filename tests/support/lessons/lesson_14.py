@@ -31,6 +31,7 @@ RIGHT = {"predicted_seconds": [_slower_of_two], "adam_step": [_adam_over_views],
 
 MISTAKES = r"""
 [predicted_seconds]
+half precision | = 4 * → = 2 * | a float16 has 2
 multiplications only | = 2 * m → = m | a multiplication and an addition are two operations
 the product is not written | (m * k + k * n + m * n) → (m * k + k * n) | the product, 30 × 70, goes through memory too
 elements, not bytes | = 4 * → = | a float32 has 4 bytes
@@ -43,6 +44,8 @@ the call overlaps | returns max(machine.call, arithmetic, memory) | a call of 0.
 a call where it is the longest
     returns machine.call if machine.call > 1 else answer | a call of 2 s, which comes on top
 [adam_step]
+no root | np.sqrt(v[part], out=g) → g[...] = v[part] | by the root of v̂
+from the second on | range(0, data → range(1, data | blocks begin at 0
 everything at once | root = math → block = data.size\n    root = math | is every operation on a slice
 a new array under an old name
     root = math → data, m, v = data.copy(), m.copy(), v.copy()\n    root = math | only makes a new array
@@ -58,6 +61,7 @@ eps inside the root | np.sqrt(v[part], out=g)\n        g += eps → np.sqrt(v[pa
 block is a number | root = math → block = 4096\n    root = math | is `block` ignored
 eps is 0 by default | eps=1e-9 → eps=0.0 | the contract's default is eps=1e-9
 [speed_up]
+shares times times | returns (shares * times).sum() | no gain: that is
 the rest is free | returns 1 / (shares / times).sum() | as if the other half took no time
 the mean of the factors | returns 1 - shares.sum() + (shares * times).sum() | the mean of the speed-ups
 new over old | returns 1 / answer | the new time over the old

@@ -243,6 +243,8 @@ loaded twice
 inputs that a newer GPU rounds | tl.dot(a, b, input_precision="ieee") → tl.dot(a, b) | lacks input_precision="ieee"
 no kernel | is lambda a, b: a @ b | no kernel was launched
 [max_and_sum]
+powers of 2
+    tl.exp(m - new_m) + tl.sum(tl.exp(x - new_m) → tl.exp2(m - new_m) + tl.sum(tl.exp2(x - new_m) | is Σ 2^(x − m)
 Σ e^x | x - new_m → x | tl.exp(m - new_m) → 1 | it must be Σ e^(x − m)
 no loop
     for first in range(0, n, BLOCK):\n        column → for first in range(0, BLOCK, BLOCK):\n        column
@@ -357,6 +359,7 @@ dgamma and dbeta by PyTorch
     tl.store(dbeta_ptr + tl.program_id(0) * n + column, dbeta, mask) → pass | does PyTorch make them
 no kernel | is _no_layernorm_kernel | no kernel was launched
 [round_to]
+up | np.rint → np.ceil | all are rounded up
 the leading 1 takes a bit | fraction, exponent = → bits -= 1\n    fraction, exponent = | must stay as it is
 two bits too many | fraction, exponent = → bits += 2\n    fraction, exponent = | keeps more than 10 bits
 halves go up

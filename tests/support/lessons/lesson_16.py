@@ -317,7 +317,7 @@ the kernel's result is thrown away | is _thrown_away | out is not an array that 
 lse by PyTorch
     returns answer[0], _no_flash_kernel(query, key, value, causal, tile)[1] | lse is not an array that it wrote
 [backward_block]
-not scaled | returns dscores @ key, dscores.T @ query, weights.T @ dout | times the true gradient everywhere
+not scaled | returns dscores @ key, dscores.T @ query, weights.T @ dout | which is √D: scores = query · keyᵀ / √D
 scores not scaled | np.exp(scale * → np.exp( | weights add up to 1
 no delta | - delta[:, None] → | moves no weight
 softmax of the block

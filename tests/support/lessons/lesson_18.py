@@ -56,10 +56,11 @@ heads not merged | merge_heads(gradient) for → gradient for | the heads stand 
 reshaped only | merge_heads(gradient) → gradient.reshape(len(gradient), -1, dout.shape[-1])
     the right numbers in the wrong places
 dout reshaped | split_heads(dout, query.shape[1]) → dout.reshape(query.shape[:3] + (-1,)) | dquery is wrong
-key and value exchanged | in gradients → in (gradients[0], *gradients[:0:-1]) | dkey is wrong
+key and value exchanged | in gradients → in (gradients[0], *gradients[:0:-1]) | dkey is what dvalue must be
 half of it | merge_heads(gradient) for → merge_heads(gradient / 2) for | dquery is 0.5 times
 float32 on the way | split_heads(dout, query → split_heads(dout.astype(np.float32), query | or a number float32?
 [decoder_layer_backward]
+dseen alone | dx = dx + dseen → dx = dseen | to which what passes by is not added
 nothing passes by
     dx + layers.feed_forward → layers.feed_forward | dx = dx + dseen → dx = dseen | dx + layers.self → layers.self
     what passes by them is to be added

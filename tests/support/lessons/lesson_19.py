@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from course.lesson_19 import solutions
+
 
 def _block_in_two_ways(layers, dx, cache):
     first_norm, self_attention, second_norm, feed_forward = cache
@@ -47,6 +49,12 @@ def _nucleus_by_a_threshold(logits, p):
     rank = np.argsort(order, axis=1)
     kept = np.where(rank < count[:, None], probabilities, 0.0)
     return kept / kept.sum(axis=1, keepdims=True)
+
+
+def _newest_first(query, key, value, keys, values):
+    past = (part[:, :, ::-1] for part in (keys, values))
+    mixed, keys, values = solutions.cached_attention(query, key, value, *past)
+    return mixed, keys[:, :, ::-1].copy(), values[:, :, ::-1].copy()
 
 
 RIGHT = {
@@ -155,6 +163,9 @@ the backwards' order of the cache
 a tuple | returns (answer, None) | an array, not tuple
 the halves' mean | returns answer / 2 | 0.5 times
 [tied_backward]
+positions by id
+    dpositions[: ids.shape[1]] = dx.sum(axis=0) → np.add.at(dpositions, ids.clip(0, len(positions) - 1), dx)
+    of the tokens' ids
 the output layer alone | np.add.at(dtable, ids, dx) → pass | is that of the output layer alone
 the look-up alone
     dlogits.reshape(-1, V).T @ hidden.reshape(-1, C) → np.zeros_like(table)
@@ -188,6 +199,7 @@ positions above the stack | = dx.sum(axis=0) → = (dlogits @ table).sum(axis=0)
 no positions | dpositions[: ids.shape[1]] = dx.sum(axis=0) → pass | dpositions is zero
 exchanged | returns dpositions, dtable | that of the table
 [cached_attention]
+the newest key first, and right all the same | is _newest_first | has the newest position first
 no mask | np.where(seen, scores, -np.inf) → scores | lets each new position see all others
 a triangle at the top left | np.tri(n, t + n, t, → np.tri(n, t + n, | at the top left
 one too far | np.tri(n, t + n, t, → np.tri(n, t + n, t + 1, | one position too far
@@ -216,7 +228,7 @@ divided by √Dv | query.shape[-1] ** 0.5 → value.shape[-1] ** 0.5 | scores di
 the newest first
     [keys, key] → [key, keys]
     [values, value] → [value, values]
-    in which the new positions come last
+    has the new positions before the old ones
 the cache does not grow | returns weights @ values, key, value | the cache grows by the new positions
 values do not grow | returns weights @ values, keys, value | the new values have shape
 no largest score | scores - scores.max(axis=-1, keepdims=True) → scores | each row's own largest
@@ -228,6 +240,9 @@ a window of 64
     with 70 positions in the cache
 softmax over queries | weights.sum(axis=-1, keepdims=True) → weights.sum(axis=-2, keepdims=True) | mixed is wrong
 [top_p]
+reached exactly | before < p → before <= p | where the best tokens sum to exactly p
+one count for all rows
+    before < p → np.arange(logits.shape[1]) < (before < p).sum(-1).min() | the row that needs fewest
 the last one left out | before < p → before + probabilities <= p | the token with which the sum reaches p is kept too
 not normalised | kept / kept.sum(axis=-1, keepdims=True) → kept | are not divided by their sum
 sorted | returns kept / kept.sum(axis=-1, keepdims=True) | in the order of the probabilities

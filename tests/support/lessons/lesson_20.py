@@ -127,6 +127,7 @@ beta's | (dy * normed).sum(axis=(0 → dy.sum(axis=(0 | as beta's would be
 the other order | returns answer[::-1] | in the other order
 five channels | .mean(axis=-1, keepdims=True)  # → .sum(axis=-1, keepdims=True) / 5  # | is a number written where
 [swiglu_backward]
+the gate for up | returns dy * gate * slope, dy * silu | has gate where up belongs
 the other order | returns answer[::-1] | in the other order
 dup of the gate | returns dy * up * slope, dy * gate | what multiplies up is silu(gate)
 dup of the sigmoid | returns dy * up * slope, dy * sigmoid | gate · σ(gate)
@@ -192,6 +193,7 @@ y alone | returns answer[0] | the tuple y, cache, not one array
 sin and cos in the cache | returns answer[0], (sin, cos) | the order is (cos, sin)
 x in the cache | returns answer[0], (x, cos, sin) | the backward needs no more
 [rope_backward]
+turned and mirrored | db * cos - da * sin → da * sin - db * cos | that turns and mirrors
 nothing | returns dy.copy() | a rotation has a backward
 turned on | da * cos + db * sin, db * cos - da * sin → da * cos - db * sin, db * cos + da * sin | turns back
 neighbours | is lambda dy, cache: _woven(dy[..., 0::2], dy[..., 1::2], cache[0], -cache[1]) | the pairs are neighbours

@@ -111,7 +111,7 @@ the target is read after masking
 always the mask | dice < 0.8 → dice < 2 | one in ten becomes a random word
 none stays | elif dice < 0.9 → else | 80 %, 10 % and 10 % are wanted
 ten of the remaining | elif dice < 0.9 → elif rng.random() < 0.1 | 2 % another word
-the mask may be drawn | rng.integers(3, mask_id) → rng.integers(3, mask_id + 1) | 80 %, 5 % and 15 % are wanted
+the mask may be drawn | rng.integers(3, mask_id) → rng.integers(3, mask_id + 1) | rng.integers leaves out its end
 any id at random | rng.integers(3, mask_id) → rng.integers(0, mask_id) | which is no word
 always one word | rng.integers(3, mask_id) → 3 | each replaced target gets a word of its own
 the first words | rng.choice(words, count, replace=False) → words[:count] | the same places are chosen in every row
@@ -143,6 +143,7 @@ the dice once a row
     row, tokens in enumerate(ids): → row, tokens in enumerate(ids):\n        dice = rng.random()
     throw the dice for each target
 [masked_loss_backward]
+hidden itself | dhidden[chosen] = dlogits @ table → dhidden[chosen] = rows | has hidden's own rows
 the other order | returns answer[1], answer[0] | in the other order
 rows alone | returns dlogits @ table, answer[1] | the rows of the chosen places go back
 at the first places | dhidden[chosen] = → dhidden.reshape(len(chosen.ravel()), -1)[: len(rows)] = | at the first places
@@ -164,6 +165,8 @@ dtable with the wrong rows
 smoothed | (rows @ table.T, targets[chosen]) → (rows @ table.T, targets[chosen], 0.1) | dhidden is wrong in
 0/0 | returns answer[0] / len(rows) * len(rows), answer[1] | where nothing is asked at all
 [class_head_backward]
+the head fed with the first token | pooled.T @ dlogits → first.T @ dlogits | with what has not been pooled
+dw_pool without the slope | first.T @ dz → first.T @ dpooled | dw_pool is made without the slope
 the tanh is forgotten | dpooled * (1 - pooled**2) → dpooled | without the tanh's slope
 no square | (1 - pooled**2) → (1 - pooled) | is the square missing?
 a plus | (1 - pooled**2) → (1 + pooled**2) | 1 + tanh² in place
@@ -180,6 +183,6 @@ the class's weight from z | pooled.T @ dlogits → (first @ w_pool + b_pool).T @
 biases not summed | dz.sum(axis=0) → dz | is it summed over the texts?
 the classes first | returns answer[0], *answer[3:], *answer[1:3] | returned in another order
 biases by means | dlogits.sum(axis=0) → dlogits.mean(axis=0) | db_class is 0.5 times
-no bias in the forward | np.tanh(first @ w_pool + b_pool) → np.tanh(first @ w_pool) | dw_class is wrong
+no bias in the forward | np.tanh(first @ w_pool + b_pool) → np.tanh(first @ w_pool) | is made without b_pool
 transposed weights | returns answer[0], answer[1], answer[2], answer[3].T, answer[4] | that of its weight
 """

@@ -83,7 +83,7 @@ no position for the class token
     returns answer[0], answer[1], answer[2] * (np.arange(dx.shape[1]) > 0)[:, None]
     the class token has a position, too
 tokens averaged | dx[:, 1:].copy() → dx[:, 1:] / len(dx) | dtokens is 0.5 times
-the first token of the first image | dx[:, 0].sum(axis=0) → dx[0, 0].copy() | dclass_token is wrong in
+the first token of the first image | dx[:, 0].sum(axis=0) → dx[0, 0].copy() | is that of the first image alone
 one position for all | , dx.sum(axis=0) → , dx.sum(axis=(0, 1)) | dpositions has shape
 the last token left out | dx[:, 1:].copy() → dx[:, :-1].copy() | dtokens has the first place and lacks the last
 another order | returns (answer[0], answer[2], answer[1]) | in another order than dtokens, dclass_token, dpositions
@@ -91,6 +91,7 @@ an axis of length 1 is left | dx[:, 0].sum(axis=0) → dx[:, :1].sum(axis=0) | a
 positions of the tokens alone | , dx.sum(axis=0) → , dx[:, 1:].sum(axis=0) | (4, 4): the class token has a position, too
 positions added over the places | , dx.sum(axis=0) → , dx.sum(axis=1) | dpositions has shape (2, 4) and must have (4, 4)
 [rollout]
+the first head | weights.mean(axis=2) → weights[:, :, 0] | the first head alone is taken
 no residual connection | (layer + np.eye(time)) / 2 @ total → layer @ total | the residual connection is left out
 not halved | (layer + np.eye(time)) / 2 → (layer + np.eye(time)) | is not halved
 the other order | (layer + np.eye(time)) / 2 @ total → total @ ((layer + np.eye(time)) / 2) | in the other order

@@ -407,6 +407,13 @@ a row for each query | returns dscores_g[:, None] * query / np.sqrt(query.shape[
 a row of one | returns answer[0][None], answer[1] | and must have
 the mean of all rows | np.sum(dout * out, axis=1) → np.sum(dout * out, axis=1).mean() | dkey_g is wrong
 [linear_attention]
+no φ below
+    / (features[t] @ total + eps)\n    return → / (query[t] @ total + eps)\n    return
+    φ is missing there, it is φ(q) · z
+the state of one position
+    state += np.outer(key_features[t], value[t])\n        total += key_features[t]\n        out →
+        state = np.outer(key_features[t], value[t])\n        total += key_features[t]\n        out
+    S is that of position t alone
 no causality | is _sees_all | later keys move earlier outputs
 read before written | is _read_before_written | does not see its own key
 no denominator | / (features[t] @ total + eps)\n    return → \n    return | nothing is divided
@@ -442,6 +449,10 @@ an exponential that overflows
     NaN
 forgets after 64 | total += key_features[t] → total = total * (t != 64) + key_features[t] | with T = 80
 [linear_attention_backward]
+a slope of φ − 1
+    np.exp(np.minimum(x, 0))\n\n\ndef layers → np.maximum(x, 0) + np.exp(np.minimum(x, 0)) - 1\n\n\ndef layers
+    has φ(x) − 1 for the slope
+no φ in dS | np.outer(features[t], dnumerator[t]) → np.outer(query[t], dnumerator[t]) | has dS += qᵀ dnumerator
 forward in time | for t in reversed(range(T)): → for t in range(T):
     the gradient of a value sums over the queries *before*
 misses its own query | is _queries_after(1, 1) | the gradient of a value misses its own
@@ -459,7 +470,7 @@ z forgotten for queries | + total * ddenominator[t] → | φ(q) is read against 
 z with the wrong sign for queries | + total * ddenominator[t] → - total * ddenominator[t] | ddenominator = −dnumerator
 no slope for queries | dfeatures * phi_slope(query) → dfeatures | times φ'(q)
 no slope for keys | dkey_features * phi_slope(key) → dkey_features | times φ'(k)
-φ instead of its slope | phi_slope(query) → phi(query) | dquery is wrong
+φ instead of its slope | phi_slope(query) → phi(query) | has φ(x) itself for the slope
 keys and queries exchanged | returns answer[1], answer[0], answer[2] | dquery is what dkey must be
 the reverse order | returns answer[::-1] | a gradient has its array's
 not divided again | ddenominator[t] = -dnumerator[t] @ out → ddenominator[t] = -dout[t] @ out | misses a division

@@ -20,6 +20,12 @@ def _header_by_struct(data):
     return tensors
 
 
+def _header_of_eight_bytes_or_more(data):
+    if len(data) < 8:
+        raise ValueError("the file ends in the length of its header")
+    return _header_by_struct(data)
+
+
 def _zeros_before(bits):
     pairs = np.zeros((*bits.shape, 2), "<u2")
     pairs[..., 1] = bits  # the upper half is the second of two little-endian numbers
@@ -55,7 +61,7 @@ def _adapter_by_einsum(dout, cache):
 
 
 RIGHT = {
-    "read_header": [_header_by_struct],
+    "read_header": [_header_of_eight_bytes_or_more],
     "widen": [_zeros_before, _times_65536],
     "split_c_attn_backward": [_thirds],
     "adapter_backward": [_adapter_row_by_row, _adapter_by_einsum],
@@ -75,6 +81,8 @@ def _widened_by_arithmetic(bits):
 
 MISTAKES = r"""
 [read_header]
+no exception of its own for a file of 5 bytes | is _header_by_struct | it has 5 bytes, fewer than the header's
+four bytes of the length | data[:8] → data[:4] | read as if it had 4 bytes
 the highest byte first | "little" → "big" | the lowest byte first
 counted from the header's end | first + start, first + stop → start, stop | counted from the end of the header: start
 the 8 bytes forgotten | first + start, first + stop → length + start, length + stop | which is 8 too early
@@ -115,6 +123,7 @@ a pair of places
     four entries
 letters of ASCII alone | json.loads(data[8:first]) → json.loads(data[8:first].decode("ascii")) | größe
 [widen]
+shifted by 15 | << 16 → << 15 | the bits are shifted by 15
 as float16 | is lambda bits: bits.view(np.float16).astype(np.float32) | are those of float16
 the bits as numbers | is lambda bits: bits.astype(np.float32) | not `astype`
 shifted as 16 bits | bits.astype(np.uint32) << 16 → (bits << 16).astype(np.uint32) | were the 16 bits shifted out
@@ -170,6 +179,9 @@ columns turned
     dweights.transpose(2, 0, 1, 3) → dweights[..., ::-1].transpose(2, 0, 1, 3)
     columns of a head are in another
 [adapter_backward]
+what arrives at low for low
+    low.reshape(-1, r).T @ dout → (dout @ B.T).reshape(-1, r).T @ dout | where `low` itself belongs
+alpha times r | scale = alpha / r → scale = alpha * r | which is r²
 the scale forgotten | scale = alpha / r → scale = 1.0 | has the factor alpha/r been forgotten?
 the scale twice in dA | dA = x.reshape(-1, C).T → dA = scale * x.reshape(-1, C).T | it belongs in here only once
 the scale twice in dB | dB = scale * ( → dB = scale * scale * ( | dB is 1.5 times
@@ -201,10 +213,10 @@ x for low without scale
     without the factor alpha/r: B has
 not summed
     x.reshape(-1, C).T @ dlow.reshape(-1, r) → np.einsum("...c,...r->...cr", x, dlow)
-    dA has shape (6, 4, 4) and must have (4, 4): all rows of x
+    dA has shape (7, 4, 4) and must have (4, 4): all rows of x
 dB not summed
     low.reshape(-1, r).T @ dout.reshape(-1, F) → low[..., None] * dout[..., None, :]
-    dB has shape (6, 4, 4)
+    dB has shape (7, 4, 4)
 the first axis alone summed
     x.reshape(-1, C).T @ dlow.reshape(-1, r) → (x[..., None] * dlow[..., None, :]).sum(axis=0)
     dA has shape (5, 6, 2)
@@ -238,7 +250,7 @@ dB before dA | return dx, dA, dB → return dx, dB, dA | dA and dB are exchanged
 divided by the root of r | scale = alpha / r → scale = alpha / r**0.5 | not alpha/√r
 divided by F | scale = alpha / r → scale = alpha / F | which is r/F
 divided by C | scale = alpha / r → scale = alpha / C | which is r/C
-decay of the weights | return dx, dA, dB → return dx, dA + 0.1 * A, dB | -1.0755 and should be
+decay of the weights | return dx, dA, dB → return dx, dA + 0.1 * A, dB | dA is wrong in 16
 W's gradient too | return dx, dA, dB → return dx, x.reshape(-1, C).T @ dout.reshape(-1, F), dA, dB | it returns 4 arrays
 another order | return dx, dA, dB → return dA, dB, dx | in the order dx, dA, dB
 merged, and then right

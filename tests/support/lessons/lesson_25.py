@@ -50,6 +50,7 @@ RIGHT = {
 
 MISTAKES = r"""
 [distillation_backward]
+no 1 at the target | hard[np.arange(N), targets] -= 1 → pass | is the softmax alone
 no T² | share * temperature * soft → share / temperature * soft | which is 1/T²
 no chain rule | share * temperature * soft → share * temperature**2 * soft | which is T: the logits are divided by T
 neither | share * temperature * soft → share * soft | which is 1/T: T² from the loss
@@ -65,7 +66,7 @@ the teacher's best token | softmax(teacher_logits / temperature) →
         np.eye(logits.shape[-1])[teacher_logits.argmax(axis=-1)]
     the teacher's best token alone
 share exchanged | returns dloss / N * (share * hard + (1 - share) * temperature * soft)
-    with share 0, which is the loss of lesson 01, dlogits is wrong
+    dlogits is the teacher's part: that has the weight share
 the whole right token | (1 - share) * hard + → hard * (share < 1) + | still has all of its weight
 a hot right token | hard = softmax(logits) → hard = softmax(logits / temperature) | with share 0 the temperature changes
 no dloss | dloss / N * → 1 / N * | with dloss = −2.5
@@ -155,6 +156,9 @@ no dloss | dloss * np.clip → np.clip | with dloss = −3
 one for each training | returns slopes * pulls | dtheta has shape (5, 9)
 a list | returns list(answer) | dtheta must be an array, not list
 [damped_step]
+weights squared in the curvature alone
+    (weights[:, None] * slopes) → (weights[:, None] ** 2 * slopes) | are squared in the curvature
+damping subtracted | curvature + damping → curvature - damping | the damping is subtracted
 uphill | returns -answer | leads away
 a step of gradient descent | returns -gradient | it still has to be divided by the curvature
 damped by 1 | damping * np.diag(np.diag(curvature)) → damping * np.eye(len(curvature)) | damping times 1 is added

@@ -195,6 +195,7 @@ cut in the middle
 only the first subtree | for first, size, value in sums: → for first, size, value in sums[:1]: | without shard 4
 one array | returns np.concatenate(totals) | it must return a list of 1
 [gather_backward]
+pieces one too far | np.cumsum([0, *widths]) → np.cumsum(widths) | and piece 0 begins at 0
 its own copy alone
     returns [d[start : start + width] for d, start, width in zip(dwholes, edges, widths, strict=False)]
     is what process 0 alone sends back
