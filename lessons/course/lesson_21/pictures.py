@@ -86,8 +86,8 @@ def draw_fine_tuning(
     """Draw accuracies (sizes, seeds) by question and start: a line through the means, a dot for each seed."""
     _, row = plt.subplots(1, len(results), figsize=(7.4, 3.0), sharey=True)
     for axes, (question, starts) in zip(row, results.items(), strict=True):
-        for (name, found), colour, line in zip(starts.items(), (GREEN, ORANGE), ("-", "--"), strict=True):
-            axes.plot(range(len(sizes)), 100 * found.mean(axis=1), line, color=colour, label=name)
+        for (name, found), colour in zip(starts.items(), (GREEN, ORANGE), strict=True):
+            axes.plot(range(len(sizes)), 100 * found.mean(axis=1), "-", color=colour, label=name)
             for place, seeds in enumerate(found):
                 axes.plot([place] * len(seeds), 100 * seeds, "o", ms=3.5, color=colour)
         axes.axhline(100 * guess[question], color=GREY, lw=0.8, ls=":")

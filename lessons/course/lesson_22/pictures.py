@@ -77,8 +77,8 @@ def draw_positions(by_offset: np.ndarray, curves: Mapping[str, tuple[np.ndarray,
     left.set_yticks(range(-reach, reach + 1))
     left.figure.colorbar(shown, ax=left, label="mean cosine", fraction=0.046)
     right.axhline(0, color=GREY, lw=0.8)
-    for (name, (distances, cosines)), colour, style in zip(curves.items(), (BLUE, ORANGE), ("o-", "s--"), strict=True):
-        right.plot(distances, cosines, style, ms=3, color=colour, label=name)
+    for (name, (distances, cosines)), colour in zip(curves.items(), (BLUE, ORANGE), strict=True):
+        right.plot(distances, cosines, "o-", ms=3, color=colour, label=name)
     right.set(xlabel="distance of two positions (pixels)", ylabel="mean cosine", title="Near positions, and far ones")
     right.legend()
 
@@ -87,12 +87,10 @@ def draw_little_data(sizes: Sequence[int], results: Mapping[str, Mapping[str, np
     """Draw accuracies (sizes, seeds) by title and model: a line through the means, a dot for each seed."""
     _, row = plt.subplots(1, len(results), figsize=(7.4, 3.2), sharey=True)
     for axes, (title, models) in zip(row, results.items(), strict=True):
-        looks = zip(models.items(), (BLUE, VERMILION, GREY), ("o-", "s--", "^:"), strict=True)
-        for (name, found), colour, (mark, *line) in looks:
-            axes.plot(range(len(sizes)), 100 * found.mean(axis=1), "".join(line), color=colour)
+        for (name, found), colour in zip(models.items(), (BLUE, VERMILION, GREY), strict=True):
+            axes.plot(range(len(sizes)), 100 * found.mean(axis=1), color=colour, label=name)
             for place, seeds in enumerate(found):
-                axes.plot([place] * len(seeds), 100 * seeds, mark, ms=4, color=colour)
-            axes.plot([], [], mark + "".join(line), ms=4, color=colour, label=name)
+                axes.plot([place] * len(seeds), 100 * seeds, "o", ms=3.5, color=colour)
         axes.set_xticks(range(len(sizes)), [f"{size:,}" for size in sizes])
         axes.set(xlabel="images to learn from", ylim=(None, 101), title=title)
         axes.grid(axis="y")
