@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Circle
 
-from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, SKY, VERMILION, dark
+from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, SKY, VERMILION
 
 COLOURS = {
     "RNN": VERMILION,
@@ -48,8 +48,9 @@ def draw_distances(curves: Mapping[str, np.ndarray]) -> None:
     for name, values in curves.items():
         relative = values / values[0]
         axes.semilogy(relative, color=COLOURS[name], lw=1.8)
-        end, ink = (len(values) - 1, relative[-1]), dark(COLOURS[name])
-        axes.annotate(name, end, (6, 0), textcoords="offset points", va="center", color=ink)
+        axes.annotate(
+            name, (len(values) - 1, relative[-1]), (6, 0), textcoords="offset points", va="center", color=COLOURS[name]
+        )
     axes.plot([0, longest], [1, 1], color=GREY, lw=0.8, ls=":")
     axes.set(xlabel="distance from where the gradient entered, positions", ylabel="gradient, relative to distance 0")
     axes.set_xlim(0, 1.4 * longest)
