@@ -133,7 +133,7 @@ def _patterns() -> list[tuple[str, np.ndarray]]:
         ("one position", np.ones((1, 1), dtype=bool)),
         ("nobody sees anybody", np.zeros((4, 4), dtype=bool)),
         ("a causal window of 40 positions", _window(40, 3)),
-        *((f"pairs drawn by chance, {share:.0%}", rng.random((15, 15)) < share) for share in (0.05, 0.1, 0.2)),
+        *((f"pairs drawn at random, {share:.0%}", rng.random((15, 15)) < share) for share in (0.05, 0.1, 0.2)),
     ]
 
 

@@ -22,7 +22,7 @@ def faint_texts(figure: Figure) -> list[tuple[str, float]]:
     axes_off = [axis for axes in figure.axes if not axes.axison for axis in (axes.xaxis, axes.yaxis)]
     hidden = {text for axis in axes_off for text in axis.findobj(Text)}
     texts = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip()]
-    texts = [text for text in texts if text not in hidden]
+    texts = [text for text in texts if text not in hidden and not text.get_path_effects()]  # an outline is a ground
     colours = [to_rgba(text.get_color(), text.get_alpha()) for text in texts]
     boxes = [text.get_window_extent() for text in texts]
     for text in texts:
