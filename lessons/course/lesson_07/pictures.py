@@ -16,10 +16,10 @@ def influences(reached: Mapping[str, np.ndarray]) -> None:
     """Draw two maps (T, T) by name: the length of the gradient at each input, for each output position."""
     figure, both = plt.subplots(1, 2, figsize=(7.2, 3.0), sharey=True)
     for axes, (name, lengths) in zip(both, reached.items(), strict=True):
-        image = axes.imshow(lengths / lengths.max(), vmin=0, vmax=1)
+        axes.imshow(lengths / lengths.max(), vmin=0, vmax=1)
         axes.set(title=name, xlabel="input position $s$")
     both[0].set_ylabel("output position $t$")
-    figure.colorbar(image, ax=both, label="length of the gradient\n(the largest is 1)", shrink=0.8)
+    figure.colorbar(both[0].images[0], ax=both, label="length of the gradient\n(the largest is 1)", shrink=0.8)
     figure.suptitle("Which inputs does an output depend on?", fontsize=10)
     show(
         "Two maps of output positions against input positions. With self-attention every output depends on every "

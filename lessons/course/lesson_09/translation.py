@@ -1,5 +1,7 @@
 """Lesson 09: pairs of the grammar as batches, a small translator, and an update that records a training run."""
 
+from typing import Any
+
 import numpy as np
 
 from minitransformer import Transformer, TransformerConfig
@@ -28,7 +30,7 @@ def small_model(norm_first=False, seed=0, dtype="float32", **options):
     """A model of four layers in each stack."""
     return Transformer(
         TransformerConfig(VOCABULARY, d_model=32, num_heads=4, d_ff=128, num_layers=4, max_length=128,
-                          norm_first=norm_first, **{"dropout": 0.0} | options),
+                          norm_first=norm_first, **dict[str, Any](dropout=0.0) | options),
         dtype=dtype, seed=seed,
     )  # fmt: skip
 

@@ -90,7 +90,9 @@ def draw_certainty(right: np.ndarray, wrong: np.ndarray) -> None:
     looks = ((right, GREY, "", "right"), (wrong, VERMILION, "///", "first wrong"))
     for values, colour, hatch, name in looks:
         weights = np.full(len(values), 100 / len(values))
-        axes.hist(values, np.linspace(0, 1, 26), weights=weights, color=colour, alpha=0.65, hatch=hatch, label=name)
+        axes.hist(
+            values, np.linspace(0, 1, 26).tolist(), weights=weights, color=colour, alpha=0.65, hatch=hatch, label=name
+        )
     axes.set(xlabel="P of the model's favourite", ylabel="share of the tokens (%)", title="It hesitates before it errs")
     axes.legend(loc="upper left", title="the favourite is")
     show(

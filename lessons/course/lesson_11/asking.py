@@ -1,7 +1,7 @@
 """Lesson 11: ask the trained model for the probabilities of the next token, and take the time."""
 
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from minitransformer.ops import numpy_ops
 class Asking(NamedTuple):
     """A translator as three functions of token ids."""
 
-    translator: object
+    translator: Any
 
     def encoded(self, sentence):
         """A batch of one source sentence, (1, Ts)."""

@@ -470,7 +470,7 @@ def bleu(attempt: Attempt) -> None:
     _agree_on_bleu(score, "words are cut elsewhere (an n-gram is a tuple of tokens, not their letters)", *cut)
 
 
-def _bleu_mistakes(hypotheses: Any, references: Any) -> dict[str, float]:
+def _bleu_mistakes(hypotheses: Any, references: Any) -> dict[str, Any]:
     """Return what likely mistakes give, as far as no precision is 0."""
     matched, proposed, of_references = np.zeros((3, 4))
     for pair in zip(hypotheses, references, strict=True):

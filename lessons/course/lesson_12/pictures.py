@@ -51,7 +51,7 @@ def draw_offsets(scores: Mapping[str, np.ndarray], offsets: Sequence[int]) -> No
             for head, offset in np.ndindex(each[layer].shape):
                 value = each[layer, head, offset]
                 if value >= 0.2:
-                    colour = on(scale.to_rgba(value))
+                    colour = on(tuple(scale.to_rgba(value)))
                     axes.text(offset, head, f"{value:.2f}"[1:], ha="center", va="center", fontsize=7, color=colour)
             axes.set_yticks(range(each.shape[1]), [f"{layer + 1}.{head + 1}" for head in range(each.shape[1])])
             axes.set_xticks(range(len(offsets)), [f"{offset:+d}" if offset else "0" for offset in offsets])

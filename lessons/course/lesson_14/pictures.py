@@ -1,9 +1,11 @@
 """Lesson 14: rates of one operation at all sizes, predictions, blocks of Adam, a step of training as stacked bars."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.ticker import NullLocator
 
 from ..measuring import Machine, caches
 from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SKY, VERMILION, show
@@ -61,7 +63,7 @@ def draw_predictions(predicted: Mapping[Shape, float], measured: Mapping[Shape, 
         for shape, left, up in zip(shapes, x, y, strict=True):
             text = "·".join(f"{size // 1024}k" if size % 1024 == 0 else f"{size}" for size in shape)
             above = kind != "the call" and shape[-1] > 1
-            place = {"xytext": (-6, 4), "ha": "right"} if above else {"xytext": (7, -6)}
+            place: dict[str, Any] = {"xytext": (-6, 4), "ha": "right"} if above else {"xytext": (7, -6)}
             axes.annotate(text, (left, up), textcoords="offset points", fontsize=8, color=INK, **place)
     diagonal = np.array([0.2, 1e5])
     axes.plot(diagonal, diagonal, color=GREY, lw=1)
@@ -98,7 +100,7 @@ def draw_blocks(
     highest = 3 * max(printed, *blocks.values())
     axes.set(ylim=(0.3, highest), yticks=(0.5, 1, 2, 5, 10, 20, 50))
     axes.yaxis.set_major_formatter("{x:g}")
-    axes.yaxis.set_minor_locator(plt.NullLocator())
+    axes.yaxis.set_minor_locator(NullLocator())
     axes.set_title(f"A step of Adam over {count:,} parameters, one core")
     axes.legend(loc="upper center", fontsize=8, ncols=2)
     show(

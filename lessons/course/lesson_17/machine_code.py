@@ -119,7 +119,7 @@ def _draw_lanes(axes: Axes, rows: Sequence[Sequence[float]], names: Sequence[str
     logarithms = np.log2(numbers.clip(min=0.5))
     image = axes.imshow(logarithms, aspect="auto", vmin=-1, vmax=1.6 * np.log2(numbers.max()))
     for (row, lane), number in np.ndenumerate(numbers):
-        text, colour = f"{number:.0f}" if number else "", on(image.to_rgba(logarithms[row, lane]))
+        text, colour = f"{number:.0f}" if number else "", on(tuple(image.to_rgba(logarithms[row, lane])))
         axes.text(lane, row, text, ha="center", va="center", fontsize=7, color=colour)
     axes.set_yticks(range(len(names)), names)
     axes.set(xticks=[0, 7, 15, 16, 23, 31], xlabel="lane of wave 0")

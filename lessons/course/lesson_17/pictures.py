@@ -6,6 +6,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import NullLocator
 
 from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SKY, VERMILION, show
 from .roofline import GPUS, WORKS, Gpu, Work
@@ -111,7 +112,7 @@ def draw_kernels(shown: Gpu, seconds: Mapping[int, float], source: str) -> None:
         axes.set(xlabel="intensity, operations for each byte")
     near.set(ylabel="operations a second", title="where memory decides", xticks=(0.2, 0.5, 1, 2))
     near.xaxis.set_major_formatter("{x:g}")
-    near.xaxis.set_minor_locator(plt.NullLocator())
+    near.xaxis.set_minor_locator(NullLocator())
     whole.set(title="the whole roof, and other GPUs'")
     figure.suptitle(f"{shown.name}, {shown.kind}: every kernel's dot\n{source}", color=INK, fontsize=10)
     figure.legend(*near.get_legend_handles_labels(), loc="outside lower center", fontsize=8, ncols=5)

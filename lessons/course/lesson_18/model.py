@@ -20,8 +20,8 @@ PAD, BOS, EOS = 0, 1, 2
 LONGEST = 1000  # tokens of a sentence
 
 
-class EncoderLayer:
-    """One layer of the encoder: the parts that `encoder_layer` calls. Each leaves its cache for the backward."""
+class Sublayers:
+    """The parts that a layer of both stacks calls. Each leaves its cache for the backward."""
 
     def __init__(self, layers, name):
         self.layers, self.name, self.caches, self.kept = layers, name, {}, None
@@ -50,6 +50,10 @@ class EncoderLayer:
     def feed_forward_norm(self, x):
         return self.norm("feed_forward_norm", x)
 
+
+class EncoderLayer(Sublayers):
+    """One layer of the encoder, in the order of `encoder_layer`."""
+
     def forward(self, x, mask):
         self.caches = {}
         return encoder_layer(self, x, mask), tuple(self.caches.values())
@@ -62,7 +66,7 @@ class EncoderLayer:
         return dx + self.layers.self_attention_backward(dout, self_attention)
 
 
-class DecoderLayer(EncoderLayer):
+class DecoderLayer(Sublayers):
     """One layer of the decoder: the parts that `decoder_layer` calls, and what `decoder_backward` wants."""
 
     def cross_attention(self, x, memory, mask):

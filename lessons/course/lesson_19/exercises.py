@@ -293,7 +293,7 @@ def _name_position_mistakes(dpositions, dx, positions, dhidden, ids) -> None:
         not np.allclose(dpositions, early),
         "dpositions is made of the gradient of hidden: positions are added below the stack, so of that of its input",
     )
-    by_ids, alike, first = np.zeros((3, *positions.shape))
+    by_ids, alike, first = (np.zeros(positions.shape) for _ in range(3))
     np.add.at(by_ids, ids.clip(0, len(positions) - 1), dx)
     alike[:T], first[:T] = dx.sum(axis=(0, 1)), dx[0]
     mistakes = {

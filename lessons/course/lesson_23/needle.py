@@ -22,8 +22,15 @@ def needles(rng: np.random.Generator, place: np.ndarray) -> tuple[np.ndarray, np
 
 def found(steps: int = 150, **options: Any) -> np.ndarray:
     """Train a GPT with these options, and return its share of right answers at each distance, 1 to LENGTH − 1."""
-    sizes = {"d_model": 32, "num_heads": 2, "d_ff": 64, "max_length": LENGTH, "positions": "none", "init_std": 0.1}
-    off = {"dropout": 0.0, "attention_dropout": 0.0}
+    sizes: dict[str, Any] = {
+        "d_model": 32,
+        "num_heads": 2,
+        "d_ff": 64,
+        "max_length": LENGTH,
+        "positions": "none",
+        "init_std": 0.1,
+    }
+    off: dict[str, Any] = {"dropout": 0.0, "attention_dropout": 0.0}
     model = GPT(GPTConfig(SPECIAL + NOISE + 1, **sizes | off | options))
     adam, data = Adam(model.parameters, model.ops), np.random.default_rng(0)
     for _ in range(steps):

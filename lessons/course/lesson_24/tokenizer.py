@@ -43,8 +43,8 @@ def read_tokenizer(folder: Path) -> tuple[Callable[[str], list[int]], Callable[[
     model, marks = content["model"], {token["id"] for token in content["added_tokens"]}
     vocabulary = model["vocab"]
     piece_of = {number: piece for piece, number in vocabulary.items() if number not in marks}
-    pairs = [tuple(merge.split(" ")) if isinstance(merge, str) else tuple(merge) for merge in model["merges"]]
-    age = {pair: n for n, pair in enumerate(pairs)}  # the smaller, the older
+    pairs = [merge.split(" ") if isinstance(merge, str) else merge for merge in model["merges"]]
+    age = {(left, right): n for n, (left, right) in enumerate(pairs)}  # the smaller, the older
 
     def encode(text: str) -> list[int]:
         return [vocabulary[piece] for word in words(text) for piece in merged(word, age)]

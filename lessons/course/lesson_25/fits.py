@@ -39,11 +39,11 @@ def fitted(n: Floats, d: Floats, losses: Floats, drawn: Floats | None = None) ->
     drawn `(samples, n)` says how often each sample has each run; without it a hundred samples are drawn.
     """
     if drawn is None:
-        drawn = np.random.default_rng(0).multinomial(len(n), np.full(len(n), 1 / len(n)), size=100)
+        drawn = np.random.default_rng(0).multinomial(len(n), np.full(len(n), 1 / len(n)), size=100).astype(float)
     ends, objectives = descents(n, d, losses)
     best = ends[objectives.argmin()]
     begins = np.concatenate([best[None], GRID[::30]])  # (k, 5): each sample from these
-    counts = np.repeat(drawn.astype(float), len(begins), axis=0)
+    counts = np.repeat(drawn, len(begins), axis=0)
     again, values = minimise(np.tile(begins, (len(drawn), 1)), np.log(n), np.log(d), np.log(losses), counts)
     again, values = again.reshape(len(drawn), -1, 5), values.reshape(len(drawn), -1)
     return best, again[np.arange(len(drawn)), values.argmin(axis=1)]

@@ -63,7 +63,9 @@ def sentences_by_length(count: int, parts: int) -> tuple[Batch, list[Batch]]:
     """Return a batch of so many sentences, and the same sorted by length in parts of equally many sentences."""
     everything = Batches(TokenDataset.from_pairs([_dataset()[i] for i in range(count)]), 10_000, seed=0).batch(0, 0)
     by_length = np.argsort((everything.target_out != 0).sum(axis=1), kind="stable")
-    return everything, [Batch(*(ids[rows] for ids in everything.inputs)) for rows in np.array_split(by_length, parts)]
+    return everything, [
+        Batch(*[ids[rows] for ids in everything.inputs], first=0) for rows in np.array_split(by_length, parts)
+    ]
 
 
 # --- Two runs that drift apart ----------------------------------------------------------------------------------
