@@ -2,8 +2,8 @@
 # # 24 · Real weights: read name by name, and made to speak
 #
 # **You will be able to** read a folder of a stranger's weights with NumPy alone: header, numbers and names; run the
-# GPT-2 in it; send a gradient back into its layout; say which mistake of reading changes what, and which test notices;
-# and, if you like, train an adapter of few numbers in place of all.
+# GPT-2 in it; say which mistake of reading changes what, and which test notices; and, if you like, send a gradient back
+# into the file's layout, and train an adapter of few numbers in place of all.
 #
 # | | |
 # |---|---|
@@ -400,7 +400,7 @@ print("\n".join(f"{name}: {value:.0e}" for name, value in rounding.items()))
 # the best for everything: it notices the wrong epsilon least, because large activations hide an epsilon beside their
 # variance.)
 #
-# ## Backwards, into the file's layout
+# ## Backwards, into the file's layout (optional)
 #
 # To train on with such weights ([*fine-tuning*](glossary.md#fine-tuning)), and to write them back, we need the gradient
 # of each array *in the file*. For one of them, a step is left to be done.
