@@ -11,10 +11,10 @@
 # | in the paper | §6.1: "beam search with a beam size of 4 and length penalty α = 0.6"; Table 2 is in BLEU |
 # | in the package | [`decoding`](../minitransformer/decoding), [`evaluation`](../minitransformer/evaluation.py) |
 #
-# A trained model gets a source sentence $X$ and the beginning of a translation, and gives the probability of every token
-# that may come next. A whole sentence is $Y = (y_1, \dots, y_T)$, and its last
-# token is `</s>`. Its probability is a product: the first token, then the second after the first, and so on. In
-# logarithms the product is a sum, with $y_{<t}$ for the tokens before $y_t$:
+# A trained model gets a source sentence $X$ and the beginning of a translation, and gives the probability of every
+# token that may come next. A whole sentence is $Y = (y_1, \dots, y_T)$, and its last token is `</s>`. Its probability
+# is a product: the first token, then the second after the first, and so on. In logarithms the product is a sum, with
+# $y_{<t}$ for the tokens before $y_t$:
 #
 # $$ \log P(Y \mid X) = \sum_{t=1}^{T} \log P(y_t \mid y_{<t}, X) $$
 #
@@ -516,7 +516,7 @@ for name, searched in (("as it should be", model), ("not reordered", Forgetful()
     print(f"{name:<16} says log P = {hypothesis.log_prob:6.2f}, and it is {true:6.2f}   {text}")
 
 # %% [markdown]
-# Keep this test for every search that you write: score its result once more, with a plain forward.
+# Keep this test for every search: score its result once more, with a plain forward.
 #
 # ## What changed since 2017
 #

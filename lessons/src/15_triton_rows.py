@@ -92,7 +92,8 @@ draw.draw_time({name: (4 * moved / memory, work / operations) for name, (work, m
 # %% [markdown]
 # A product of matrices keeps the calculators busy. In a softmax or a sum, the GPU waits for its numbers nearly all of
 # the time. So a fast softmax does not compute less: it **reads every number once, keeps it in registers, and writes the
-# result once**. NumPy's small operations cannot do that: each reads its arguments from memory and writes its result back.
+# result once**. NumPy's small operations cannot do that: each reads its arguments from memory and writes its result
+# back.
 #
 # ## A program and its block
 #

@@ -196,8 +196,8 @@ def store_rows(x_ptr, T, rows, values, D: tl.constexpr):
 # ### Exercise 2 ★☆☆: step 1, a tile of scores (optional)
 #
 # A warm-up: one head, and lengths that are multiples of the tile. In this step alone, each program writes its tile of
-# scores down. Its block of queries is `tl.program_id(0)`, its block of keys `tl.program_id(1)`. The transpose of a block
-# is `tl.trans(key)`.
+# scores down. Its block of queries is `tl.program_id(0)`, its block of keys `tl.program_id(1)`. The transpose of a
+# block is `tl.trans(key)`.
 
 
 # %% tags=["exercise"]
@@ -281,7 +281,8 @@ attention_lse = check(attention_lse)
 #
 # One head, and lengths that are multiples of the tile. In each round of the walk the program makes a tile of scores,
 # `tl.dot(query, tl.trans(key), input_precision="ieee") * scale`, updates $m$ and $\ell$, and adds to acc, a block of
-# $M \times D$. acc is rescaled as $\ell$ is, and divided by $\ell$ once, at the end. The tile of weights times the block of values is a product again. `tl.dot` needs one type on both
+# $M \times D$. acc is rescaled as $\ell$ is, and divided by $\ell$ once, at the end. The
+# tile of weights times the block of values is a product again. `tl.dot` needs one type on both
 # sides, so round the weights to the values' type: `weights.to(value.dtype)`. Sums stay in float32.
 
 
