@@ -457,8 +457,8 @@ for name, measured in (("tuned", losses), ("not tuned", untuned)):
 # The runs that are not tuned still lie nearly on *a* law, and their interval looks no worse. It is an interval around
 # the wrong number. A bootstrap asks how far chance could have moved the result. It does not know what was wrong with
 # *all* runs: a warm-up that is too long for the short ones, text that is read twice, one seed of each. (If the test
-# rows are resampled, and not the runs, it says how well *one loss* is known, and nothing about another seed, another order
-# of the text or a learning rate.) Only a run that was kept aside, far out, says how far a law reaches.
+# rows are resampled, and not the runs, it says how well *one loss* is known, and nothing about another seed or
+# another learning rate.) Only a run that was kept aside, far out, says how far a law reaches.
 #
 # ## Fitting the law (optional)
 #
