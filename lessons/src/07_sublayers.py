@@ -291,9 +291,9 @@ layernorm_backward = check(layernorm_backward)
 # $$ \mathrm{d}x = r\,\big(\mathrm{d}n - \mathrm{mean}(\mathrm{d}n) - n\,\mathrm{mean}(\mathrm{d}n \cdot n)\big) $$
 
 # %% [markdown]
-# d$x$ is proportional to $r$: a row of large numbers gets a small gradient. So in a deep stack, the numbers and the
-# gradient fade without a residual connection, grow with it alone, and keep their size with a norm. (An optional part
-# below measures it.)
+# d$x$ is proportional to $r$: a row of large numbers gets a small gradient. In a deep stack of random sub-layers, the
+# numbers and the gradient fade without a residual connection, grow with it alone, and keep their size with a norm. (An
+# optional part below measures it.)
 
 # %%
 arrays = {"x": rows, "gamma": gamma, "beta": beta}
