@@ -11,8 +11,8 @@
 # | in the paper | §3.1 (Add & Norm), §3.3 and eq. 2 (feed-forward), §5.4 (residual dropout) |
 # | in the package | [`layernorm`](../minitransformer/ops/norms.py), [dropout](../minitransformer/ops/dropout.py) |
 #
-# Attention moves information between positions. The other parts of a layer let it do so again and again, many layers
-# deep. The paper says it in one line, [Add & Norm](glossary.md#add--norm); the dropout is from §5.4:
+# Attention moves information between positions. The other parts of a layer let it do so many layers deep. The paper
+# says it in one line, [Add & Norm](glossary.md#add--norm); the dropout is from §5.4:
 #
 # $$ \mathrm{LayerNorm}\big(x + \mathrm{Dropout}(\mathrm{Sublayer}(x))\big) $$
 #
@@ -59,8 +59,7 @@ def feed_forward_loops(x, weight1, bias1, weight2, bias2):
 # %% [markdown]
 # ### Exercise 1 ★☆☆: the feed-forward network
 #
-# Write it without loops: two products serve all positions at once. Return also the arrays that a backward needs. Which
-# of the intermediate arrays does the chain rule use again?
+# Write it without loops: two products serve all positions at once. Return also the arrays that a backward needs.
 
 
 # %% tags=["exercise"]
@@ -112,8 +111,8 @@ for name, worst in check_gradients(feed_forward_forward, feed_forward_backward, 
 
 # %% [markdown]
 # Attention mixes positions, the [feed-forward network](glossary.md#feed-forward-network) mixes channels. It also has
-# most of an encoder layer's weights: attention has four matrices of $C \times C$, the network two of $C \times F$, and
-# in the paper $F = 4C$.
+# most of an encoder layer's weights: two matrices of $C \times F$ with $F = 4C$, beside attention's four of
+# $C \times C$.
 #
 # ### Who talks to whom (optional)
 #
@@ -155,9 +154,9 @@ print(f"self-attention, smallest off the diagonal: {reached['self-attention'][ot
 # %% [markdown]
 # ## The residual connection
 #
-# Stack many sub-layers $f_1, \dots, f_n$, each on the output of the one before. On its way back the gradient passes all
-# of them, and each multiplies it by its Jacobian, transposed (lesson 00). If each shrinks it a little, nothing is left
-# after many. So do not replace $x$. Add to it:
+# Stack many sub-layers $f_1, \dots, f_n$. On its way back the gradient passes all of them, and each multiplies it by
+# its Jacobian, transposed (lesson 00). If each shrinks it a little, nothing is left after many. So do not replace $x$.
+# Add to it:
 #
 # $$ x_l = x_{l-1} + f_l(x_{l-1}) \qquad\Longrightarrow\qquad
 #    \mathrm{d}x_{l-1} = \mathrm{d}x_l + J_l^\top \mathrm{d}x_l = (I + J_l^\top)\,\mathrm{d}x_l $$
@@ -179,11 +178,9 @@ print(f"self-attention, smallest off the diagonal: {reached['self-attention'][ot
 #
 # The mean $m$, the variance $v$ and the reciprocal of the standard deviation $r$ (`rstd` in the code) are one number
 # for each position. The normed vector $n$ (`normed`) has mean 0 and variance 1. $\gamma$ and $\beta$, of shape $(C,)$,
-# are learned: a scale and a shift for each channel. The small number $\epsilon$ keeps us from dividing by zero where
-# all channels are equal.
-#
-# No position looks at another, so nothing depends on the other sentences of the batch (as in batch normalisation), on
-# padding, or on later words.
+# are learned, a scale and a shift for each channel; $\epsilon$ keeps us from dividing by zero. No position looks at
+# another, so nothing depends on the other sentences of the batch (as in batch normalisation), on padding, or on later
+# words.
 #
 # ### Exercise 2 ★☆☆: layer normalisation
 #
@@ -213,7 +210,15 @@ layernorm_forward = check(layernorm_forward)
 # variance is the mean of `centred**2`, taken in the same way; `rstd` is 1 over the root of variance + `eps`.
 
 # %% [markdown]
-# Yours beside loops, and beside the package:
+# Beside the package:
+
+# %%
+rows, gamma, beta = 3 + 2 * rng.standard_normal((6, 5)), rng.standard_normal(5), rng.standard_normal(5)
+y, cache = layernorm_forward(rows, gamma, beta)
+print(f"arrays against the package: {error(y, ops.layernorm_forward(rows, gamma, beta)[0]):.1e}")
+
+# %% [markdown]
+# ### The same in loops (optional)
 
 
 # %%
@@ -229,10 +234,7 @@ def layernorm_loops(x, gamma, beta, eps=1e-5):
     return y
 
 
-rows, gamma, beta = 3 + 2 * rng.standard_normal((6, 5)), rng.standard_normal(5), rng.standard_normal(5)
-y, cache = layernorm_forward(rows, gamma, beta)
-print(f"loops against arrays:       {error(y, layernorm_loops(rows, gamma, beta)):.1e}")
-print(f"arrays against the package: {error(y, ops.layernorm_forward(rows, gamma, beta)[0]):.1e}")
+print(f"loops against arrays: {error(y, layernorm_loops(rows, gamma, beta)):.1e}")
 
 # %% [markdown]
 # ### Exercise 3 ★★★: the backward of layer normalisation
@@ -289,8 +291,9 @@ layernorm_backward = check(layernorm_backward)
 # $$ \mathrm{d}x = r\,\big(\mathrm{d}n - \mathrm{mean}(\mathrm{d}n) - n\,\mathrm{mean}(\mathrm{d}n \cdot n)\big) $$
 
 # %% [markdown]
-# d$x$ is proportional to $r$: a row of large numbers gets a small gradient. Layer norm brakes any growth; lesson 08
-# comes back to this.
+# d$x$ is proportional to $r$: a row of large numbers gets a small gradient. In a deep stack of random sub-layers, the
+# numbers and the gradient fade without a residual connection, grow with it alone, and keep their size with a norm. (An
+# optional part below measures it.)
 
 # %%
 arrays = {"x": rows, "gamma": gamma, "beta": beta}
@@ -395,7 +398,7 @@ except GradientError as problem:
     print(problem)
 
 # %% [markdown]
-# ## Both together
+# ## Both together (optional)
 #
 # Now stack thirty-two feed-forward networks with their initial, random weights, in four ways.
 # [`run_stack`](course/lesson_07/stack.py) chains your functions. Watch the size of the numbers on the way up, and the
@@ -480,9 +483,8 @@ print(f"the untouched part against dy: {error(by_length[0], top):.1e}")
 #
 # In training, each element of a sub-layer's output is set to zero with probability $p$, drawn anew in every step (the
 # paper: $p = 0.1$). So no part can rely on one other part being there. When the model is used, nothing is dropped.
-#
-# But then an element is smaller in training, on average $(1 - p)\,x$, than in use. *Inverted*
-# [dropout](glossary.md#dropout) corrects this in training: it divides the kept elements by $1-p$. With $k_i$ for
+# *Inverted* [dropout](glossary.md#dropout) keeps the average the same: in training it divides the kept elements by
+# $1-p$. With $k_i$ for
 # whether element $i$ is kept, 1 or 0, and $\mathbb{E}$ for the average over many draws:
 #
 # $$ y_i = \frac{k_i}{1 - p}\, x_i, \qquad k_i = 1 \text{ with probability } 1 - p, \text{ else } 0, \qquad
@@ -653,8 +655,14 @@ print(f"two runs, dropout off: they differ by {error(trained[2], trained[3]):.1e
 # %% [markdown]
 # ## Common mistakes, and what they look like
 #
-# **ε outside the root**, $n = a / (\sqrt v + \epsilon)$, looks harmless until a row is nearly constant. There the
-# gradient is as large as $1/\epsilon$ instead of $1/\sqrt\epsilon$:
+# * **ε outside the root**, $n = a / (\sqrt v + \epsilon)$, looks harmless until a row is nearly constant. There the
+#   gradient is as large as $1/\epsilon$ instead of $1/\sqrt\epsilon$.
+# * **Normalising over the wrong axis.** With means over time instead of channels, every position knows of the others,
+#   the later ones too, and the causal mask of lesson 04 is undone.
+# * **A new mask in dropout's backward.** The gradient then belongs to another network; its size looks right.
+# * **Dropout left on in use.** The same input gives different outputs.
+#
+# ### The first two, run (optional)
 
 # %%
 constant = np.full((1, 8), 2.0) + 1e-12 * rng.standard_normal((1, 8))
@@ -662,8 +670,7 @@ print(f"largest slope, ε inside the root:  {1 / np.sqrt(constant.var() + 1e-5):
 print(f"largest slope, ε outside the root: {1 / (constant.std() + 1e-5):8.1e}")
 
 # %% [markdown]
-# **Normalising over the wrong axis.** With means over time instead of channels, every position knows of the others, the
-# later ones too, and the causal mask of lesson 04 is undone. Change the last position and look at the first:
+# The wrong axis: change the last position and look at the first:
 
 # %%
 sentence = rng.standard_normal((6, 16))  # (T, C)
@@ -677,9 +684,8 @@ for axis, name in ((-1, "channels"), (0, "time")):
 # ## What changed since 2017
 #
 # In nearly all large models the norm moved off the residual stream, $x + f(\mathrm{LN}(x))$ (Xiong and others 2020;
-# lesson 08). Many use RMSNorm (Zhang and Sennrich 2019) and a gated unit in place of the relu (Shazeer 2020), which
-# [lesson 20](20_modern_blocks.ipynb) builds. Large models, which see each text about once, mostly train without
-# dropout.
+# lesson 08). Many use RMSNorm (Zhang and Sennrich 2019) and a gated unit in place of the relu (Shazeer 2020; [lesson
+# 20](20_modern_blocks.ipynb) builds them). Large models mostly train without dropout.
 #
 # ## Where next
 #

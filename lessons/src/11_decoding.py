@@ -11,10 +11,10 @@
 # | in the paper | §6.1: "beam search with a beam size of 4 and length penalty α = 0.6"; Table 2 is in BLEU |
 # | in the package | [`decoding`](../minitransformer/decoding), [`evaluation`](../minitransformer/evaluation.py) |
 #
-# A trained model does not give translations. It gets a source sentence $X$ and the beginning of a translation, and
-# gives the probability of every token that may come next. A whole sentence is $Y = (y_1, \dots, y_T)$, and its last
-# token is `</s>`. Its probability is a product: the first token, then the second after the first, and so on. In
-# logarithms the product is a sum, with $y_{<t}$ for the tokens before $y_t$:
+# A trained model gets a source sentence $X$ and the beginning of a translation, and gives the probability of every
+# token that may come next. A whole sentence is $Y = (y_1, \dots, y_T)$, and its last token is `</s>`. Its probability
+# is a product: the first token, then the second after the first, and so on. In logarithms the product is a sum, with
+# $y_{<t}$ for the tokens before $y_t$:
 #
 # $$ \log P(Y \mid X) = \sum_{t=1}^{T} \log P(y_t \mid y_{<t}, X) $$
 #
@@ -72,7 +72,7 @@ for name, ids in (("greedy", found), ("reference", wanted)):
 
 # %% [markdown]
 # Greedy is wrong, and by the model's *own* measure the reference is more probable. So the search failed, not the model.
-# Look at the step at which the two part:
+# Here the two part:
 
 # %%
 parting = next(t for t, (a, b) in enumerate(zip(found, wanted, strict=False)) if a != b)
@@ -103,14 +103,24 @@ for _ in range(2):
     print("   ".join(f"{' '.join(tokenizer.tokens(prefix))} {log_p:.2f}" for prefix, log_p in beam))
 
 # %% [markdown]
-# A prefix that takes `</s>` is a complete sentence: it leaves the beam, and its place is gone. When no place is left,
-# the best complete sentence wins. With one place, this is [greedy search](glossary.md#greedy-search). With a place for
-# every prefix, it is an exhaustive search: it misses nothing.
+# A prefix that takes `</s>` is a complete sentence: it leaves the beam, and its place is gone. None did here, so sort
+# three made-up survivors:
+
+# %%
+survivors, places = [((7, EOS), -0.9), ((7, 8), -1.1), ((9, 8), -1.5)], 3
+complete = [extension for extension in survivors if extension[0][-1] == EOS]
+beam = [extension for extension in survivors if extension[0][-1] != EOS]
+places -= len(complete)
+print(f"complete {complete}, the next beam {beam}, places left {places}")
+
+# %% [markdown]
+# When no place is left, the best complete sentence wins. With one place, this is
+# [greedy search](glossary.md#greedy-search). With a place for every prefix, it misses nothing.
 #
 # ### Exercise 1 ★★☆: beam search
 #
 # Write the whole search for any function `next_log_probs(prefix)`. The check runs it on tiny vocabularies, where it can
-# list every sentence. The length penalty is explained further down. Here it is one division, at the end.
+# list every sentence. The length penalty, explained further down, is one division at the end.
 
 
 # %% tags=["exercise"]
@@ -133,14 +143,13 @@ def beam_search(next_log_probs, num_beams, eos, max_length, length_penalty=0.0):
 beam_search = check(beam_search)
 
 # %% [markdown] tags=["help"]
-# No prefix ended in the two steps above. When one does, which two numbers or lists change? And what can the search
-# return if it runs into `max_length` before any prefix has ended?
+# Which of the lines above belong into one round of the loop, and in which order? And what can the search return if it
+# runs into `max_length` before any prefix has ended?
 #
 # ---
 #
 # Begin with `beam, places, complete = [((), 0.0)], num_beams, []`. In each step collect and sort the extensions as
-# above, and keep the first `places`. Those that end in `eos` move to `complete`, and `places` falls by their number;
-# the others are the new beam. At the end take `max(complete or beam, key=…)`.
+# above, keep the first `places`, and sort the survivors out as above. At the end take `max(complete or beam, key=…)`.
 
 # %% [markdown]
 # ### How wide is wide enough? (optional)
@@ -507,7 +516,7 @@ for name, searched in (("as it should be", model), ("not reordered", Forgetful()
     print(f"{name:<16} says log P = {hypothesis.log_prob:6.2f}, and it is {true:6.2f}   {text}")
 
 # %% [markdown]
-# Keep this test for every search that you write: score its result once more, with a plain forward.
+# Keep this test for every search: score its result once more, with a plain forward.
 #
 # ## What changed since 2017
 #

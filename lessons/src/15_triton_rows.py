@@ -50,16 +50,10 @@ print(gpu_times("15"))
 # The GPU hands them out to its multiprocessors, in an order that you do not know. Here is an H100:
 
 # %%
-draw.draw_gpu(
-    {
-        "multiprocessors": "132",
-        "registers": "256 KB",
-        "shared memory": "228 KB",
-        "L2 cache": "50 MB",
-        "device memory": "80 GB",
-        "bandwidth": "3.35 TB a second",
-    }
-)
+draw.draw_gpu({
+    "multiprocessors": "132", "registers": "256 KB", "shared memory": "228 KB",
+    "L2 cache": "50 MB", "device memory": "80 GB", "bandwidth": "3.35 TB a second",
+})  # fmt: skip
 
 # %% [markdown]
 # From top to bottom, memory gets slower, and from shared memory on larger. The calculators work on **registers** only.
@@ -81,8 +75,8 @@ for name, (operations, memory) in data_sheets.items():
     print(f"{name:<5} {4 * operations / memory:4.0f} operations in the time that one float32 takes to arrive")
 
 # %% [markdown]
-# (The P100 is the paper's.) So take the paper's batch, 25,000 tokens of 512 channels, on an H100. Count the operations
-# and the bytes of three tasks, and divide by the two numbers of the data sheet:
+# (The P100 is the paper's.) Now three tasks, for the paper's batch of 25,000 tokens of 512 channels, on an H100: count
+# the operations and the bytes, and divide by the two numbers of the data sheet:
 
 # %%
 tokens, width = 25_000, 512
@@ -98,8 +92,8 @@ draw.draw_time({name: (4 * moved / memory, work / operations) for name, (work, m
 # %% [markdown]
 # A product of matrices keeps the calculators busy. In a softmax or a sum, the GPU waits for its numbers nearly all of
 # the time. So a fast softmax does not compute less: it **reads every number once, keeps it in registers, and writes the
-# result once**. NumPy's small operations cannot do that, since each reads its arguments from memory and writes its
-# result back. A kernel can.
+# result once**. NumPy's small operations cannot do that: each reads its arguments from memory and writes its result
+# back.
 #
 # ## A program and its block
 #
@@ -460,7 +454,12 @@ softmax_rows = check(softmax_rows)
 # `triton.next_power_of_2(n)`.
 
 # %% [markdown]
-# Beside the package's version and the NumPy reference of lesson 01:
+# One row for each program is right, and wasteful where rows are short: an NVIDIA GPU runs a program on at least 32
+# threads, and with a row of 20 numbers many are idle. So the package's kernel takes several short rows, or a long one.
+#
+# ### Yours beside two others (optional)
+#
+# The package's version, and the NumPy reference of lesson 01:
 
 
 # %%
@@ -481,9 +480,6 @@ for what, off in recorded("15_softmax", softmax_errors).items():
     print(f"{what:<38} {off:.0e}")
 
 # %% [markdown]
-# One row for each program is right, and wasteful where rows are short: an NVIDIA GPU runs a program on at least 32
-# threads, and with a row of 20 numbers many are idle. So the package's kernel takes several short rows, or a long one.
-#
 # ## The backward of softmax (optional)
 #
 # In the same form, with several rows for each program, $\mathrm{d}x = y \circ (\mathrm{d}y - \sum_j \mathrm{d}y_j\,
@@ -995,9 +991,9 @@ print(f"100 programs added 1 each, without atomics: {raced_total:.0f}" + (" (one
 # ## What changed since 2017
 #
 # The paper's GPUs had no tensor cores. The V100's came in 2017 with float16, the A100 brought tf32 and bfloat16 in
-# 2020, and the H100 8-bit floats in 2022. In 2017 a fused kernel was written in CUDA. Triton (Tillet, Kung and Cox,
-# 2019) works with blocks instead of threads, since 2021 in Python. Since PyTorch 2 (2023) `torch.compile` writes such
-# kernels for rows by itself. It does not invent the next lesson's algorithm.
+# 2020, and the H100 8-bit floats in 2022. A fused kernel was written in CUDA then; Triton (Tillet, Kung and Cox, 2019)
+# works with blocks instead of threads. Since PyTorch 2 (2023) `torch.compile` writes such kernels for rows by itself.
+# It does not invent the next lesson's algorithm.
 #
 # ## Where next
 #

@@ -193,11 +193,11 @@ def store_rows(x_ptr, T, rows, values, D: tl.constexpr):
 
 
 # %% [markdown]
-# ### Exercise 2 ★☆☆: step 1, a tile of scores
+# ### Exercise 2 ★☆☆: step 1, a tile of scores (optional)
 #
-# One head, and lengths that are multiples of the tile. In this step alone, each program writes its tile of scores down.
-# Its block of queries is `tl.program_id(0)`, its block of keys `tl.program_id(1)`. The transpose of a block is
-# `tl.trans(key)`.
+# A warm-up: one head, and lengths that are multiples of the tile. In this step alone, each program writes its tile of
+# scores down. Its block of queries is `tl.program_id(0)`, its block of keys `tl.program_id(1)`. The transpose of a
+# block is `tl.trans(key)`.
 
 
 # %% tags=["exercise"]
@@ -234,8 +234,8 @@ attention_scores = check(attention_scores)
 # %% [markdown]
 # ### The walk
 #
-# Now the program walks over blocks of keys. It keeps $m$ and $\ell$ for each query, two blocks of $M$ numbers, and
-# writes no scores. In the end it writes, for the backward, one number for each query, the log-sum-exp
+# The program walks over blocks of keys. It keeps $m$ and $\ell$ for each query, two blocks of $M$ numbers, and writes
+# no scores. In the end it writes, for the backward, one number for each query, the log-sum-exp
 # $\mathrm{lse} = \log_2 \sum_j 2^{s_j} = m + \log_2 \ell$.
 #
 # Let $m$ begin at `LOWEST` instead of $-\infty$, as `tl.full((QUERIES,), LOWEST, tl.float32)`; then no difference of
@@ -243,7 +243,7 @@ attention_scores = check(attention_scores)
 #
 # ### Exercise 3 ★★☆: step 2, the softmax over blocks of keys (optional)
 #
-# A smaller step on the way to step 3: the walk without the values.
+# One more small step on the way to step 3: the walk without the values.
 
 
 # %% tags=["exercise"]
@@ -279,8 +279,10 @@ attention_lse = check(attention_lse)
 # %% [markdown]
 # ### Exercise 4 ★★☆: step 3, with the output
 #
-# The walk with the values, and with acc, a block of $M \times D$. acc is rescaled as $\ell$ is, and divided by $\ell$
-# once, at the end. The tile of weights times the block of values is a product again. `tl.dot` needs one type on both
+# One head, and lengths that are multiples of the tile. In each round of the walk the program makes a tile of scores,
+# `tl.dot(query, tl.trans(key), input_precision="ieee") * scale`, updates $m$ and $\ell$, and adds to acc, a block of
+# $M \times D$. acc is rescaled as $\ell$ is, and divided by $\ell$ once, at the end. The
+# tile of weights times the block of values is a product again. `tl.dot` needs one type on both
 # sides, so round the weights to the values' type: `weights.to(value.dtype)`. Sums stay in float32.
 
 
@@ -315,6 +317,7 @@ attention_out = check(attention_out)
 #
 # ---
 #
+# `queries = tl.program_id(0) * QUERIES + tl.arange(0, QUERIES)`, and `query = load_rows(query_ptr, Tq, queries, D)`.
 # Before the loop `acc = tl.zeros((QUERIES, D), tl.float32)`. The loop is `for first in range(0, Tk, KEYS):`. In it,
 # `new_m = tl.maximum(m, tl.max(scores, axis=1))`, the weights are `tl.exp2(scores - new_m[:, None])`, and
 # `rescale = tl.exp2(m - new_m)`: acc becomes `acc * rescale[:, None]` plus the product of the weights and the values, l

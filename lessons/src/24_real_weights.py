@@ -2,8 +2,8 @@
 # # 24 · Real weights: read name by name, and made to speak
 #
 # **You will be able to** read a folder of a stranger's weights with NumPy alone: header, numbers and names; run the
-# GPT-2 in it; send a gradient back into its layout; say which mistake of reading changes what, and which test notices;
-# and, if you like, train an adapter of few numbers in place of all.
+# GPT-2 in it; say which mistake of reading changes what, and which test notices; and, if you like, send a gradient back
+# into the file's layout, and train an adapter of few numbers in place of all.
 #
 # | | |
 # |---|---|
@@ -12,10 +12,9 @@
 # | in the paper | Radford et al. 2019 (GPT-2), §2.2, §2.3; Hu et al. 2021 (LoRA), §4; Vaswani et al. 2017, §3.4, §3.5 |
 # | in the package | [`pretrained.load` and `pretrained.save`](../minitransformer/pretrained) |
 #
-# You are given a folder and told: this is a language model. In it is a file of numbers. One of its arrays maps the
-# output of attention back to the model's width, and it is square. Do you multiply by it as it is, or transposed? The
-# file does not say. Both have the right shape, both give logits, and no error is raised. **How do you know that you
-# read it right?**
+# You are given a folder with a file of numbers, and told: this is a language model. One array maps the output of
+# attention back to the model's width, and it is square. Do you multiply by it as it is, or transposed? The file does
+# not say. Both give logits, and no error is raised. **How do you know that you read it right?**
 
 # %%
 import json
@@ -48,8 +47,8 @@ print("\n".join(f"{path.name:<24} {path.stat().st_size:>9,} bytes" for path in s
 print("\n" + (FOLDER / "README.md").read_text())
 
 # %% [markdown]
-# An honest label. The *form* is that of OpenAI's GPT-2, down to the names. (An optional cell at the end runs the same
-# functions on the real weights.) `config.json` has the rest that a model needs:
+# The *form* is that of OpenAI's GPT-2, down to the names. (An optional cell at the end runs the same functions on the
+# real weights.) `config.json` has the rest that a model needs:
 
 # %%
 config = json.loads((FOLDER / "config.json").read_text())
@@ -92,11 +91,9 @@ show(
 # | the rest | the numbers, one tensor after the other, row by row |
 #
 # There is no code in it. The older format, `pytorch_model.bin`, is a Python *pickle*: a list of instructions that build
-# objects, and that may call any function on the way. Since PyTorch 2.6 (2025) `torch.load` has `weights_only=True` as
-# its default: it builds tensors, plain values and a short list of types, and refuses all else. That stops a file that
-# simply names a function to call. It changes nothing for `weights_only=False`, `pickle.load` and older versions, and it
-# is still a complicated reader: holes through which a file might run code all the same were closed in 2.6 and in 2.10.
-# (This package reads no pickles.) Here are the first bytes of our file:
+# objects, and that may call any function on the way. Since PyTorch 2.6 (2025) `torch.load` refuses most of these unless
+# you say `weights_only=False`, but `pickle.load` and older versions do not. (This package reads no pickles.) Here are
+# the first bytes of our file:
 
 # %%
 data = (FOLDER / "model.safetensors").read_bytes()
@@ -366,8 +363,7 @@ for name in sorted(errors, key=lambda name: errors[name]["trained"]):
     print(f"{name:<34} {loss_of(change(exact), **options) - before:+8.4f}")
 
 # %% [markdown]
-# Compare the picture and the list. There are three kinds of mistakes (half as many heads and exchanged norms lie
-# between the first two):
+# There are three kinds of mistakes (half as many heads and exchanged norms lie between the first two):
 #
 # * **Impossible to miss.** At the top the error is larger than the logits' own spread, and the loss rises by about a
 #   nat or more. One sentence of output is test enough.
@@ -400,7 +396,7 @@ print("\n".join(f"{name}: {value:.0e}" for name, value in rounding.items()))
 # the best for everything: it notices the wrong epsilon least, because large activations hide an epsilon beside their
 # variance.)
 #
-# ## Backwards, into the file's layout
+# ## Backwards, into the file's layout (optional)
 #
 # To train on with such weights ([*fine-tuning*](glossary.md#fine-tuning)), and to write them back, we need the gradient
 # of each array *in the file*. For one of them, a step is left to be done.
@@ -1108,7 +1104,7 @@ else:
 # Do not expect wisdom of the smallest GPT-2 in greedy search: it repeats itself. But if it goes on in English, you
 # made no big mistake with 124 million numbers. And you know now what that does not prove.
 #
-# ## Common mistakes, and what they look like
+# ## Back to bfloat16: round, or cut off (optional)
 
 # %%
 numbers = rng.standard_normal(100_000).astype(np.float32)
@@ -1118,6 +1114,8 @@ for name, narrow in (("rounded", widen(stranger.narrowed(numbers))), ("cut off",
     print(f"to bfloat16 and back, {name}: the mean of |x| is {kept:.4f} of what it was")
 
 # %% [markdown]
+# ## Common mistakes, and what they look like
+#
 # * **Layers sorted by name.** "h.10" comes before "h.2". A model of more than ten layers then has them in the wrong
 #   order, and every shape fits.
 # * **Narrowing by cutting off.** Widening loses nothing. On the way back to bfloat16 the lower half must be *rounded*:
@@ -1133,10 +1131,9 @@ for name, narrow in (("rounded", widen(stranger.narrowed(numbers))), ("cut off",
 # ## What changed since 2017
 #
 # In 2017 weights travelled as checkpoints of one program. Since 2022 safetensors has replaced these nearly everywhere.
-# Numbers became narrower: bfloat16, then 8 and 4 bits with scales beside them: one more layout to misread. Since LoRA
-# (2021) many publish an adapter alone, and it needs the very weights that it was trained beside; with QLoRA (Dettmers
-# and others 2023) these are frozen in 4 bits. Names are still each library's own. So each new model begins with a table
-# like the one in this lesson, and each mistake in the picture above can be made again.
+# Numbers became narrower: bfloat16, then 8 and 4 bits with scales beside them. Since LoRA (2021) many publish an
+# adapter alone; with QLoRA (Dettmers and others 2023) the weights beside it are frozen in 4 bits. Names are still each
+# library's own, so each mistake in the picture above can be made again.
 #
 # ## Where next
 #

@@ -2,8 +2,8 @@
 # # 25 · Smaller and larger: distillation, scaling laws, what a fit predicts and where it fails
 #
 # **You will be able to** teach a small model with the probabilities of a large one, and write the gradient of that by
-# hand; find the best size for a budget from a scaling law, and say how far such a prediction reaches; and, if you like,
-# fit the law yourself.
+# hand; find the best size for a budget from a scaling law; and, if you like, fit the law yourself, and say how far its
+# predictions reach.
 #
 # | | |
 # |---|---|
@@ -14,10 +14,9 @@
 #
 # The paper trains its model in two sizes, and the larger one is better. It leaves two questions open.
 #
-# * **Smaller.** The large model is too slow for your users, so you train a small one. It can learn from the same text,
-#   or ask the large model. *Can a small model learn more from a large one than from the text?*
-# * **Larger.** You get ten times the compute. *Should the model grow, or the text?* And how good will it be? Before a
-#   month-long training run you want a forecast.
+# * **Smaller.** The large model is too slow for your users, so you train a small one. *Can a small model learn more
+#   from a large one than from the text?*
+# * **Larger.** You get ten times the compute. *Should the model grow, or the text?* And how good will it be?
 
 # %%
 from pathlib import Path
@@ -41,14 +40,13 @@ rng = np.random.default_rng(0)
 # %% [markdown]
 # ## The picture: smaller and larger
 #
-# On the left is what a teacher can give. Our translator of lesson [10](10_translator.ipynb) has read *The hunter ran
-# behind the pretty village* and has written *Der Jäger ist hinter*. The next word is *dem*, and the model knows that.
-# But the other words are not equally improbable: articles stand far above a token that makes no sense here. The text
-# says one word, "dem". The teacher's probabilities say what *dem* is like.
+# On the left, a teacher. Our translator of lesson [10](10_translator.ipynb) has read *The hunter ran behind the pretty
+# village* and has written *Der Jäger ist hinter*. The next word is *dem*, and the model knows that. But articles stand
+# far above a token that makes no sense here. The text says one word, "dem". The teacher says what *dem* is like.
 #
-# On the right is a law. Each line is one budget, in floating-point operations. It buys a small model that reads much
-# text, or a large one that reads little. At both ends the loss is high. The best size in between moves with the budget.
-# (The constants are those of Hoffmann and others 2022.)
+# On the right, a law (with the constants of Hoffmann and others 2022). Each line is one budget, in floating-point
+# operations. It buys a small model that reads much text, or a large one that reads little. At both ends the loss is
+# high. The best size in between moves with the budget.
 
 
 # %%
@@ -79,15 +77,14 @@ pictures.draw_smaller_and_larger(
 # teacher's probabilities for $q$. These are [*soft targets*](glossary.md#soft-targets), and the method is
 # [*distillation*](glossary.md#distillation).
 #
-# A good teacher is nearly certain, and then its soft target is nearly the token again. So the logits of both are
-# divided by a *temperature* $T$ before the softmax. With $v$ the teacher's logits and $z$ the student's:
+# A good teacher is nearly certain, and its soft target nearly the token again. So the logits of both are divided by a
+# *temperature* $T$ before the softmax. With $v$ the teacher's logits and $z$ the student's:
 #
 # $$ q_i = \frac{e^{v_i/T}}{\sum_j e^{v_j/T}}, \qquad p_i = \frac{e^{z_i/T}}{\sum_j e^{z_j/T}}, \qquad
 # L_T = -\sum_i q_i \log p_i $$
 #
-# $T > 1$ makes probabilities more even, as in the picture. (At $T = 2$ the second word has less than at $T = 1.5$: by
-# then most of the probability is with all the tokens that the picture leaves out.) After training, the student is used
-# at temperature 1. Often the right token $y$ counts too, with weight $1 - \lambda$. The loss of a row is
+# $T > 1$ makes probabilities more even, as in the picture. After training, the student is used at temperature 1. Often
+# the right token $y$ counts too, with weight $1 - \lambda$. The loss of a row is
 #
 # $$ L = (1 - \lambda)\,\bigl(-\log p_y\bigr|_{T=1}\bigr) \;+\; \lambda\, T^2 L_T $$
 #
@@ -122,22 +119,15 @@ print(f"with loops {distillation_in_loops(z, v, right, 2.0, 0.7):.12f}")
 print(f"without    {distillation_forward(z, v, right, 2.0, 0.7)[0]:.12f}")
 
 # %% [markdown]
-# ### The gradient, and why there is a T²
+# ### The gradient
 #
 # Write $u = z/T$. Lesson 01 has the gradient of a cross-entropy by the scores that go into the softmax:
 # $\partial L_T/\partial u_i = p_i - q_i$, for any $q$ that sums to 1. The chain rule adds $1/T$:
 #
 # $$ \frac{\partial L_T}{\partial z_i} = \frac{p_i - q_i}{T} $$
 #
-# A high temperature makes this small twice: by the $1/T$, and because $p$ and $q$ are then both nearly even. How near
-# to each other? For large $T$ we have $e^{x/T} \approx 1 + x/T$. Take logits whose mean is 0 in each row. Then the sum
-# over all $V$ tokens is about $V$, and
-#
-# $$ \frac{p_i - q_i}{T} \approx \frac{1}{T}\left(\frac{1 + z_i/T}{V} - \frac{1 + v_i/T}{V}\right)
-# = \frac{z_i - v_i}{V\,T^2} $$
-#
-# So the factor $T^2$ before the loss keeps the gradient's size, and $\lambda$ means the same at each temperature. And a
-# student at a high temperature learns the teacher's *logits*, as in least squares.
+# A high temperature makes this small twice: by the $1/T$, and because $p$ and $q$ are then both nearly even. The factor
+# $T^2$ before the loss restores its size, so $\lambda$ means the same at each temperature.
 #
 # ### Exercise 1 ★★☆: the gradient of distillation
 #
@@ -169,7 +159,7 @@ distillation_backward = check(distillation_backward)
 # by `dloss`, and large logits must not overflow.
 
 # %% [markdown]
-# The proof: central differences. Then the size of the gradient, with $T^2$ and without:
+# The proof, by central differences:
 
 # %%
 for T, share in ((1.0, 0.5), (4.0, 1.0), (0.5, 0.2)):
@@ -179,6 +169,20 @@ for T, share in ((1.0, 0.5), (4.0, 1.0), (0.5, 0.2)):
         {"logits": z},
     )
     print(f"T = {T:g}, share {share:g}: error {errors['logits']:.0e}")
+
+# %% [markdown]
+# ### Why the factor is T² (optional)
+#
+# How near to each other are $p$ and $q$? For large $T$ we have $e^{x/T} \approx 1 + x/T$. Take logits whose mean is 0
+# in each row. Then the sum over all $V$ tokens is about $V$, and
+#
+# $$ \frac{p_i - q_i}{T} \approx \frac{1}{T}\left(\frac{1 + z_i/T}{V} - \frac{1 + v_i/T}{V}\right)
+# = \frac{z_i - v_i}{V\,T^2} $$
+#
+# That is the factor $T^2$. And a student at a high temperature learns the teacher's *logits*, as in least squares. The
+# size of the gradient, with $T^2$ and without:
+
+# %%
 for T in (1, 5, 20, 100):
     size = np.linalg.norm(distillation_backward(1.0, z, v, right, float(T), 1.0))
     print(f"T = {T:3}: the gradient has the size {size:.4f} with T², {size / T**2:.6f} without")
@@ -186,7 +190,7 @@ for T in (1, 5, 20, 100):
 # %% [markdown]
 # ### A small student, in seconds
 #
-# The task is small: guess the next word of an English sentence of the grammar from the four words before it. The model
+# The task: guess the next word of an English sentence of the grammar from the four words before it. The model
 # ([`words.py`](course/lesson_25/words.py)) looks up four vectors and has one hidden layer (Bengio and others 2003). The
 # teacher learns from 6,000 sentences. The students have a fraction of its parameters and see some of these sentences.
 # All take the same number of steps. Only the target differs: the words of the text, or the teacher's probabilities.
@@ -224,9 +228,8 @@ print(f"teacher: {len(large.data):,} parameters, loss {taught[-1]:.3f}; a studen
 # moment: for each beginning it is told all words that may follow, not one.
 #
 # So the first question has an answer, with a condition: **yes, where the student sees less text than the teacher did.**
-# The more of the teacher's text the student has, the less is left to gain. And $T = 2$ gains nothing over $T = 1$ here:
-# temperatures are for teachers that are nearly certain, such as classifiers of images. This one is not, since many
-# words may follow.
+# And $T = 2$ gains nothing over $T = 1$ here: temperatures are for teachers that are nearly certain, such as
+# classifiers of images. This one is not, since many words may follow.
 #
 # ### For translation: words, or whole sentences (optional)
 #
@@ -303,9 +306,9 @@ if recorded_students is not None:
 # * $A/N^\alpha$ is lost because the model is small, however much it reads.
 # * $B/D^\beta$ is lost because it has read little, however large it is.
 #
-# Why powers? If a term falls by the same factor each time that $N$ doubles, it is a power of $N$, a straight line when
-# both axes are logarithmic. Such lines were measured (Kaplan and others 2020), and not derived. So this is a *law* as
-# Kepler's were: it describes.
+# Why powers? If a term falls by the same factor each time that $N$ doubles, it is a power of $N$. Such lines were
+# measured on logarithmic axes (Kaplan and others 2020), and not derived. This is a *law* as Kepler's were: it
+# describes.
 #
 # ### Where to put ten times the compute
 #
@@ -368,7 +371,7 @@ for name, theta in PUBLISHED.items():
 # So the answer is **both**, in nearly equal parts. Ten times the compute is about three times the model and three times
 # the text. After Kaplan's law, which let the model grow much faster, language models had become large and read a token
 # or two for each parameter. Then Chinchilla (Hoffmann and others 2022) took the budget of one of them, made the model a
-# quarter as large, and was better.
+# quarter as large, and was better. (How far beyond its runs does such a law reach? Two optional parts below ask.)
 #
 # ### Tokens for each parameter (optional)
 #
@@ -392,7 +395,7 @@ for name, (n, d) in trained_models.items():
 # decades. By two other ways, without this formula, Hoffmann and others found a best size near Chinchilla's, and the
 # second fit agrees.) So before we believe such a number, let us make one.
 #
-# ## What a fit is worth
+# ## What a fit is worth (optional)
 #
 # We make up training runs whose law we know, so that we can see what a fit finds. Sizes and budgets are those of a
 # study of ours. Each loss is a third of a percent off, at random. How sure is the fit? The
@@ -453,8 +456,9 @@ for name, measured in (("tuned", losses), ("not tuned", untuned)):
 # %% [markdown]
 # The runs that are not tuned still lie nearly on *a* law, and their interval looks no worse. It is an interval around
 # the wrong number. A bootstrap asks how far chance could have moved the result. It does not know what was wrong with
-# *all* runs: a warm-up that is too long for the short ones, text that is read twice, one seed of each. Only a run that
-# was kept aside, far out, says how far a law reaches.
+# *all* runs: a warm-up that is too long for the short ones, text that is read twice, one seed of each. (If the test
+# rows are resampled, and not the runs, it says how well *one loss* is known, and nothing about another seed or
+# another learning rate.) Only a run that was kept aside, far out, says how far a law reaches.
 #
 # ## Fitting the law (optional)
 #
@@ -819,21 +823,19 @@ for name, kept in (("all", n > 0), ("every second", np.arange(len(n)) % 2 == 0),
 # * **Padding is taught.** The teacher has probabilities after the end of a sentence too. They are no targets, and the
 #   rows do not count in the mean.
 # * **A teacher that was trained with label smoothing.** It was told that all wrong tokens are equally wrong, and passes
-#   that on (Müller and others 2019). Ours was, with 0.1: hence the even floor under the words in the first picture.
-# * **The test rows are resampled, not the training runs.** That interval says how well *one loss* is known, and nothing
-#   about another seed, another order of the text or a learning rate.
+#   that on (Müller and others 2019). Ours was, with 0.1: hence the even floor in the first picture.
 # * **The best size is read off the lowest point that was measured.** The valleys of the first picture are flat, so a
 #   little noise moves the lowest point far.
+#
 # ## What changed since 2017
 #
-# Distillation became a usual step. DistilBERT (Sanh and others 2019) is a BERT of half the layers, and translators in
-# browsers are students of larger ones. For models that write freely, the teacher now often judges the student's *own*
+# Distillation became usual: DistilBERT (Sanh and others 2019) is a BERT of half the layers, and translators in browsers
+# are students of larger ones. For models that write freely, the teacher now often judges the student's *own*
 # sentences (Agarwal and others 2024).
 #
-# The law changed the models that are trained. After Hoffmann came models with twenty tokens for each parameter, and
-# soon with hundreds and more (Touvron and others 2023). That is no contradiction. The best size for a training budget
-# is too large for a model that answers millions of people afterwards: a smaller model that reads longer costs more to
-# train, and less to use. So the two questions of this lesson meet.
+# After Hoffmann came models with twenty tokens for each parameter, and soon with hundreds and more (Touvron and others
+# 2023). That is no contradiction: a smaller model that reads longer costs more to train, and less to use, and it
+# answers millions of people afterwards. So the two questions of this lesson meet.
 #
 # Sources (arXiv): Hinton and others 1503.02531, Kim and Rush 1606.07947, Kaplan and others 2001.08361, Hoffmann and
 # others 2203.15556 (eq. 3, appendix D), Besiroglu and others 2404.10102, Pearce and Song 2406.12907, Porian and others
