@@ -123,7 +123,7 @@ for kind in side:
 #
 # A head may look one back because of the *position* (the rotation of lesson [06](06_positions.ipynb)), or because of
 # the *words*, which happen to stand in that order. An experiment decides: shuffle the tokens of each source sentence,
-# and measure again. If a head goes by position, nothing changes.
+# and measure again. If a head goes by position, its weights hardly change.
 
 # %%
 shuffled = batch.source.copy()
@@ -156,7 +156,7 @@ print(f"a head that spreads evenly gives every key {even:.2f}")
 #   question mark. The weights of a softmax must sum to 1, also where a head has nothing to look for. Such a token may
 #   then become its resting place.
 #
-# To be fair, we leave out two kinds of rows: those that write a full stop, which look at one for a good reason, and the
+# To be fair, we count only rows of words (a row that writes a full stop looks at one for a good reason), without the
 # decoder's first, which sees nothing but `<s>`. We also print the resting weight of a head that spreads its weight
 # evenly.
 
