@@ -442,12 +442,11 @@ for name, (total, count) in models.items():
 #
 # ## Nothing twice: the cache (optional)
 #
-# `written` computes the whole text again for each token. Lesson 11 removed this for a single new position. Two things
-# are different here. There is no encoder, so the [*prompt*](glossary.md#prompt) has to go through the same blocks, and
-# it should go in one piece: many new positions at once. And we want to write many texts side by side.
+# `written` computes the whole text again for each token. Lesson 11's cache avoids this for a single new position. Here
+# the [*prompt*](glossary.md#prompt) goes through the same blocks, so the cache must take many new positions at once.
 #
-# A cache holds the keys and values of the $t$ positions so far. Now $n$ new ones come. Position $i$ of the new ones is
-# position $t + i$ of the text. So it sees the whole cache, and of the new ones those up to itself: $t + i + 1$ keys.
+# A cache holds the keys and values of the $t$ positions so far. Now add $n$ positions. The $i$-th of them, counted from
+# 0, is position $t + i$ of the text. So it sees $t + i + 1$ keys: the whole cache, and the new ones up to itself.
 
 # %%
 draw.piece(cached=5, new=3)
@@ -563,8 +562,8 @@ for name, blocks, width, context in (("yours", 2, 64, T), ("GPT-2", 12, 768, 102
     print(f"{name:<15} {each:9,} bytes a token, {each * context / 2**20:7.3g} MiB for a text of {context:,} tokens")
 
 # %% [markdown]
-# A mistake that raises no error: `np.tri(n, t + n)` is right in training, where $t = 0$, and wrong with a cache, where
-# the first new position then sees only one key of the whole past.
+# One mistake raises no error: `np.tri(n, t + n)` is right in training, where $t = 0$. With a cache it is wrong: the
+# first new position sees only one key of the whole past.
 
 # %%
 query, key, value = rng.standard_normal((3, 1, 1, 8, 4))
@@ -721,14 +720,14 @@ for name, (share, words) in (*zip((f"τ = {tau}" for tau in TEMPERATURES), by_te
     )
 
 # %% [markdown]
-# A low temperature buys correctness, and pays with variety. At higher temperatures the share of right sentences falls
-# fast, because one wrong token spoils a sentence. At the lowest, some sentences are still wrong: there the model likes
-# the wrong token best, and no sampling rule repairs this.
+# A low temperature gives more correct sentences, but less variety. At higher temperatures the share of correct
+# sentences falls fast, because one wrong token spoils a sentence. Even at the lowest, some sentences are wrong: there
+# the model prefers the wrong token, and no sampling rule repairs this.
 #
-# In the right half of the picture a point should be far up and far to the right. All three cuts bring many more right
-# sentences than $\tau = 1$. But compare the words of top-k and of the nucleus of 0.9. Top-k keeps ten nouns wherever a
-# noun may stand. The nucleus keeps about a hundred there, and one token after *does not want*. So it gives up far fewer
-# words, for a gain that is a little smaller. (In real text the tail is longer, with tens of thousands of tokens.)
+# In the right half of the picture, up and to the right is better. All three cuts give many more correct sentences than
+# $\tau = 1$. Now compare the words of top-k and of the nucleus of 0.9. Top-k keeps ten nouns wherever a noun may stand.
+# The nucleus keeps about a hundred there, and one token after *does not want*. So it loses far fewer words, for a
+# slightly smaller gain. (In real text the tail is longer, with tens of thousands of tokens.)
 #
 # What does a wrong sentence look like? And does the model only repeat its training text?
 
@@ -744,8 +743,8 @@ for text in good[:5]:
     print("  ", text, "→", translate(text).german)
 
 # %% [markdown]
-# The grammatical sentences are new. So the model must have found rules: which verb a singular subject wants, what
-# follows *does not want*. It was only trained to guess the next token.
+# The grammatical sentences are new. So the model, trained only to guess the next token, has learned rules:
+# which verb form a singular subject takes, or what follows *does not want*.
 #
 # ## Watch it think (optional)
 #
@@ -760,8 +759,8 @@ for text in good[:5]:
 #
 # ### Yours in the explorer (optional)
 #
-# Your weights have the package's names. With the tokenizer beside them they are a checkpoint, which the package's
-# programs open. It lies in the folder `answers` afterwards.
+# Your weights have the package's names. Saved with the tokenizer, in the folder `answers`, they are a checkpoint that
+# the package's programs open.
 
 # %%
 path = answers.folder() / "my_gpt.safetensors"
@@ -818,8 +817,8 @@ show(
 print(", ".join(f"{name} {long['sizes'][name]}" for name in ("num_layers", "d_model", "num_heads", "kv_heads")))
 
 # %% [markdown]
-# In a short text a token costs what the weights cost: each of them is read once. In a long one the keys and values are
-# more than the weights. This is why large models share them among heads (grouped-query attention, Ainslie and others
+# In a short text most of the time goes into reading the weights once for each token. In a long one there are more keys
+# and values than weights. This is why large models share them among heads (grouped-query attention, Ainslie and others
 # 2023).
 #
 # ## From the paper's decoder to GPT-2 (optional)
