@@ -11,8 +11,8 @@
 # | in the paper | §4, last paragraph, and Figures 3–5 |
 # | in the package | [`Transformer.attention_maps`](../minitransformer/models/transformer.py) |
 #
-# The paper says that "individual attention heads clearly learn to perform different tasks", and shows some beautiful
-# maps. All heads of a layer start as random matrices of the same kind, and see the same input. What did ours learn?
+# The paper says that "individual attention heads clearly learn to perform different tasks". Yet all heads of a layer
+# start as random matrices of the same kind, and see the same input. What did ours learn?
 
 # %%
 from functools import partial
@@ -44,9 +44,9 @@ print(f"{3 * LAYERS * HEADS} heads: {LAYERS} layers in each stack, {HEADS} heads
 # %% [markdown]
 # ## The picture: every head at once
 #
-# We take one short sentence that the model never saw, and the model's own translation of it. A row of a map is a query,
-# a column is a key. A row of the decoder has the name of the token that it writes. The keys of its self-attention are
-# the tokens that it has read so far, with `<s>` first; the causal mask leaves the upper right empty.
+# The picture shows one short sentence that the model never saw, and the model's own translation of it. A row of a map
+# is a query, a column is a key. A row of the decoder is labelled with the token that it writes. The keys of its
+# self-attention are the tokens read so far, with `<s>` first; the causal mask leaves the upper right empty.
 
 # %% tags=["picture"]
 SENTENCE = "The hunter ran behind the pretty village."
@@ -58,8 +58,7 @@ draw_every_head(translator.attention(SENTENCE))
 #
 # ## From impressions to numbers
 #
-# One sentence can persuade, but it proves nothing. So take all maps of a hundred sentences of the test split, and ask
-# questions that have a number for an answer.
+# One sentence proves nothing. So take all maps of a hundred test sentences, and measure.
 
 # %%
 examples = list(islice(grammar.sample("test", 0), 100))
@@ -75,8 +74,8 @@ for kind in KINDS:
 # %% [markdown]
 # ### Exercise 1 ★☆☆: who looks one word back?
 #
-# For each head, compute the mean weight that a query gives to the key at a fixed distance from it. The sentences have
-# different lengths, so mind the padding.
+# For each head, compute the mean weight that a query gives to the key at a fixed distance. The sentences have different
+# lengths, so mind the padding.
 
 
 # %% tags=["exercise"]
@@ -118,14 +117,13 @@ for kind in side:
     print(f"{kind}: head {layer + 1}.{head + 1} looks one back more than any other, with {most:.2f} of its weight")
 
 # %% [markdown]
-# Some heads look back, others look ahead, many do neither. In the decoder, distance 0 is the token that has just been
-# read, the one before the token being written.
+# Some heads look back, others look ahead, many do neither. In the decoder, distance 0 is the token that was just read.
 #
 # ### By position, or by content? (optional)
 #
 # A head may look one back because of the *position* (the rotation of lesson [06](06_positions.ipynb)), or because of
 # the *words*, which happen to stand in that order. An experiment decides: shuffle the tokens of each source sentence,
-# and look again. A head that goes by position does not mind.
+# and measure again. If a head goes by position, its weights hardly change.
 
 # %%
 shuffled = batch.source.copy()
@@ -158,9 +156,9 @@ print(f"a head that spreads evenly gives every key {even:.2f}")
 #   question mark. The weights of a softmax must sum to 1, also where a head has nothing to look for. Such a token may
 #   then become its resting place.
 #
-# Two cares. A row that writes a full stop looks at one for a good reason: so we count only rows of words, and in the
-# decoder not the first row, which sees nothing but `<s>`. And a head that spreads its weight evenly also has some
-# weight on these tokens: so we print that too.
+# To be fair, we count only rows of words (a row that writes a full stop looks at one for a good reason), without the
+# decoder's first, which sees nothing but `<s>`. We also print the resting weight of a head that spreads its weight
+# evenly.
 
 # %%
 sides = {"encoder": "source", "decoder": "target", "cross": "target"}  # of the queries
@@ -204,9 +202,9 @@ for kind in KINDS:
 # ## Does the model need it? Ablation
 #
 # A map shows where a head looks, not whether the model uses it. So remove the head and measure (*ablation*). Each head
-# gives $\mathrm{head}_h$, $(T, D_v)$, counted from 0 as NumPy does. The heads stand side by side, so head $h$ meets
-# only the rows $hD_v, \dots, (h+1)D_v - 1$ of the output matrix $W^O$. Call these rows $W^O_h$, $(D_v, C)$. The output
-# is then a sum over the heads:
+# $h$, counted from 0, gives $\mathrm{head}_h$, $(T, D_v)$. The heads stand side by side, so head $h$ meets only the
+# rows
+# $W^O_h$ of the output matrix, $(D_v, C)$, from row $hD_v$ to $(h+1)D_v - 1$. The output is then a sum over the heads:
 #
 # $$ \mathrm{Concat}(\mathrm{head}_0, \dots, \mathrm{head}_{H-1})\,W^O = \sum_{h} \mathrm{head}_h \, W^O_h $$
 #
@@ -237,7 +235,7 @@ without_head = check(without_head)
 # block becomes 0.
 
 # %% [markdown]
-# Now remove each head in turn, for the length of a `with`, and compute the loss on the test sentences:
+# Now remove each head in turn, inside a `with`, and compute the loss on the test sentences:
 
 
 # %%
@@ -260,7 +258,8 @@ for kind in KINDS:
 draw_bars(costs, whole)
 
 # %% [markdown]
-# The heads of the last layer that look at the source are worth most.
+# The heads of the last layer that look at the source are worth most. One of them makes German adjectives agree with
+# their nouns, as an optional part below shows.
 #
 # ### Which words suffer? (optional)
 #
@@ -291,11 +290,11 @@ for name, heads in (("nothing", []), ("the least", everyone[:1]), ("the most", e
 # verb, and in German the verb stands at the end. In the picture at the top, this head looks at *ran* alone when it
 # writes *ist*.
 #
-# ### A head with a name
+# ### A head with a name (optional)
 #
 # A head in the last layer reads the *noun* while the model writes the ending of an adjective before it (an optional
-# part of lesson [10](10_translator.ipynb) found it). If this is its task, then the endings must suffer without it, and
-# suffer more than without its neighbours:
+# part of lesson [10](10_translator.ipynb) found it). If this is its task, then without it the endings must suffer more
+# than without its neighbours:
 
 # %%
 ADJECTIVES = ("white", "small", "red", "beautiful", "strange")
@@ -317,18 +316,18 @@ for head in range(HEADS):
         print(f"without cross {LAYERS}.{head + 1} " + "".join(f"{share:8.0%}" for share in wrong_words()))
 
 # %% [markdown]
-# Only one head matters here, and it is that one. Without it, articles and adjectives often no longer agree with their
-# nouns, while the nouns are still right. Look it up in the picture at the top: to write an article it already looks at
-# the noun, at *hunter* for *Der* and at *village* for *dem*. No one designed a head for agreement. German asked for
-# one.
+# Only that head matters here. Without it, articles and adjectives often no longer agree with their nouns, while the
+# nouns are still right. In the picture at the top you see it look at the noun when it writes an article: at *hunter*
+# for
+# *Der* and at *village* for *dem*. No one designed a head for agreement; training found it.
 #
 # In the [explorer](../minitransformer/explorer/README.md), the page that `make explorer` writes, you can switch heads
 # off with a click: choose *What if*.
 #
 # ### Many at once (optional)
 #
-# The model needs a few heads much more than the rest. Are the rest useless? One at a time, another head may do the work
-# of the one that is gone. So remove more and more of them: the cheapest first, and for comparison in random order.
+# The model needs a few heads much more than the rest. Are the rest useless? If only one is gone, another may do its
+# work. So remove more and more of them: the cheapest first, and for comparison in random order.
 
 # %%
 counts = range(0, len(everyone) + 1, 2)
@@ -357,9 +356,9 @@ alone = sum(costs[kind][layer, head] for kind, layer, head in free)
 print(f"the {len(free)} cheap heads: one at a time {alone:.2f} nats in all, together {together:.2f}")
 
 # %% [markdown]
-# The first few do add up. After that, the whole costs more than the sum: while one head was gone, others did its work,
-# and now they are gone too. So a cost that is measured one head at a time says which heads can be spared *now*. It does
-# not say what a head is worth when others go too.
+# The first few costs add up. After that, the whole costs more than the sum: the heads that could do the work of a
+# missing one are gone too. So the cost of a single head says which heads we can spare *now*, and not what a head is
+# worth when others are gone.
 #
 # ## Does the map tell? (optional)
 #
@@ -389,10 +388,10 @@ for count, what in ((LAYERS * HEADS, "all heads"), (HEADS, "one layer")):
     print(f"at random, {what}: one order in twenty has |ρ| above {np.quantile(chance, 0.95):.2f}")
 
 # %% [markdown]
-# In the encoder sharpness is a hint. In the decoder's self-attention it says nothing: a head may stare at one token,
-# and the model would not miss it. Towards the source there seems to be a connection, and that is a trap. The heads of
-# the last layer are all sharper than those of the first, and all cost more. Among heads of the same layer nothing of it
-# is left; the minus there is no more than six heads show at random.
+# In the encoder sharpness is a hint. In the decoder's self-attention it says nothing: the model would not miss a head
+# that stares at one token. In the attention to the source there seems to be a connection, but it comes from the layers:
+# the heads of the last layer are all sharper than those of the first, and all cost more. Within a layer nothing of it
+# is left; six heads in random order show as much.
 #
 # ### A query that is zero (optional)
 #
@@ -452,9 +451,8 @@ for kind in KINDS:
 #
 # ## Common mistakes, and what they look like
 #
-# **Padding in the statistics.** A padded query attends to real tokens only, because the mask hides padded keys. So the
-# key just before it is mostly padding too and has weight 0. Each such 0 lowers the mean, most of all where sentences
-# are short:
+# **Padding in the statistics.** The mask hides padded keys. The key just before a padded query is mostly padding too,
+# so its weight is 0. Each such 0 lowers the mean, most of all in short sentences:
 
 # %%
 careless = np.diagonal(weights["encoder"][0], -1, axis1=2, axis2=3).mean(axis=(0, 2))
@@ -462,16 +460,15 @@ print("layer 1, one back, with care:   ", " ".join(f"{s:.3f}" for s in scores["e
 print("layer 1, one back, with padding:", " ".join(f"{s:.3f}" for s in careless))
 
 # %% [markdown]
-# **Heads are compared by their numbers.** All heads of a layer start alike. The task of head 5 here may belong to any
-# of its neighbours if the model is trained from another seed, or two heads may share it.
+# **Heads are compared by their numbers.** With another seed the task of head 5 may belong to any other head of its
+# layer, or two heads may share it.
 #
 # ## What changed since 2017
 #
-# Michel and others (2019, "Are Sixteen Heads Really Better than One?") removed heads of the paper's model as we did.
-# Voita and others (2019) named the heads that have to stay: a neighbour, a syntactic relation, a rare word. In large
-# models the best-known find is a pair: one head looks one back, and the other uses this to continue a repeated text
-# (induction heads, Olsson and others 2022). Tokens on which heads rest are called *attention sinks* (Xiao and others
-# 2024).
+# Michel and others (2019) removed heads of the paper's model as we did. Voita and others (2019) found three kinds that
+# have to stay: they look at a neighbour, a syntactic relation or a rare word. Large models have *induction heads*,
+# which continue a repeated text (Olsson and others 2022), and *attention sinks*, tokens on which heads rest (Xiao and
+# others 2024).
 #
 # ## Where next
 #

@@ -2,7 +2,7 @@
 # # 18 · Your Transformer, in one file
 #
 # **You will be able to** say that you wrote a Transformer: your parts from all lessons become one file of NumPy, which
-# loads trained weights, translates, proves its gradients and trains.
+# loads trained weights, translates, proves its gradients and, in an optional part, trains.
 #
 # | | |
 # |---|---|
@@ -11,9 +11,9 @@
 # | in the paper | all of it |
 # | in the package | [`textbook`](../minitransformer/textbook/paper.py), [`Block`](../minitransformer/layers/block.py) |
 #
-# Every answer that a check called *correct* was kept in the folder `answers`. Here these parts become one model; for
-# those that you left out, the course's stand in. Three parts are still missing, all of them backwards: through several
-# heads, through a layer of the decoder, and through the whole model. You write these three.
+# Your *correct* answers were kept in the folder `answers`. Here they become one model; where you left one out, the
+# course's stands in. Three backwards are still missing: through several heads, through a layer of the decoder, and
+# through the whole model.
 
 # %%
 import numpy as np
@@ -21,12 +21,10 @@ from threadpoolctl import threadpool_limits
 
 from course import start
 from course.lesson_18.assembly import imported, part, run_with_numpy_alone, write
-from course.lesson_18.layers import Layers
 from course.lesson_18.pictures import draw_training
 from course.lesson_18.trials import batch_of, batches_of, gradient_errors, initial_weights
 from course.style import show
 from minitransformer.decoding import Translator
-from minitransformer.gradcheck import check_gradients
 from minitransformer.grammar import pairs
 
 check = start("18")
@@ -36,27 +34,16 @@ rng = np.random.default_rng(0)
 # %% [markdown]
 # ## The parts that you have
 #
-# A ✓ is yours, and a dot is the course's. Answer the exercise of that name, and yours takes its place the next time you
-# run this cell.
+# A ✓ marks a part that is yours, a dot one of the course's. To replace a dot, solve the exercise of that name and run
+# this cell again.
 
 # %%
 path = write()
 
 # %% [markdown]
-# The wiring is given, in [`layers.py`](course/lesson_18/layers.py) and [`model.py`](course/lesson_18/model.py). There
-# your forwards are called:
-#
-# | your part | runs |
-# |---|---|
-# | `transformer` | when the model is used, for the logits of the next token |
-# | `softmax` | in `attention`, and for the probabilities of the next token |
-# | `encoder_layer`, `decoder_layer` | in `transformer`, and in training |
-# | `attention` | in every head where nothing is hidden; `masked_softmax` where a mask hides something |
-#
-# Your forwards return no cache, and a backward needs one. So each sub-layer that `decoder_layer` calls leaves its cache
-# with the layer. In training `encode` and `decode` take the place of `transformer`: the same steps, with dropout, and
-# they return the caches. A backward takes a gradient and a cache, adds to the gradients of its weights, and returns the
-# gradient of its input.
+# [`layers.py`](course/lesson_18/layers.py) and [`model.py`](course/lesson_18/model.py) call your parts. A forward there
+# returns its output and a cache. A backward takes a gradient and the cache, adds to the gradients of its weights, and
+# returns the gradient of its input.
 #
 # This is how several heads are computed (where nothing is hidden, `attention` takes the place of the middle line):
 #
@@ -69,8 +56,8 @@ path = write()
 #
 # ### Exercise 1 ★☆☆: back through the heads
 #
-# Two lines, with three functions that you know. `part` fetches them from your answers, or else from the course's, and
-# two more for exercise 3. Lesson 04's is called as `attention_backward(dout, query, key, value, weights)`.
+# You need two lines, and the first three of the functions below; the last two are for exercise 3. Lesson 04's is called
+# as `attention_backward(dout, query, key, value, weights)`.
 
 # %%
 attention_backward = part("04", "attention_backward")
@@ -97,18 +84,8 @@ multi_head_backward = check(multi_head_backward)
 #
 # ---
 #
-# The gradient of the heads' outputs is `split_heads(dout, H)`, where H is the second axis of the query. Hand it to
-# `attention_backward`. Its results are split into heads; query, key and value were not, before `multi_head`.
-
-# %% [markdown]
-# Against central differences:
-
-# %%
-layers, mask = Layers({}, num_heads=2), rng.random((2, 1, 3, 4)) < 0.7
-shapes = {"query": (2, 3, 8), "key": (2, 4, 8), "value": (2, 4, 8)}
-arrays = {name: rng.standard_normal(shape) for name, shape in shapes.items()}
-for name, worst in check_gradients(lambda *qkv: layers.multi_head(*qkv, mask), multi_head_backward, arrays).items():
-    print(f"d{name:<6} {worst:.1e}")
+# The gradient of the heads' outputs is `split_heads(dout, H)`, where H is the length of the query's second axis. Pass
+# it to `attention_backward`. What comes back is split into heads; the inputs of `multi_head` were not.
 
 # %% [markdown]
 # ## A layer of the decoder
@@ -121,8 +98,8 @@ for name, worst in check_gradients(lambda *qkv: layers.multi_head(*qkv, mask), m
 # return layer.feed_forward_norm(x + layer.feed_forward(x))
 # ```
 #
-# The cache is a tuple of six: `(self_attention, self_norm, cross_attention, cross_norm, feed_forward, last_norm)`. The
-# backwards take (dout, cache):
+# The cache is a tuple of six: `(self_attention, self_norm, cross_attention, cross_norm, feed_forward, last_norm)`.
+# These backwards take (dout, cache):
 #
 # * `layers.self_attention_backward` and `layers.feed_forward_backward` return the gradient of their `x`;
 # * `layers.cross_attention_backward` returns two, that of its `x` and that of the memory;
@@ -158,17 +135,17 @@ decoder_layer_backward = check(decoder_layer_backward)
 # %% [markdown]
 # ## The whole model
 #
-# Now the loss, and the way from its gradient down to every weight. The model has these functions:
+# The last step goes from the loss to every weight. The model has these functions:
 #
 # * `model.encode(source)` → the memory, and a cache;
 # * `model.decode(target_in, memory, source)` → the hidden states (B, Tt, C), and a cache; the mask needs `source`;
 # * `model.decode_backward(dhidden, cache)` → the gradient of the target's embeddings, and dmemory;
 # * `model.encode_backward(dmemory, cache)` → the gradient of the source's embeddings.
 #
-# The two backwards add the gradients of all weights to `model.gradients`, except that of the table of tokens, which is
-# yours. The table is used three times: the embeddings are $\sqrt C \cdot \text{table}[\text{ids}]$ plus positions, for
-# the source and for the target, and the logits are $\text{hidden} \cdot \text{table}^\top$. So its gradient is a sum of
-# three.
+# The two backwards add the gradients of all weights to `model.gradients`, except for the table of tokens: its gradient
+# is your part. The model uses this table three times: the embeddings of the source and of the target are
+# $\sqrt C \cdot \text{table}[\text{ids}]$ plus positions, and the logits are $\text{hidden} \cdot \text{table}^\top$.
+# Where one array is used three times, its gradient is a sum of three.
 #
 # ### Exercise 3 ★★★: the gradients of the whole model
 
@@ -202,8 +179,8 @@ model_gradients = check(model_gradients)
 # %% [markdown]
 # ## Your file
 #
-# Now the file is complete. Its head says which parts are yours. It imports NumPy and modules that come with Python; to
-# be sure, it is run by a Python that refuses all other packages:
+# The file is complete. It needs nothing but Python and NumPy. To prove it, we run the file in a Python that refuses all
+# other packages:
 
 # %%
 path = write()
@@ -213,8 +190,8 @@ mine = imported(path)
 # %% [markdown]
 # ### It translates
 #
-# The weights are those of the course; your file reads the checkpoint by itself. Write sentences of your own: the words
-# that it knows stand in the grammar's [lexicon](../minitransformer/grammar/lexicon).
+# Your file reads the course's trained weights. Try sentences of your own, with words of the grammar's
+# [lexicon](../minitransformer/grammar/lexicon).
 
 # %%
 sentences = [
@@ -229,9 +206,20 @@ for sentence, theirs in zip(sentences, package.translate(sentences, beam=4), str
     print(f"{sentence}\n   {ours}{'' if ours == theirs else f'   (the package: {theirs})'}")
 
 # %% [markdown]
+# The file lies in the folder `answers`. Copy it wherever you like, with the weights beside it:
+#
+# ```python
+# import my_transformer as mine
+#
+# model, tokenizer = mine.load("en-de.safetensors")
+# print(mine.translate(model, tokenizer, "The old teacher reads a book."))
+# ```
+#
+# If you change it in `answers` and run this lesson again, your changes are kept under another name.
+#
 # ### Its gradients are right
 #
-# The referee of lesson 00 once more: central differences of the loss, at three elements of every weight, in float64.
+# Lesson 00's test for the whole file: central differences of the loss, at three elements of every weight, in float64.
 
 # %%
 exact = mine.MyTransformer({name: weight.astype(np.float64) for name, weight in model.weights.items()}, 6)
@@ -241,10 +229,20 @@ worst = max(errors, key=errors.get)
 print(f"{len(errors)} weights; the largest error, {errors[worst]:.1e}, is in {worst}")
 
 # %% [markdown]
-# ### It trains
+# ### A gradient that is lost (optional)
 #
-# A small model from scratch, on short sentences of the grammar: one layer on each side, 64 numbers a token. It takes
-# about a minute on two cores. What can the model translate then?
+# In the feed-forward networks we now keep only the gradient that bypasses them. How many weights does this spoil?
+
+# %%
+exact.feed_forward_backward = lambda dout, cache: 0 * dout
+wrong = sum(value > 1e-6 for value in gradient_errors(exact, batch_of(four), rng).values())
+print(f"the loss is as before; of {len(errors)} weights, the gradients of {wrong} are wrong")
+
+# %% [markdown]
+# ### It trains (optional)
+#
+# We train a small model from scratch on short sentences of the grammar: one layer on each side, 64 numbers a token.
+# This takes about a minute on two cores. What can the model translate then?
 
 # %%
 STEPS, draws = 1200, np.random.default_rng(0)
@@ -260,45 +258,23 @@ draw_training(losses)
 show("The loss of each step: it falls steeply in the first few hundred steps, and then more and more slowly.")
 
 # %% [markdown]
-# The file is yours. It lies in the folder `answers`; copy it wherever you like, with the weights beside it:
-#
-# ```python
-# import my_transformer as mine
-#
-# model, tokenizer = mine.load("en-de.safetensors")
-# print(mine.translate(model, tokenizer, "The old teacher reads a book."))
-# ```
-#
-# If you change it in `answers` and run this lesson again, your changes are kept under another name.
-#
 # ## Common mistakes, and what they look like
 #
 # * **Only one of two gradients of an array is kept.** The loss still falls, since half of a gradient often points
-#   downhill too. Only central differences notice.
-# * **The cache of another layer.** Shapes agree, numbers do not. Here, too, the loss falls for a while.
-# * **The table's gradient lacks one of its uses.** Without the output layer's, rare words are never learned. Without
-#   √C, the embeddings learn too slowly.
-# * **Padding in the loss.** The loss looks very good: padding is easy to predict.
-# * **Gradients that are not cleared** between steps: every step also follows all steps before it.
+#   downhill too. Only central differences show the mistake.
+# * **The cache of another layer.** Shapes agree, numbers do not, and again the loss falls for a while.
+# * **The table's gradient lacks one of its uses.** Without the output layer's part, rare words are never learned.
+#   Without √C, the embeddings learn too slowly.
+# * **Padding in the loss.** The loss looks very good, because padding is easy to predict.
+# * **Gradients are not cleared.** Then every step also follows the gradients of all steps before it.
 #
-# Here is the first, in the feed-forward networks: the gradient through them is lost, and the one that bypasses them is
-# kept.
-
-# %%
-exact.feed_forward_backward = lambda dout, cache: 0 * dout
-wrong = sum(value > 1e-6 for value in gradient_errors(exact, batch_of(four), rng).values())
-print(f"the loss is as before; of {len(errors)} weights, the gradients of {wrong} are wrong")
-
-# %% [markdown]
 # ## What changed since 2017
 #
-# The file is not far from today's models. GPT-2 keeps the decoder without its cross-attention and puts the norms first;
-# BERT keeps the encoder. Llama has RMSNorm in place of layer normalisation, rotations in place of sinusoids, and a gate
-# in the feed-forward network. Each of these changes a few lines, and each needs a backward.
+# Today's models change only a few lines of this file, and each change needs a backward. GPT-2 drops cross-attention and
+# puts the norms first. BERT keeps only the encoder. Llama has RMSNorm, rotary positions and a gated feed-forward
+# network.
 #
 # ## Where next
 #
-# [Lesson 19](19_gpt.ipynb) makes a GPT of it: a decoder alone. Or improve your file: pre-norm, or lesson 11's key/value
-# cache for `search`, which computes everything anew for each token. The package's
-# [`textbook`](../minitransformer/textbook/paper.py) has the plain arithmetic of all parts,
-# and [lesson 14](14_numpy_speed.ipynb) says how to make it fast.
+# [Lesson 19](19_gpt.ipynb) makes a GPT of your file: a decoder alone. Or improve the file: use pre-norm, or give
+# `search` lesson 11's key/value cache. [Lesson 14](14_numpy_speed.ipynb) says how to make it fast.

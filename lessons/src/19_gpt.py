@@ -2,8 +2,8 @@
 # # 19 · Decoder only: GPT from your own parts
 #
 # **You will be able to** make a language model of the parts of your Transformer, with every gradient; train it until it
-# writes sentences; and choose its words well. In the optional parts: say in bits how good it is, and write long texts
-# with a cache.
+# writes sentences; and say how it chooses its words. In the optional parts: write the nucleus, say in bits how good the
+# model is, and write long texts with a cache.
 #
 # | | |
 # |---|---|
@@ -12,13 +12,11 @@
 # | in the paper | Radford and others 2018 (GPT, §3.1) and 2019 (GPT-2, §2.3); Holtzman and others 2020 (§3.1) |
 # | in the package | [`GPT`](../minitransformer/models/gpt.py), [`Sampling`](../minitransformer/decoding/sampling.py) |
 #
-# What would happen if we threw the encoder away?
-#
-# Cross-attention must go too: there is nothing left to attend to. The decoder keeps its causal self-attention and its
-# feed-forward network. It reads the beginning of a text and gives the probabilities of the next token. Can it still
-# translate? Write the source sentence into the text, and its translation after it: then translating is continuing a
-# text. So is answering a question, and so is summing up a page. This is the bet of GPT-2: one task, *what comes next?*,
-# contains all others, and every text is training data for it.
+# What would happen if we threw the encoder away? Cross-attention must go too, because there is nothing left to attend
+# to. The decoder keeps its causal self-attention and its feed-forward network. It reads the beginning of a text and
+# predicts the next token. Can it still translate? Put the source sentence first: then the translation continues the
+# text, just as an answer continues a question. This is the bet of GPT-2: one task, *what comes next?*, contains all
+# others, and every text is training data for it.
 
 # %%
 import json
@@ -57,20 +55,19 @@ show(
 )
 
 # %% [markdown]
-# On the left is a layer of the paper's decoder. The grey parts are thrown away: the encoder with its memory, and the
-# sub-layer that attends to it. On the right is what GPT-2 makes of the rest.
+# On the left is a layer of the paper's decoder; the grey parts are thrown away. On the right is what GPT-2 makes of the
+# rest.
 #
-# * One thing has moved. The norm no longer stands on the [*residual stream*](glossary.md#residual-stream), the line on
-#   which the sub-layers' outputs add up, but at the entrance of each sub-layer
-#   ([pre-norm](glossary.md#post-norm-pre-norm), lesson 08).
+# * The norm has moved. It no longer stands on the [*residual stream*](glossary.md#residual-stream), but at the entrance
+#   of each sub-layer ([pre-norm](glossary.md#post-norm-pre-norm), lesson 08).
 # * Two things are new: a final norm after the last block, because nothing else normalises the residual stream; and a
 #   learned table $P$ of positions in place of the sinusoids.
-# * The table of tokens, $E$, is used at both ends: it is looked up at the bottom, and makes the logits at the top.
+# * The table of tokens, $E$, is used at both ends: it gives the embeddings at the bottom, and the logits at the top.
 #
 # ## The text: every position is an example
 #
-# Our text is English of the course's grammar: 20,000 sentences, one after another, each with the end mark `</s>`. All
-# tokens lie in one long array, the *stream*. The tokens are those of a byte-pair encoding (lesson 02).
+# Our text is 20,000 English sentences of the course's grammar, one after another, each with the end mark `</s>`. The
+# tokens of a byte-pair encoding (lesson 02) lie in one long array, the *stream*.
 
 # %%
 EOS = 2
@@ -83,9 +80,9 @@ print(" ".join(token.replace("▁", "_") for token in tokenizer.tokens(stream[:2
 
 
 # %% [markdown]
-# For a translator a batch was made of sentences, and filled up with padding. A [language
-# model](glossary.md#language-model) needs neither. Cut the stream into rows of $T$ tokens, wherever the cut falls. The
-# target of a position is the token after it: the same stream, one place later.
+# A translator's batch holds sentences, filled up with padding. A [language model](glossary.md#language-model) needs
+# neither: cut the stream into rows of $T$ tokens, wherever the cut falls. The target of a position is the token after
+# it: the same stream, one place later.
 
 
 # %%
@@ -102,25 +99,23 @@ draw.row_of_examples(tokenizer.tokens(ids[0, :10]), tokenizer.tokens(targets[0, 
 show("Ten lines: each has one token more than the line above, and the token after it in red, which has to be guessed.")
 
 # %% [markdown]
-# Each line of the picture is a training example: what has been read, and the token to be guessed. A row of 32 tokens
-# holds 32 examples, and one forward pass answers them all. This is teacher forcing (lesson 03), and the causal mask
-# keeps it honest. A row may begin in the middle of a sentence, and may hold the ends of several: only `</s>` tells the
-# model where a sentence ends. Each epoch of the training below begins at another `first`, so that the cuts move.
+# Each line of the picture is a training example. A row of 32 tokens holds 32 of them, and one forward pass answers them
+# all. This is teacher forcing (lesson 03), and the causal mask keeps it honest. A row may begin in the middle of a
+# sentence; only `</s>` tells the model where one ends. Each epoch begins at another `first`, so that the cuts move.
 #
 # ## The block
 #
-# Lesson 18 made one file of your parts. We import it. For what you have not written, the course's version stands in:
+# We import the file of lesson 18. For parts that you have not written, the course's stand in:
 
 # %%
 mine = imported(write())
 
 
 # %% [markdown]
-# The file's `Layers` have linear maps, heads, self-attention, the norm and the feed-forward network, each with its
-# backward. GPT-2 changes one of them: the feed-forward network has another activation, [**GELU**](glossary.md#gelu)
-# (Hendrycks and Gimpel 2016), $x\,\Phi(x)$, where $\Phi(x)$ is the probability that a standard normal number is below
-# $x$. It is a rectifier without a corner. GPT-2 approximates $\Phi$ by a formula with a tanh; the package's
-# [`gelu`](../minitransformer/ops/elementwise.py) has it and its derivative.
+# The file's `Layers` have all that we need, each with its backward. GPT-2 changes only the activation of the
+# feed-forward network: [**GELU**](glossary.md#gelu) (Hendrycks and Gimpel 2016) is $x\,\Phi(x)$, where $\Phi(x)$ is the
+# probability that a standard normal number is below $x$. It is a ReLU without a corner. GPT-2 approximates $\Phi$ by a
+# formula with a tanh; the package's [`gelu`](../minitransformer/ops/elementwise.py) has it and its derivative.
 
 
 # %%
@@ -162,8 +157,8 @@ def block_forward(layers, name, x, mask):
 # %% [markdown]
 # ### Exercise 1 ★★☆: the block's backward
 #
-# The three backwards that you need are `layers.norm_backward`, `layers.self_attention_backward` and
-# `layers.feed_forward_backward`. Each takes (gradient, cache) and returns the gradient of the part's input.
+# You need `layers.norm_backward`, `layers.self_attention_backward` and `layers.feed_forward_backward`. Each takes
+# (gradient, cache) and returns the gradient of the part's input.
 
 
 # %% tags=["exercise"]
@@ -189,9 +184,9 @@ block_backward = check(block_backward)
 # first half of the block is undone in the same way, with this new `dx`.
 
 # %% [markdown]
-# Compare it with the paper's layer. There *all* of the gradient goes through the norm first. Here `dx` comes down the
-# residual stream untouched, from the final norm to the embedding, and every sub-layer only adds to it. This is why deep
-# stacks put the norm here.
+# In the paper's layer *all* of the gradient goes through the norm first. Here `dx` comes down the residual stream
+# untouched, from the final norm to the embedding, and every sub-layer only adds to it. This is why deep stacks use
+# pre-norm.
 #
 # ## The model, and a table with two ends
 #
@@ -208,8 +203,8 @@ block_backward = check(block_backward)
 #    output layer}} \;+\; \underbrace{\sum_{b,t} \text{one-hot}(\text{ids}_{bt})^\top\, \mathrm{d}x_{bt}}_{\text{as the
 #    look-up}} $$
 #
-# The first part is dense: in every step every token of the vocabulary gets a gradient, because the softmax pushes down
-# all tokens that were not the answer. The second is sparse: it reaches only the tokens of the batch.
+# The first part is dense: the softmax pushes down all tokens that were not the answer, so every token of the vocabulary
+# gets a gradient in every step. The second is sparse: it reaches only the tokens of the batch.
 #
 # ### Exercise 2 ★★☆: the gradient of a tied table
 #
@@ -294,9 +289,9 @@ class MyGPT(GPTLayers):
 # %% [markdown]
 # ## Is it right?
 #
-# Three questions. First: does one pass over a row give the losses that $T$ passes give, over its $T$ beginnings, each
-# asked for one token? If not, a position has seen something that it must not see. Second: is every gradient right, by
-# central differences? Third: does the package compute the same?
+# Three questions. First: does one pass over a row give the same losses as $T$ passes over its $T$ beginnings? If not, a
+# position has seen something that it must not see. Second: is every gradient right, by central differences? Third: does
+# the package compute the same?
 
 # %%
 config = GPTConfig(V, d_model=16, num_heads=4, d_ff=64, num_layers=2, max_length=T, eos_id=EOS)
@@ -332,14 +327,14 @@ print(f"against the package: loss {abs(loss - float(package_loss)):.1e}, gradien
 # %% [markdown]
 # ## Training
 #
-# Two blocks, 64 numbers a token, and Adam from your file. The initial weights are GPT-2's: normal numbers with standard
-# deviation 0.02, and smaller by $\sqrt{2L}$ in the two matrices that write into the residual stream, because for $L$
-# blocks $2L$ of them add up there. The learning rate rises for 50 steps, and then falls along a cosine to 0, as GPT's
-# did. The [loop](course/lesson_19/loop.py) is that of lesson 09.
+# Our model has two blocks and 64 numbers a token; Adam comes from your file. The weights start as GPT-2's do: normal
+# numbers with standard deviation 0.02. They are smaller by $\sqrt{2L}$ in the two matrices of a block that write into
+# the residual stream, because there $2L$ outputs add up in $L$ blocks. The learning rate rises for 50 steps, then falls
+# along a cosine to 0. The [loop](course/lesson_19/loop.py) is that of lesson 09.
 #
 # Three reference values help to read the curve. A model that knows nothing has a loss of $\ln V$. If it knows how
-# frequent each token is, it reaches the *unigram* entropy; if it also knows the frequencies of pairs of neighbours,
-# that of *bigrams*.
+# frequent each token is, it reaches the *unigram* entropy; with the frequencies of neighbouring pairs, that of
+# *bigrams*.
 
 # %%
 B, STEPS = 24, 900
@@ -393,9 +388,8 @@ show(
 )
 
 # %% [markdown]
-# The curve falls past the unigrams within a few dozen steps: the model knows by then which tokens are frequent. Then it
-# learns which ones follow each other. Below the last line it uses tokens that stand further back. The samples say the
-# same: first any tokens, then frequent ones, then sentences.
+# First the model learns which tokens are frequent, then which ones follow each other. Below the last line it also uses
+# tokens further back. The samples show the same: first any tokens, then frequent ones, then sentences.
 #
 # ## How good is it? Perplexity, and bits per byte (optional)
 #
@@ -403,15 +397,15 @@ show(
 # **perplexity** $e^{\text{loss}}$ (lesson 09) is the number of equally likely tokens among which the model is
 # undecided.
 #
-# It has a weakness: with longer tokens there are fewer of them, and each is harder to guess. So perplexities of models
-# with different vocabularies say nothing about each other. What they have in common is the text, and its bytes. A code
-# that spends $-\log_2 p$ bits on each token can write the text down
-# exactly (this is what a compressor does), so count the bits for the whole text, and divide by its bytes:
+# Perplexity has a weakness: longer tokens are fewer, and each is harder to guess. So you cannot compare the
+# perplexities of models with different vocabularies. But you can compare bits: a code that spends $-\log_2 p$ bits on
+# each token can write the text down exactly (a compressor works like this). Count the bits of the whole text, and
+# divide by its bytes:
 #
 # $$ \text{bits per byte} = \frac{1}{\ln 2} \cdot \frac{\sum_t -\ln P(y_t \mid y_{<t})}{\text{number of bytes}} $$
 #
-# Three models of the same text. The first counts bytes, the second counts tokens, and the third is yours. Each sentence
-# stands alone, after `</s>`, and its line's end is one byte, our `</s>`.
+# We compare three models of the same text: the first counts bytes, the second counts tokens, and the third is yours.
+# Each sentence stands alone, after `</s>`; its own `</s>` counts as one byte, the line's end.
 
 # %%
 texts = [example.english for example in islice(sample("test", 0), 400)]
@@ -443,18 +437,16 @@ for name, (total, count) in models.items():
     print(f"{name:<15} {np.exp(total / count):10.1f} {total / np.log(2) / num_bytes:15.2f}")
 
 # %% [markdown]
-# Look at the first two lines. By perplexity the counter of bytes wins clearly. But it has to choose at every byte, and
-# the counter of tokens only once in several bytes. In bits per byte the second is better, and this number is the honest
-# one.
+# By perplexity the first model is clearly better than the second. But it has to choose at every byte, and the second
+# only once in several bytes. In bits per byte the second is better, and this comparison is fair.
 #
 # ## Nothing twice: the cache (optional)
 #
-# `written` computes the whole text again for each token. Lesson 11 removed this for a single new position. Two things
-# are different here. There is no encoder, so the [*prompt*](glossary.md#prompt) has to go through the same blocks, and
-# it should go in one piece: many new positions at once. And we want to write many texts side by side.
+# `written` computes the whole text again for each token. Lesson 11's cache avoids this for a single new position. Here
+# the [*prompt*](glossary.md#prompt) goes through the same blocks, so the cache must take many new positions at once.
 #
-# A cache holds the keys and values of the $t$ positions so far. Now $n$ new ones come. Position $i$ of the new ones is
-# position $t + i$ of the text. So it sees the whole cache, and of the new ones those up to itself: $t + i + 1$ keys.
+# A cache holds the keys and values of the $t$ positions so far. Now add $n$ positions. The $i$-th of them, counted from
+# 0, is position $t + i$ of the text. So it sees $t + i + 1$ keys: the whole cache, and the new ones up to itself.
 
 # %%
 draw.piece(cached=5, new=3)
@@ -528,9 +520,9 @@ for pieces in ((T,), (1,) * T, (12, 1, 1, 18)):
     print(f"in {name:<10} against the whole at once {worst:.1e}")
 
 # %% [markdown]
-# And what is it worth? The time of *one* more token, after a text of growing length, with the cache, and without it:
-# then `read` gets the whole text and an empty cache. (The model is of the same size with more positions; for the time
-# it does not matter what it has learned.)
+# How much time does it save? We measure *one* more token, after a text of growing length, with the cache and without it
+# (then `read` gets the whole text and an empty cache). The model has the same size and more positions; it need not be
+# trained for this.
 
 # %%
 longer = GPTConfig(V, d_model=64, num_heads=4, d_ff=256, num_layers=2, max_length=1024)
@@ -570,8 +562,8 @@ for name, blocks, width, context in (("yours", 2, 64, T), ("GPT-2", 12, 768, 102
     print(f"{name:<15} {each:9,} bytes a token, {each * context / 2**20:7.3g} MiB for a text of {context:,} tokens")
 
 # %% [markdown]
-# A mistake that raises no error: `np.tri(n, t + n)` is right in training, where $t = 0$, and wrong with a cache, where
-# the first new position then sees only one key of the whole past.
+# One mistake raises no error: `np.tri(n, t + n)` is right in training, where $t = 0$. With a cache it is wrong: the
+# first new position sees only one key of the whole past.
 
 # %%
 query, key, value = rng.standard_normal((3, 1, 1, 8, 4))
@@ -584,8 +576,7 @@ for name, offset in (("bottom right", 5), ("top left", 0)):
 # %% [markdown]
 # ## Which token? Temperature, top-k, top-p
 #
-# The model gives a probability to every token. Now a text has to be made of it. Three texts, and what the model expects
-# after each:
+# The model gives a probability to every token. How do we choose one? Here is what the model expects after three texts:
 
 # %%
 CONTEXTS = ("She does not want", "The old teacher", "On Tuesday, the")
@@ -603,22 +594,21 @@ for text in CONTEXTS:
     print(f"{text + ' …':<20} {listed}   (perplexity {np.exp(-probabilities @ np.log(probabilities)):.1f})")
 
 # %% [markdown]
-# After the first text there is hardly a choice; after the last there are about a hundred. Always taking the best token
-# (greedy) suits the first, and gives the same noun again and again in the last. Drawing from the probabilities as they
-# are (*sampling*) gives variety. But a model is never quite right about *im*probable tokens: each of a thousand wrong
-# ones has a tiny probability, and all together have a notable one. In a long text one of them comes up sooner or later,
-# and the model continues from there. So one changes the distribution, in one of three ways.
+# After the first text there is hardly a choice; after the last there are about a hundred. Taking the best token
+# (greedy) suits the first, but always gives the same noun in the last. Drawing from the probabilities (*sampling*)
+# gives variety. But each of a thousand wrong tokens has a tiny probability, and together they have a notable one. In a
+# long text one of them comes up sooner or later, and the model continues from there. There are three common remedies.
 #
 # [**Temperature**](glossary.md#temperature) divides the logits by $\tau$ before the softmax. Every ratio of
 # probabilities becomes its power $1/\tau$:
 #
 # $$ p_i \propto e^{z_i / \tau} \qquad \frac{p_i}{p_j} \;\to\; \Big(\frac{p_i}{p_j}\Big)^{1/\tau} $$
 #
-# Below 1 the good tokens gain, and $\tau \to 0$ is greedy. Above 1 all become more alike.
+# With $\tau < 1$ the good tokens gain, and $\tau \to 0$ is greedy. With $\tau > 1$ all become more alike.
 #
-# **Top-k** keeps the $k$ best tokens (Fan and others 2018). **Top-p** keeps as many as it takes to reach the
-# probability $p$ together, the [*nucleus*](glossary.md#nucleus-sampling) (Holtzman and others 2020). Both set the rest
-# to zero, and divide by the sum of the kept ones.
+# **Top-k** keeps the $k$ best tokens (Fan and others 2018). **Top-p** keeps the fewest tokens that together reach the
+# probability $p$, the [*nucleus*](glossary.md#nucleus-sampling) (Holtzman and others 2020). Both set the rest to zero,
+# and divide by the sum of the kept ones.
 
 # %%
 draw.temperatures({text: after(text) for text in CONTEXTS}, (0.5, 1.0, 2.0), k=10, p=0.9)
@@ -628,11 +618,11 @@ show(
 )
 
 # %% [markdown]
-# Each row of the picture is a context, each column a temperature. Top-k keeps the same number everywhere (here 10): too
-# many where one token is clear, and too few where a hundred fit. The nucleus, the dark bars, grows and shrinks with how
-# sure the model is.
+# Each row of the picture is a context, each column a temperature. Top-k always keeps 10 here: too many where one token
+# is clear, and too few where a hundred fit. The nucleus (the dark bars) is small where the model is sure, and large
+# where it is not.
 #
-# ### Exercise 4 ★★☆: the nucleus
+# ### Exercise 4 ★★☆: the nucleus (optional)
 
 
 # %% tags=["exercise"]
@@ -730,14 +720,14 @@ for name, (share, words) in (*zip((f"τ = {tau}" for tau in TEMPERATURES), by_te
     )
 
 # %% [markdown]
-# A low temperature buys correctness, and pays with variety. At higher temperatures the share of right sentences falls
-# fast, because one wrong token spoils a sentence. At the lowest, some sentences are still wrong: there the model likes
-# the wrong token best, and no sampling rule repairs this.
+# A low temperature gives more correct sentences, but less variety. At higher temperatures the share of correct
+# sentences falls fast, because one wrong token spoils a sentence. Even at the lowest, some sentences are wrong: there
+# the model prefers the wrong token, and no sampling rule repairs this.
 #
-# In the right half of the picture a point should be far up and far to the right. All three cuts bring many more right
-# sentences than $\tau = 1$. But compare the words of top-k and of the nucleus of 0.9. Top-k keeps ten nouns wherever a
-# noun may stand. The nucleus keeps about a hundred there, and one token after *does not want*. So it gives up far fewer
-# words, for a gain that is a little smaller. (In real text the tail is longer, with tens of thousands of tokens.)
+# In the right half of the picture, up and to the right is better. All three cuts give many more correct sentences than
+# $\tau = 1$. Now compare the words of top-k and of the nucleus of 0.9. Top-k keeps ten nouns wherever a noun may stand.
+# The nucleus keeps about a hundred there, and one token after *does not want*. So it loses far fewer words, for a
+# slightly smaller gain. (In real text the tail is longer, with tens of thousands of tokens.)
 #
 # What does a wrong sentence look like? And does the model only repeat its training text?
 
@@ -753,8 +743,8 @@ for text in good[:5]:
     print("  ", text, "→", translate(text).german)
 
 # %% [markdown]
-# The grammatical sentences are new. So the model must have found rules: which verb a singular subject wants, what
-# follows *does not want*. It was only trained to guess the next token.
+# The grammatical sentences are new. So the model, trained only to guess the next token, has learned rules:
+# which verb form a singular subject takes, or what follows *does not want*.
 #
 # ## Watch it think (optional)
 #
@@ -769,8 +759,8 @@ for text in good[:5]:
 #
 # ### Yours in the explorer (optional)
 #
-# Your weights have the package's names. With the tokenizer beside them they are a checkpoint, which the package's
-# programs open. It lies in the folder `answers` afterwards.
+# Your weights have the package's names. Saved with the tokenizer, in the folder `answers`, they are a checkpoint that
+# the package's programs open.
 
 # %%
 path = answers.folder() / "my_gpt.safetensors"
@@ -827,8 +817,8 @@ show(
 print(", ".join(f"{name} {long['sizes'][name]}" for name in ("num_layers", "d_model", "num_heads", "kv_heads")))
 
 # %% [markdown]
-# In a short text a token costs what the weights cost: each of them is read once. In a long one the keys and values are
-# more than the weights. This is why large models share them among heads (grouped-query attention, Ainslie and others
+# In a short text most of the time goes into reading the weights once for each token. In a long one there are more keys
+# and values than weights. This is why large models share them among heads (grouped-query attention, Ainslie and others
 # 2023).
 #
 # ## From the paper's decoder to GPT-2 (optional)
@@ -852,8 +842,8 @@ print(", ".join(f"{name} {long['sizes'][name]}" for name in ("num_layers", "d_mo
 #
 # ## Common mistakes, and what they look like
 #
-# **Targets that are not shifted.** `targets = ids`: each position is asked for the token that it has just read. A tied
-# table makes this very easy, because the residual stream carries the token from one end to the other. A short training
+# **Targets that are not shifted.** With `targets = ids` each position is asked for the token that it has just read.
+# That is very easy: the residual stream carries the token from one end of a tied table to the other. A short training
 # run, with four rows in a batch:
 
 # %%
@@ -863,19 +853,20 @@ print(f"not shifted: loss {np.mean(told[-20:]):.2f} after {150 * 4 * T:7,} examp
 print(f"shifted:     loss {np.mean(losses[-20:]):.2f} after {STEPS * B * T:7,} examples")
 
 # %% [markdown]
-# Far fewer examples, and a far lower loss. But all that such a model writes is the token that it has just read. **No
+# The loss is far lower, after far fewer examples. But such a model only repeats the token that it has just read. **No
 # causal mask** misleads in the same way: attention finds the answer one place to the right. A loss far below that of a
 # good model is a mistake, not a success.
 #
-# **The final norm forgotten.** With pre-norm every sub-layer adds to the residual stream, so its vectors grow from
-# block to block, and the output layer needs them at one size. If the norm is left out when a trained model is loaded,
-# nothing crashes.
+# **The final norm forgotten.** The vectors on the residual stream grow from block to block, and the output layer needs
+# them at one scale. Without the norm a trained model gives wrong probabilities, and no error.
 #
-# **A table that is tied by a copy.** If input and output begin with equal numbers in two arrays, both are trained, each
-# with its own part of the gradient, and they drift apart. Tied means one array.
+# **A table that is tied by a copy.** Two equal arrays each get one part of the gradient, and drift apart. Tied means
+# one array.
 #
-# **A space at the end of the prompt.** Our words begin with their space (`▁dog`). After "The old " the space is there
-# already, and the model must find a word that begins without one, which it has never seen:
+# ### A space at the end of the prompt (optional)
+#
+# Our words begin with their space (`▁dog`). After "The old " the space is there already, so the model must find a word
+# that begins without one, which it has never seen:
 
 # %%
 for text in ("The old", "The old "):
@@ -886,19 +877,16 @@ for text in ("The old", "The old "):
 # %% [markdown]
 # ## What changed since 2017
 #
-# Today's large language models are still stacks of causal blocks that are asked for the next token. Since GPT-2:
+# Today's large language models are still stacks of causal blocks that predict the next token. Since GPT-2:
 #
-# * **The block.** [Llama](https://arxiv.org/abs/2302.13971) (2023) has RMSNorm, rotary positions, a gated feed-forward
-#   network, no biases and two tables in place of a tied one: [lesson 20](20_modern_blocks.ipynb). In many large models
-#   a token goes through a few of many feed-forward networks ([Mixtral](https://arxiv.org/abs/2401.04088),
-#   [DeepSeek-V3](https://arxiv.org/abs/2412.19437)).
+# * **The block.** [Llama](https://arxiv.org/abs/2302.13971) (2023) has RMSNorm, rotary positions and a gated
+#   feed-forward network ([lesson 20](20_modern_blocks.ipynb)). In many large models a token goes through a few of many
+#   feed-forward networks ([Mixtral](https://arxiv.org/abs/2401.04088)).
 # * **The size.** [GPT-3](https://arxiv.org/abs/2005.14165) (2020) has up to 175 billion parameters; the models of
 #   [Llama 3](https://arxiv.org/abs/2407.21783) (2024) were trained on about 15 trillion tokens.
 # * **After the training on text** comes training on instructions and on people's preferences
 #   ([InstructGPT](https://arxiv.org/abs/2203.02155)), and reinforcement learning on problems whose answers can be
 #   checked ([DeepSeek-R1](https://arxiv.org/abs/2501.12948)).
-# * **Sampling** has changed little: temperature and top-p are still common. [Min-p](https://arxiv.org/abs/2407.01082)
-#   keeps the tokens that have a certain share of the best one's probability.
 #
 # ### Open projects (optional)
 #

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 20 · Modern blocks: RMSNorm, SwiGLU, RoPE, grouped heads
 #
-# **You will be able to** write the four parts in which Llama's block differs from GPT-2's, forward and backward, prove
-# them, and say what each of them is worth; and, in the optional parts, run a model of the package on them.
+# **You will be able to** compute the four parts in which Llama's block differs from GPT-2's, prove them, and say what
+# each of them is worth. Two backwards (RMSNorm's and SwiGLU's) and a whole model on your parts are optional.
 #
 # | | |
 # |---|---|
@@ -11,11 +11,9 @@
 # | in the paper | LLaMA, §2.2; Llama 2, §2.2 (grouped heads); of Vaswani and others 2017 §3.2.2, §3.3, §3.5 |
 # | in the package | [rmsnorm, gated, rope](../minitransformer/ops); [`GPTConfig`](../minitransformer/models/gpt.py) |
 #
-# Open the files of Llama, Mistral or Qwen. You find the block of lesson 19, with four parts exchanged, and nearly
-# always the same four (three in the [first Llama](https://arxiv.org/abs/2302.13971); shared keys came with
-# [Llama 2](https://arxiv.org/abs/2307.09288)). Layer norm has lost its mean, the feed-forward network has three
-# matrices, nothing is added to the embeddings for positions, and most heads have no keys of their own. **What would
-# happen if you took a GPT and removed the mean from all its layer norms?** In this lesson you do it.
+# Open the files of Llama, Mistral or Qwen. You find the block of lesson 19 with nearly always the same four parts
+# exchanged. **What would happen if you took a GPT and removed the mean from all its layer norms?** In this lesson you
+# do it.
 
 # %%
 from dataclasses import replace
@@ -50,8 +48,8 @@ rng = np.random.default_rng(0)
 # %% [markdown]
 # ## The picture: two blocks
 #
-# Read both from the bottom up. The thick line is the [*residual stream*](glossary.md#residual-stream). The
-# numbered boxes are what changed.
+# Read both from the bottom up. The thick line is the [*residual stream*](glossary.md#residual-stream). The numbered
+# boxes are what changed.
 
 # %% tags=["picture"]
 draw.draw_blocks()
@@ -61,27 +59,25 @@ show(
 )
 
 # %% [markdown]
-# | | part | in the picture | question |
-# |---|---|---|---|
-# | 1 | RMSNorm | *RMSNorm*, twice | Layer norm subtracts the mean and divides by the standard deviation: why both? |
-# | 2 | SwiGLU | *gate, silu* × *up* | One number says whether something passes, and what. Why not two numbers? |
-# | 3 | RoPE | *turned by position* | A position is added at the bottom. Attention needs distances: why not there? |
-# | 4 | grouped heads | few *k*, *v*, many *q* | Does every head need its own keys and values in the cache? |
+# | | part | question |
+# |---|---|---|
+# | 1 | RMSNorm | Layer norm subtracts the mean and divides by the standard deviation: why both? |
+# | 2 | SwiGLU | One number says whether something passes, and what. Why not two numbers? |
+# | 3 | RoPE | A position is added at the bottom. Attention needs distances: why not there? |
+# | 4 | grouped heads | Does every head need its own keys and values in the cache? |
 #
-# The shapes are those of the course: $B$ sentences, $T$ positions, $C$ channels, $H$ heads, $D = C/H$, $F$ hidden
-# units.
+# In the shapes, $B$ counts sentences, $T$ positions, $C$ channels, $H$ heads and $F$ hidden units, and $D = C/H$.
 #
 # ## RMSNorm: layer norm without the mean
 #
-# [Zhang and Sennrich (2019)](https://arxiv.org/abs/1910.07467) leave the mean out: [RMS
-# normalisation](glossary.md#rms-normalisation). Most models that use their norm leave out the shift $\beta$, too. For
-# one position's vector $x$:
+# [RMS normalisation](glossary.md#rms-normalisation) ([Zhang and Sennrich 2019](https://arxiv.org/abs/1910.07467))
+# leaves out the mean, and in most models the shift $\beta$, too. For one position's vector $x$:
 #
 # $$ s = \frac1C\sum_c x_c^2 \qquad r = \frac{1}{\sqrt{s + \epsilon}} \qquad n_c = x_c\, r \qquad
 #    y_c = \gamma_c\, n_c $$
 #
-# $s$ is the mean square, and $\sqrt{s}$ the *root mean square*, RMS. The vector $n$ has the length $\sqrt{C}$ (but for
-# $\epsilon$): $x$ is scaled until it reaches a sphere. First in loops, then for all rows at once:
+# $s$ is the mean square, and $\sqrt{s}$ the *root mean square*, RMS. The vector $n$ has length $\sqrt{C}$ (but for
+# $\epsilon$), so it lies on a sphere. First in loops, then for all rows at once:
 
 
 # %%
@@ -110,7 +106,7 @@ print(f"loops against arrays:       {error(y, rmsnorm_loops(x, gamma)):.1e}")
 print(f"arrays against the package: {error(y, ops.rmsnorm_forward(x, gamma, 1e-6)[0]):.1e}")
 
 # %% [markdown]
-# ### Exercise 1 ★★☆: the backward of RMSNorm
+# ### Exercise 1 ★★☆: the backward of RMSNorm (optional)
 #
 # Go through the forward from its end, as you did for layer norm in lesson 07:
 #
@@ -176,18 +172,17 @@ print(f"for ε = 0, dx along x, which the norm does not see: {np.abs(along).max(
 # %% [markdown]
 # ### What is the mean worth?
 #
-# Compare the two formulas. If $x$ has mean 0, its variance is its mean square, and the two norms are equal. So
+# If $x$ has mean 0, its variance is its mean square, and the two norms are equal. So
 #
 # $$ \mathrm{LayerNorm}(x) = \mathrm{RMSNorm}\big(x - \mathrm{mean}(x)\big) + \beta $$
 #
 # In a pre-norm model every norm reads the residual stream, and only linear maps write into it: the tables of tokens and
-# positions, the output matrix of attention, the second matrix of the feed-forward network. Take the mean over channels
-# out of *their* rows and biases, once and for all. Then the stream has mean 0 at every position, for every input, and
-# layer norm finds nothing to subtract.
+# positions, the output matrix of attention, the second matrix of the feed-forward network. Subtract the mean over the
+# channels from *their* rows and biases. Then the stream has mean 0 at every position, for every input, and layer norm
+# finds nothing to subtract.
 #
-# We take a GPT with layer norm and random weights. (Its norms have no $\beta$, and its table is not tied: a tied table
-# also makes the logits, which would change if we centred its rows.) We put the weights into a model with RMSNorm, first
-# as they are, then with the rows' means taken out:
+# We take a GPT with layer norm and random weights, without $\beta$ and without tied tables (centred rows of a tied
+# table would change the logits), and put its weights into a model with RMSNorm, first as they are, then centred:
 
 # %%
 V = 50
@@ -211,22 +206,22 @@ for what, state in (("as they are", weights), ("with centred writers", centred))
     print(f"RMSNorm, weights {what:<22} logits off by {error(with_rmsnorm.forward(ids)[0], logits):.0e}")
 
 # %% [markdown]
-# The second model computes the same function as the one with layer norm. **Whatever layer norm's mean does, the
-# matrices before it can do as well** ([Jiang and others 2023](https://arxiv.org/abs/2305.14858) prove it). RMSNorm's
-# savings are small (one sum over the channels instead of two, half a norm's parameters), but they cost nothing. (This
-# needs pre-norm: in a post-norm model the norm's own output goes on as the stream.)
+# With centred weights the model computes the same function as the one with layer norm. **Whatever layer norm's mean
+# does, the matrices before it can do as well** ([Jiang and others 2023](https://arxiv.org/abs/2305.14858) prove it for
+# pre-norm). RMSNorm's savings are small (one sum over the channels instead of two, half a norm's parameters), but they
+# cost nothing.
 #
 # ## SwiGLU: a gate
 #
-# A hidden unit of lesson 07 computes one number $a$ from $x$. The relu keeps it where it is positive. Write that as
-# $\mathrm{relu}(a) = a\cdot[a > 0]$: the same number decides *whether* something passes, and is *what* passes. A gated
-# linear unit takes two ([Dauphin and others 2017](https://arxiv.org/abs/1612.08083),
-# [Shazeer 2020](https://arxiv.org/abs/2002.05202)). With $z = xW_{gate}$ and $u = xW_{up}$, both $(T, F)$:
+# A hidden unit of lesson 07 computes one number $a$ from $x$, and $\mathrm{relu}(a) = a\cdot[a > 0]$: the same number
+# decides *whether* something passes, and is *what* passes. A gated linear unit takes two numbers ([Dauphin and others
+# 2017](https://arxiv.org/abs/1612.08083), [Shazeer 2020](https://arxiv.org/abs/2002.05202)). With $z = xW_{gate}$ and
+# $u = xW_{up}$, both $(T, F)$:
 #
 # $$ \mathrm{SwiGLU}(x) = \big(\mathrm{silu}(z) \odot u\big)\, W_{down} \qquad
 #    \mathrm{silu}(z) = z\,\sigma(z) \qquad \sigma(z) = \frac{1}{1 + e^{-z}} $$
 #
-# silu is also called *swish*: that is the "Sw" of the name. Its shape is nearly gelu's:
+# silu is also called *swish*, hence the name. Its shape is nearly gelu's:
 
 # %%
 z = np.linspace(-4, 4, 201)
@@ -244,9 +239,8 @@ show(
 )
 
 # %% [markdown]
-# On the right is one unit's output. Left of the line the gate is (nearly) shut: whatever *up* says, little passes.
-# Right of it *up* passes, with either sign, and the more the larger the gate is. A relu unit has only the solid grey
-# curve of the first picture: one number decides everything, and the output is never negative. In code:
+# On the right is one unit's output. Left of the line the gate is nearly shut, and little of *up* passes. Right of it
+# *up* passes with either sign, and a larger gate lets more of it through. A relu's output is never negative. In code:
 
 
 # %%
@@ -310,7 +304,7 @@ for name, mine, other in zip(("gate", "up"), swiglu_backward(dy, (gate, up)), th
 # %% [markdown]
 # ### What is the gate worth? (optional)
 #
-# A gate lets a network *multiply*. Since $\sigma(z) + \sigma(-z) = 1$,
+# With a gate a network can *multiply*. Since $\sigma(z) + \sigma(-z) = 1$,
 #
 # $$ \mathrm{silu}(z) - \mathrm{silu}(-z) = z\,\sigma(z) + z\,\sigma(-z) = z $$
 #
@@ -339,34 +333,35 @@ print(f"C = {C}: F = 4C = {4 * C:,}; two thirds of it {2 * 4 * C / 3:,.1f}; the 
       f"{-(-2 * 4 * C // 3 // 256) * 256:,}; Llama's smallest model has {GPTConfig.llama().d_ff:,}")  # fmt: skip
 
 # %% [markdown]
-# Shazeer measured lower losses for all the gated forms that he tried, and ended his paper with the sentence that their
-# success is due "to divine benevolence". Our own measurement is at the end.
+# Shazeer measured lower losses for all the gated forms that he tried, and attributed their success "to divine
+# benevolence". Our own measurement is at the end.
 #
 # ## RoPE: positions as rotations
 #
-# The learned vectors of lesson 19 are added at the bottom. But only one operation needs positions: attention, where two
-# tokens meet. There it needs mostly the *distance*. Lesson 06 ended with a rotation $M_m$ for each position $m$: turn
-# the query at $m$ by $M_m$ and the key at $n$ by $M_n$, and the score depends on $m - n$ alone. That is RoPE
-# ([Su and others 2021](https://arxiv.org/abs/2104.09864)). It remains to compute it without any matrix.
+# Lesson 19 adds learned vectors at the bottom. But only attention needs positions, and mostly it needs the *distance*
+# of two tokens. Lesson 06 ended with a rotation $M_m$ for each position $m$: turn the query at $m$ by $M_m$ and the key
+# at
+# $n$ by $M_n$, and the score depends on $m - n$ alone. This is RoPE
+# ([Su and others 2021](https://arxiv.org/abs/2104.09864)). Now we compute it without any matrix.
 #
-# Take two channels $(a, b)$ of a head, and read them as one complex number $a + \mathrm{i}b$, with $\mathrm{i}^2 = -1$.
-# To turn it by the angle $\alpha$ is to multiply it by
-# $e^{\mathrm{i}\alpha} = \cos\alpha + \mathrm{i}\sin\alpha$:
+# Read two channels $(a, b)$ of a head as one complex number $a + \mathrm{i}b$, with $\mathrm{i}^2 = -1$. Multiplication
+# by $e^{\mathrm{i}\alpha} = \cos\alpha + \mathrm{i}\sin\alpha$ turns it by the angle $\alpha$:
 #
 # $$ (a + \mathrm{i}b)\,e^{\mathrm{i}\alpha} = (a\cos\alpha - b\sin\alpha) + \mathrm{i}\,(b\cos\alpha + a\sin\alpha) $$
 #
 # The $D/2$ pairs have numbers $j = 0, 1, \dots$, and each has its own speed, $\omega_j = \theta^{-2j/D}$ with
-# $\theta = 10000$, as the hands of lesson 06: at position $m$ it is turned by the angle $m\,\omega_j$. The dot product
-# of two pairs $z = a + \mathrm{i}b$ and $z' = a' + \mathrm{i}b'$ is $aa' + bb' = \mathrm{Re}(z\,\overline{z'})$, where
-# $\overline{z'} = a' - \mathrm{i}b'$. Let $q_j$ and $k_j$ be the pairs of a query and of a key, as complex numbers. If
-# the query is turned at $m$ and the key at $n$, their score is
+# $\theta = 10000$: at position $m$ we turn it by the angle $m\,\omega_j$. The dot product of two pairs
+# $z = a + \mathrm{i}b$ and $z' = a' + \mathrm{i}b'$ is $aa' + bb' = \mathrm{Re}(z\,\overline{z'})$, where
+# $\overline{z'} = a' - \mathrm{i}b'$. Let $q_j$ and $k_j$ be the pairs of a query at $m$ and of a key at $n$. Then the
+# score is
 #
 # $$ \sum_j \mathrm{Re}\Big(q_j e^{\mathrm{i} m\omega_j}\; \overline{k_j e^{\mathrm{i} n\omega_j}}\Big)
 #    = \sum_j \mathrm{Re}\Big(q_j\,\overline{k_j}\; e^{\mathrm{i} (m-n)\,\omega_j}\Big) $$
 #
-# $m$ and $n$ are gone; $m - n$ is left. Which channels make a pair does not matter, as long as it is always the same.
-# Su and others, and the files that Meta published, take neighbours, channels $2j$ and $2j + 1$. Llama's files in
-# Hugging Face's format take channels $j$ and $j + D/2$, one from each **half**, and so do we. In loops:
+# Only $m - n$ is left. Any fixed choice of pairs will do. Su and others, and Meta's own files, take neighbours,
+# channels
+# $2j$ and $2j + 1$. Llama's files in Hugging Face's format take channels $j$ and $j + D/2$, one from each **half**, and
+# so do we. In loops:
 
 
 # %%
@@ -390,8 +385,8 @@ def rope_loops(x, cos, sin):
 # %% [markdown]
 # ### Exercise 3 ★★☆: turn, and turn back
 #
-# Write it for all sentences, heads, positions and pairs at once. Then its backward. For one pair it is a matrix $R$,
-# and the backward of a matrix is its transpose (lesson 00). What is the transpose of a rotation?
+# Write RoPE for all sentences, heads, positions and pairs at once, and then its backward. For one pair RoPE is a matrix
+# $R$, and the backward of a matrix is its transpose (lesson 00). What is the transpose of a rotation?
 
 
 # %% tags=["exercise"]
@@ -432,14 +427,10 @@ print(f"loops against arrays:        {error(y[0, 0], rope_loops(x[0, 0], cos, si
 print(f"arrays against the package:  {error(y, ops.rope_forward(x, cos, sin)[0]):.1e}")
 checked = check_gradients(lambda x: rope_forward(x, cos, sin), rope_backward, {"x": x})
 print(f"dx against central differences {checked['x']:.1e}")
-dy = rng.standard_normal(x.shape)
-_, package_cache = ops.rope_forward(x, cos, sin)
-print(f"dx against the package         {error(rope_backward(dy, cache), ops.rope_backward(dy, package_cache)):.1e}")
 print(f"turned, and turned back        {error(rope_backward(y, cache), x):.1e}")
 
 # %% [markdown]
-# The backward needs no $x$ and keeps nothing but two small tables, which all layers share. And it keeps lengths: a
-# gradient is as long after it as before.
+# The backward needs no $x$, only two small tables that all layers share. And it preserves the length of the gradient.
 #
 # <details><summary>Why</summary>
 #
@@ -448,8 +439,8 @@ print(f"turned, and turned back        {error(rope_backward(y, cache), x):.1e}")
 #
 # </details>
 #
-# Now the claim itself. Above: one pair of a query and one of a key, at three pairs of places. Below: a whole query and
-# a whole key, the same two everywhere; each pixel is the score that they would have at these two places.
+# Now test the claim. Above: one pair of a query and one of a key, at three pairs of places. Below: each pixel is the
+# score that one query and one key would have at these two places.
 
 # %%
 T, D = 48, 32
@@ -469,22 +460,20 @@ along_diagonals = max(float(np.ptp(np.diagonal(scores, offset))) for offset in r
 print(f"largest difference along a diagonal: {along_diagonals:.0e}")
 
 # %% [markdown]
-# The first two pairs of places have the same distance, and the same angle between them. The third has the opposite
-# distance, and another angle: RoPE knows *before* from *after*. In the square every diagonal has one colour, and the
-# curve beside it has one number for each distance. A query and a key that are alike match best where they stand
-# together, and worse (with waves) as they move apart.
+# The first two pairs of places have the same distance, and so the same angle. The third has the opposite distance and
+# another angle: RoPE can tell *before* from *after*. In the square every diagonal has one colour: one score for each
+# distance. A query and a key that are alike match best side by side, and worse (with waves) as they move apart.
 #
 # ### What is RoPE worth?
 #
 # * It has no parameters, and every layer sees the positions, not only the lowest.
-# * It fits a cache (lesson 11): a key is turned once, by its own position, and then kept. The *value* is not turned: a
-#   word's place decides how much to look at it, not what to fetch from it.
-# * The residual stream need not carry positions beside words.
+# * It fits a cache (lesson 11): a key is turned once, by its own position, and then kept. The *value* is not turned:
+#   the position of a word says how much to look at it, not what to fetch.
 #
 # ### Texts longer than in training (optional)
 #
-# RoPE does *not* give longer texts for free. The slow pairs turn by small angles only, and beyond the longest training
-# text they reach angles that no layer has ever seen:
+# RoPE does *not* work for longer texts by itself. The slow pairs turn by small angles only, and beyond the longest
+# training text they reach angles that no layer has ever seen:
 
 # %%
 D, length = 128, 8192
@@ -494,15 +483,15 @@ for theta in (10_000.0, 500_000.0):
           f"the slowest {turns.min():.3f} of one")  # fmt: skip
 
 # %% [markdown]
-# The fast pairs tell neighbours apart, and have been everywhere. The slow ones hardly move within a text, and tell far
-# from near. Llama 3 has $\theta = 500{,}000$, for longer texts; Llama 3.1 stretches the slow ones further
-# (`RotaryConfig.factor`).
+# The fast pairs tell neighbours apart, and have been at every angle in training. The slow ones hardly move within a
+# text, and tell far from near. For longer texts Llama 3 has $\theta = 500{,}000$; Llama 3.1 slows the slow pairs
+# further (`RotaryConfig.factor`).
 #
 # ## Grouped heads: sharing keys and values
 #
-# While a model writes, it keeps the keys and values of all tokens so far (lesson 11), and reads *all* of them for every
-# new token. How much is that for the smallest model in the [paper on Llama 3](https://arxiv.org/abs/2407.21783), with 8
-# billion parameters and numbers of 2 bytes?
+# For every new token a model reads the cached keys and values of *all* tokens so far (lesson 11). How much is that for
+# the smallest model in the [paper on Llama 3](https://arxiv.org/abs/2407.21783), with 8 billion parameters and numbers
+# of 2 bytes?
 
 # %%
 layers, H, D = 32, 32, 128
@@ -514,13 +503,12 @@ for Hk, name in ((32, "a pair of keys and values for each head"), (8, "as publis
 print(f"its weights: {8e9 * 2 / 2**30:.1f} GiB")
 
 # %% [markdown]
-# With many texts at once the cache can be larger than the model, and reading it takes the time: for each number that is
-# read, attention does two operations, far below the ridge of any GPU (lesson 17).
+# With many texts at once the cache can be larger than the model, and reading it takes most of the time: attention does
+# two operations for each number that it reads, far below the ridge of any GPU (lesson 17).
 #
-# The remedy is to have fewer heads of keys and values than of queries. With $H$ heads of queries and $H_k$ of keys and
-# values, each of the latter serves a **group** of $G = H / H_k$ neighbours: query head $h$ uses head
-# $\lfloor h / G \rfloor$. With $H_k = 1$ this is *multi-query* attention
-# ([Shazeer 2019](https://arxiv.org/abs/1911.02150)). With $1 < H_k < H$ it is *grouped-query* attention
+# The remedy: fewer heads of keys and values, $H_k$, than of queries, $H$. Each of the $H_k$ serves a **group** of
+# $G = H / H_k$ neighbours, so query head $h$ uses head $\lfloor h / G \rfloor$. This is *multi-query* attention for
+# $H_k = 1$ ([Shazeer 2019](https://arxiv.org/abs/1911.02150)), and *grouped-query* attention for $1 < H_k < H$
 # ([Ainslie and others 2023](https://arxiv.org/abs/2305.13245)).
 
 # %%
@@ -551,14 +539,14 @@ def grouped_attention_loops(query, key, value):
 
 
 # %% [markdown]
-# To do it in one call, write each shared head down $G$ times, and use the attention that we have:
+# For one call, copy each shared head $G$ times:
 #
 # $$ \text{forward: } \quad \mathrm{key}_h = \mathrm{shared}_{\lfloor h/G \rfloor} \qquad\quad
 #    \text{backward: } \quad \mathrm{d\,shared}_j = \;? $$
 #
 # ### Exercise 4 ★☆☆: the gradient of what is shared
 #
-# The attention gives a gradient for each of the $H$ copies. What is the gradient of the array that was copied?
+# Attention gives a gradient for each of the $H$ copies. What is the gradient of the array that was copied?
 
 
 # %%
@@ -605,18 +593,14 @@ def grouped_attention_backward(dout, cache):
 
 B, H, Hk, T, D = 2, 6, 2, 5, 4
 query, key, value = (rng.standard_normal((B, heads, T, D)) for heads in (H, Hk, Hk))
-out, cache = grouped_attention_forward(query, key, value, causal=True)
+out, _ = grouped_attention_forward(query, key, value, causal=True)
 print(f"copies against loops:       {error(out, grouped_attention_loops(query, key, value)):.1e}")
-packaged, package_cache = attention_forward(query, key, value, causal=True)
-print(f"copies against the package: {error(out, packaged):.1e}")
+print(f"copies against the package: {error(out, attention_forward(query, key, value, causal=True)[0]):.1e}")
 arrays = {"query": query, "key": key, "value": value}
 checked = check_gradients(
     lambda *three: grouped_attention_forward(*three, causal=True), grouped_attention_backward, arrays
 )
-dout = rng.standard_normal(out.shape)
-both = zip(grouped_attention_backward(dout, cache), attention_backward(dout, package_cache), strict=True)
-for name, (mine, other) in zip(arrays, both, strict=True):
-    print(f"d{name:<6} central differences {checked[name]:.1e}   the package {error(mine, other):.1e}")
+print("against central differences: " + ", ".join(f"d{name} {worst:.1e}" for name, worst in checked.items()))
 
 # %% [markdown]
 # <details><summary>The gradient</summary>
@@ -628,9 +612,9 @@ for name, (mine, other) in zip(arrays, both, strict=True):
 #
 # ### What are grouped heads worth? (optional)
 #
-# In training, little. In writing, a cache that is $G$ times smaller: more texts fit into memory, and fewer bytes are
-# read for each token. The number of operations between queries and keys stays the same, so the gain in time depends on
-# what the machine waits for. This project has timed a step of decoding on a CPU, in NumPy (`make after ARGS=decoding`;
+# They save little in training. In decoding the cache is $G$ times smaller: more texts fit into memory, and fewer bytes
+# are read for each token. Queries and keys need as many operations as before, so the gain in time depends on the
+# machine's bottleneck. This project has timed a step of decoding on a CPU, in NumPy (`make after ARGS=decoding`;
 # in brackets the least and the most of its rounds):
 
 # %%
@@ -642,7 +626,7 @@ if decoding:
     print(f"    {ratio['moved']:.1f} times the bytes, {rounds_text(ratio['time'])} times the time")
 
 # %% [markdown]
-# The price is quality: all heads of a group must look with the same keys. The cost at our size is measured at the end.
+# The price is quality: all heads of a group share the same keys. The end of the lesson measures this price at our size.
 #
 # ## All four: Llama's block, on your parts (optional)
 #
@@ -719,11 +703,11 @@ for row in llama_table(config)[:8]:
 #
 # ## T5's bias: distances in buckets (optional)
 #
-# There is another way to tell attention about distances: add a number to the score. T5
-# ([Raffel and others 2020](https://arxiv.org/abs/1910.10683)) learns a table of 32 numbers for each head, shared by all
-# layers. Which of the 32 is added depends on the distance alone: near distances have a **bucket** each, farther ones
-# share one, and the last holds all that is far. An encoder looks both ways, so half of its buckets are for keys before
-# the query and half for keys after it. A decoder looks back only, and uses all of them for that.
+# T5 ([Raffel and others 2020](https://arxiv.org/abs/1910.10683)) adds a number to each score instead. It learns a table
+# of 32 numbers for each head, shared by all layers. The distance alone decides which of the 32 is added: near distances
+# have a **bucket** each, farther ones share one, and the last bucket holds all that is far. An encoder looks both ways,
+# so half of its buckets are for keys before the query and half for keys after it. A decoder uses all of them for the
+# past.
 
 # %%
 distances = np.arange(-150, 151)
@@ -741,8 +725,8 @@ show(
 
 # %% [markdown]
 # The forward is a look-up: `bias[h, i, j] = table[bucket[i, j], h]`. So the backward is that of lesson 02's look-up, a
-# **scatter-add**: every score sends its gradient to the bucket that it used, and what meets there adds up. One number
-# of the table has served all pairs of tokens at its distances, in every sentence.
+# **scatter-add**: every score adds its gradient to the bucket that it used. One number of the table serves all pairs of
+# tokens at its distances, in every sentence.
 
 # %%
 H, D = 3, 4
@@ -840,10 +824,9 @@ for what, off in recorded("20_rmsnorm", kernel_errors).items():
 # ## What each is worth, at equal cost
 #
 # Does a model *learn* more with a part? This project took a small GPT, exchanged one part at a time, and trained each
-# variant with three seeds for the same number of operations
-# (`lessons/after`, experiment `ablation`). Each line below is a variant's loss of a token of the test set, minus the
-# base's. The interval says how much it would move with other seeds and other test sentences. **If it crosses zero,
-# these training runs cannot tell the two apart.**
+# variant with three seeds for the same number of operations (`lessons/after`, experiment `ablation`). Each line below
+# is a variant's test loss minus the base's, with its uncertainty over seeds and test sentences. **If the interval
+# crosses zero, these training runs cannot tell the two apart.**
 
 # %%
 found = measured("ablation")
@@ -863,12 +846,14 @@ if found:
 
 # %% [markdown]
 # ("grouped" has one head of keys and values for all four of queries; SwiGLU's network is narrower, so that the number
-# of parameters is the base's.) A difference in this table belongs to a model of this size, at this learning rate, on
-# these simple sentences; that of a large model may be another. RMSNorm and grouped heads were never meant to lower the
-# loss: the question is whether they *raise* it, and they save time and memory.
+# of parameters is the base's.) These differences hold for this size, this learning rate and these simple sentences; a
+# large model may differ. RMSNorm and grouped heads save time and memory; the question is only whether they *raise* the
+# loss.
 #
-# And beyond the length of training? *Ratio* is the perplexity of tokens beyond that length, divided by the perplexity
-# of tokens in its second half (in brackets the 95 % interval). Near 1 means that the longer text does no harm:
+# ### Beyond the length of training (optional)
+#
+# *Ratio* is the perplexity of tokens beyond the length of training, divided by the perplexity of tokens in its second
+# half (in brackets the 95 % interval). Near 1 means that the longer text does no harm:
 
 # %%
 if found:
@@ -878,15 +863,14 @@ if found:
 # %% [markdown]
 # ## Common mistakes, and what they look like
 #
-# None of these raises an error. A model that is trained from the beginning with other pairs, other groups or another
-# gate even trains well: the mistake shows only when weights come from somewhere else.
+# None of these raises an error. A model even trains well with other pairs, other groups or another gate: the mistake
+# shows only when you load weights from elsewhere.
 #
-# * **Halves or neighbours.** Both are right, each with its own weights. The channels of $W^Q$ and $W^K$ in another
-#   order turn one into the other: that is how Meta's files became Hugging Face's.
+# * **Halves or neighbours.** Both are right, each with its own weights. Reorder the channels of $W^Q$ and $W^K$ to turn
+#   one into the other.
 # * **Positions that start again.** A decoder with a cache must know where the new token stands.
-# * **Which heads share.** Neighbours: `np.repeat`, and not `np.tile`.
-# * **Which half is the gate.** `silu(gate) · up`: look which of the two has the activation.
-# * **The mean of $\mathrm{d}n$ in RMSNorm's backward.** It is layer norm's. The gradient check finds it at once.
+# * **Which heads share.** Neighbours do: `np.repeat`, and not `np.tile`.
+# * **Which half is the gate.** In `silu(gate) · up` it is the half with the activation.
 # * **$1 + \gamma$.** Some models (Gemma) store $\gamma - 1$. Loaded as $\gamma$, every norm has the wrong scale.
 #
 # ### How far each is off (optional)
@@ -923,18 +907,12 @@ print(f"gate and up exchanged:                                 off by "
 # %% [markdown]
 # ## What changed since 2017
 #
-# This lesson is what changed, as far as most open models agree: pre-norm with RMSNorm, SwiGLU, rotary positions and
-# grouped heads are in [Llama 3](https://arxiv.org/abs/2407.21783), [Mistral 7B](https://arxiv.org/abs/2310.06825) and
-# [Qwen2](https://arxiv.org/abs/2407.10671). They do not agree on these:
-#
-# * whether queries and keys are normalised once more before they meet
-#   ([Dehghani and others 2023](https://arxiv.org/abs/2302.05442); [Qwen3](https://arxiv.org/abs/2505.09388) does it);
-# * whether some layers have no positions at all, or see only a window of the text
-#   ([Gemma 2](https://arxiv.org/abs/2408.00118) alternates windows with the whole);
-# * whether a token goes through one feed-forward network or through a few out of many, a mixture of experts
-#   ([Mixtral](https://arxiv.org/abs/2401.04088), [DeepSeek-V3](https://arxiv.org/abs/2412.19437));
-# * whether heads share keys and values, or make their own from a few numbers that are kept (multi-head latent
-#   attention, [DeepSeek-V2](https://arxiv.org/abs/2405.04434)).
+# Most open models agree on pre-norm with RMSNorm, SwiGLU, rotary positions and grouped heads, among them
+# [Llama 3](https://arxiv.org/abs/2407.21783), [Mistral 7B](https://arxiv.org/abs/2310.06825) and
+# [Qwen2](https://arxiv.org/abs/2407.10671). They differ in other things: [Qwen3](https://arxiv.org/abs/2505.09388)
+# normalises queries and keys once more; in [Gemma 2](https://arxiv.org/abs/2408.00118) every second layer sees only a
+# window of the text; in [DeepSeek-V3](https://arxiv.org/abs/2412.19437) a token goes through a few of many feed-forward
+# networks (a mixture of experts), and heads make their keys and values from a few numbers that are kept.
 #
 # ## Open projects (optional)
 #
