@@ -12,9 +12,8 @@
 # | in the package | [`decoding`](../minitransformer/decoding), [`evaluation`](../minitransformer/evaluation.py) |
 #
 # A trained model gets a source sentence $X$ and the beginning of a translation, and gives the probability of every
-# token that may come next. A whole sentence is $Y = (y_1, \dots, y_T)$, and its last token is `</s>`. Its probability
-# is a product: the first token, then the second after the first, and so on. In logarithms the product is a sum, with
-# $y_{<t}$ for the tokens before $y_t$:
+# token that may come next. A whole sentence is $Y = (y_1, \dots, y_T)$, and its last token is `</s>`. The logarithm of
+# its probability is a sum over its tokens, with $y_{<t}$ for those before $y_t$:
 #
 # $$ \log P(Y \mid X) = \sum_{t=1}^{T} \log P(y_t \mid y_{<t}, X) $$
 #
@@ -188,14 +187,12 @@ for width in widths:
 draw.optima(widths, shares)
 
 # %% [markdown]
-# Most of the gain comes with the second place. Each further place costs as much and finds less. Real systems use only a
-# handful of places too.
+# Most of the gain comes with the second place. Each further place costs as much and finds less.
 #
 # ## The picture: where greedy loses
 #
 # Now the real model and the sentence from above, with three places. Each column is a step. The prefixes that survive
-# stand in the order of their log-probability, which is written below each. A `·` marks a piece inside a word. Follow
-# the two colours: greedy starts on top.
+# stand in the order of their log-probability, which is written below each. A `·` marks a piece inside a word.
 
 # %% tags=["picture"]
 log_probs = {(): 0.0}  # of every prefix that the search went on from, and of their extensions by one token
@@ -237,8 +234,8 @@ print(f"log P of {len(few)} translations, yours against the package's: {error(np
 # ## The length penalty
 #
 # Every further token multiplies the probability by a number below 1. So $\log P$ prefers short sentences, and a wide
-# beam finds more of them. Therefore the paper ranks complete sentences by a score that allows a longer sentence to be
-# less probable (Wu and others 2016):
+# beam finds more of them. Therefore the paper ranks by a score that allows longer ones to be less probable (Wu and
+# others 2016):
 #
 # $$ s(Y) = \frac{\log P(Y \mid X)}{\mathrm{lp}(Y)} \qquad
 #    \mathrm{lp}(Y) = \left(\frac{5 + |Y|}{6}\right)^{\alpha} $$
@@ -258,15 +255,13 @@ for candidate in candidates:
 print(f"greedy: {tokenizer.decode(greedy(encoded(SHOES)))}")
 
 # %% [markdown]
-# The most probable of the four leaves out the shoes. Greedy was right. The wider search found the short sentence, and
-# the penalty puts it back in its place.
+# The most probable of the four leaves out the shoes. Greedy was right, and the penalty agrees with it.
 #
 # ## The cache: nothing twice
 #
 # `after` runs the whole model on the whole prefix, and then uses one row. At the next step it computes all the earlier
-# rows again, and they come out the same: with a causal mask, position $i$ never depends on later positions
-# ([04](04_attention.ipynb) proved it by changing the future). For 60 tokens, 1 + 2 + … + 60 positions pass through the
-# decoder, where 60 are enough.
+# rows again, and they come out the same: with a causal mask, position $i$ never depends on later ones. For 60 tokens,
+# 1 + 2 + … + 60 positions pass through the decoder, where 60 are enough.
 #
 # Which arrays must we remember of earlier positions? In a decoder layer nearly everything works on one position alone.
 # The exception is self-attention: there the query of the new position meets the *keys and values* of those before it.

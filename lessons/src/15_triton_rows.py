@@ -47,7 +47,7 @@ print(gpu_times("15"))
 #
 # A GPU has about a hundred **multiprocessors**, each with about a hundred small calculators, and one large memory. A
 # [kernel](glossary.md#kernel) is started as a **grid of programs**: many copies of one function, each with a number.
-# The GPU hands them out to its multiprocessors, in an order that you do not know. Here is an H100:
+# The GPU hands them out to its multiprocessors, in any order. Here is an H100:
 
 # %%
 draw.draw_gpu({
@@ -97,8 +97,8 @@ draw.draw_time({name: (4 * moved / memory, work / operations) for name, (work, m
 #
 # ## A program and its block
 #
-# A Triton kernel is a Python function, and all programs of its grid run it. Each asks for its own number,
-# `tl.program_id(0)`, and works on a **block** of numbers at once. Here is a grid as a loop in NumPy:
+# A Triton kernel is a Python function that all programs of its grid run. Each asks for its number, `tl.program_id(0)`,
+# and works on a **block** of numbers at once. As a loop in NumPy:
 
 
 # %%
@@ -219,9 +219,9 @@ relu = check(relu)
 # ### The picture: the tile walk
 #
 # Of an array $(N, n)$, N rows of n numbers, a program can take a **tile**: a few rows, or a part of them.
-# `row[:, None]` is a column of row numbers, `column[None, :]` a row of column numbers, and together they make a block
-# of two dimensions. If the rows lie one behind the other, the number (row, column) is `row * n + column` numbers behind
-# the first. Here each program writes its own number into its tile:
+# `row[:, None]` is a column of row numbers, `column[None, :]` a row of column numbers; together they make a block of two
+# dimensions. Where rows lie one behind the other, (row, column) is `row * n + column` numbers behind the first. Here
+# each program writes its own number into its tile:
 
 
 # %% tags=["picture"]
@@ -410,13 +410,13 @@ max_and_sum = check(max_and_sum)
 #
 # ## Softmax in one sweep
 #
-# A row of scores that fits in one block, a few thousand numbers at most, needs no loop: a program loads its row once,
-# and everything between the load and the store stays in registers.
+# A row that fits in one block, a few thousand numbers, needs no loop: a program loads it once, and all the rest stays in
+# registers until the store.
 #
 # ### Exercise 7 ★★☆: softmax of rows
 #
 # This time the launch is yours, and three details make it the package's kernel. x may be a slice, whose rows lie
-# further apart than they are long. x may be float16, a number of 16 bits: store it so, and compute in float32. And a
+# further apart than they are long. x may be float16, 16 bits: store it so, and compute in float32. And a
 # row of all −∞, a query with nothing to attend to (lesson 04), must give zeros.
 
 # %%
@@ -454,8 +454,8 @@ softmax_rows = check(softmax_rows)
 # `triton.next_power_of_2(n)`.
 
 # %% [markdown]
-# One row for each program is right, and wasteful where rows are short: an NVIDIA GPU runs a program on at least 32
-# threads, and with a row of 20 numbers many are idle. So the package's kernel takes several short rows, or a long one.
+# With a row of 20 numbers many of a program's threads are idle, at least 32 on an NVIDIA GPU. So the package's kernel
+# takes several short rows, or a long one.
 #
 # ### Yours beside two others (optional)
 #

@@ -206,7 +206,7 @@ for sentence, theirs in zip(sentences, package.translate(sentences, beam=4), str
     print(f"{sentence}\n   {ours}{'' if ours == theirs else f'   (the package: {theirs})'}")
 
 # %% [markdown]
-# The file lies in the folder `answers`. Copy it wherever you like, with the weights beside it:
+# The file lies in `answers`. Copy it, with the weights:
 #
 # ```python
 # import my_transformer as mine
@@ -215,7 +215,7 @@ for sentence, theirs in zip(sentences, package.translate(sentences, beam=4), str
 # print(mine.translate(model, tokenizer, "The old teacher reads a book."))
 # ```
 #
-# If you change it in `answers` and run this lesson again, your changes are kept under another name.
+# If you change it and run this lesson again, your changes are kept under another name.
 #
 # ### Its gradients are right
 #
