@@ -414,6 +414,9 @@ def _part(number, step):
             break
         if heading and int(heading[1]) not in _numbers(step):
             cell.source = cell.source.replace(heading[0], "### ")  # read, and not written: no minutes of its own
+        elif heading or section in named:  # the path asks for it
+            first, *rest = cell.source.split("\n", 1)
+            cell.source = "\n".join([first.removesuffix(" (optional)"), *rest])
         if section in kept:
             cells.append(cell)
     return {"cells": cells}
