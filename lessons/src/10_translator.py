@@ -78,10 +78,10 @@ print(f"{len(dataset):,} pairs, {model.parameters.count:,} parameters")
 # %% [markdown]
 # ### Exercise 1 ★☆☆: measure the fog
 #
-# Before training, attention is an even fog. We want to see it become sharp, so we need a number for it. A row of
-# attention weights is a distribution $p$ over $n$ keys. Its *entropy* is $H = -\sum_k p_k \log p_k$. Work out $H$ for
-# two rows on paper: all weight on one key, and the same weight $1/n$ on every key. Which function of $H$ gives 1 for
-# the first and $n$ for the second? That is the number we want: *over how many keys* the row is spread.
+# At first, attention is an even fog. To see it become sharp, we need a number. A row of attention weights is a
+# distribution $p$ over $n$ keys. Its *entropy* is $H = -\sum_k p_k \log p_k$. Work out $H$ for two rows on paper: all
+# weight on one key, and the same weight $1/n$ on every key. Which function of $H$ gives 1 for the first and $n$ for the
+# second? That is the number we want: *over how many keys* the row is spread.
 
 
 # %% tags=["exercise"]
@@ -568,7 +568,7 @@ for name, chosen in (("right", right_ones), ("wrong", wrong_ones), ("right, like
 # little of the difference is left. A map shows where a model looks, not how it uses what it sees.
 #
 # For a network, an answer to "why" is a condition under which it fails, shown by changing little else, and a fair
-# comparison for every explanation, above all for the one that we like best.
+# comparison for every explanation, most of all for our favourite.
 #
 # ## Common mistakes, and what they look like
 #

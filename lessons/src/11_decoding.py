@@ -102,8 +102,8 @@ for _ in range(2):
     print("   ".join(f"{' '.join(tokenizer.tokens(prefix))} {log_p:.2f}" for prefix, log_p in beam))
 
 # %% [markdown]
-# A prefix that takes `</s>` is a complete sentence: it leaves the beam, and its place is gone. None did here, so take
-# three made-up *survivors* (extensions that were kept), and sort them:
+# A prefix that takes `</s>` is a complete sentence: it leaves the beam, and its place is gone. None did here, so sort
+# three made-up survivors (kept extensions):
 
 # %%
 survivors, places = [((7, EOS), -0.9), ((7, 8), -1.1), ((9, 8), -1.5)], 3
@@ -335,8 +335,8 @@ for t in range(target.size):
 
 # %% [markdown]
 # The package's model does this in every layer. `start_decoding` encodes the source. Each `decode_step` takes one token
-# for each beam, and appends its keys and values to the cache. The next cell compares its logits with those of a forward
-# over everything, and measures the time for outputs of growing length:
+# for each beam, and appends its keys and values to the cache. We compare its logits with those of a forward over
+# everything, and time outputs of growing length:
 
 # %%
 logits, _ = model.forward(source, target)  # (1, T, V)

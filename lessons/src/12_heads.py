@@ -355,9 +355,9 @@ alone = sum(costs[kind][layer, head] for kind, layer, head in free)
 print(f"the {len(free)} cheap heads: one at a time {alone:.2f} nats in all, together {together:.2f}")
 
 # %% [markdown]
-# Removed together, the first few heads cost the sum of their single costs. After that, all together cost more than the
-# sum: the heads that could do the work of a missing one are gone too. So the cost of a single head says which heads we
-# can spare *now*, and not what a head is worth when others are gone.
+# The first few heads together cost the sum of their single costs. More heads cost more than the sum: the heads that
+# could do the work of a missing one are gone too. So the cost of a single head says which heads we can spare *now*, and
+# not what a head is worth when others are gone.
 #
 # ## Does the map tell? (optional)
 #
