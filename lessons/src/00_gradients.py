@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 00 · The chain rule on arrays, and how to know that a gradient is right
 #
-# **You will be able to** write the backward pass of any array operation by hand, and prove it with nothing but the
-# forward pass.
+# **You will be able to** write the backward pass of any array operation by hand, and prove it right with nothing but
+# the forward pass.
 #
 # | | |
 # |---|---|
@@ -44,8 +44,9 @@ HTML('<div><iframe src="runs/explorer.html" title="the explorer" width="100%" he
 # Before the translator writes each German word, it looks back at the English ones. This is *attention*, and in each
 # layer several *heads* do it in parallel. The next cell translates a sentence in Python, and draws the heads of one
 # layer (left), one of these heads (middle), and the translator with this head switched off (right). Each row is a piece
-# of German, each column a piece of English. The darker a cell, the more that English token is attended to. You may
-# change the sentence; the translator knows only the words of a small grammar, such as those of the explorer's examples.
+# of German, each column a piece of English. The darker a cell, the more the model attends to that English token. You
+# may change the sentence; the translator knows only the words of a small grammar, such as those of the explorer's
+# examples.
 
 # %%
 SENTENCE = "The old king did not run into the garden."

@@ -75,7 +75,7 @@ softmax = check(softmax)
 #
 # ---
 #
-# The row's maximum: `x - x.max(axis=-1, keepdims=True)`. Without `keepdims=True` the axis disappears, and the
+# Subtract the row's maximum: `x - x.max(axis=-1, keepdims=True)`. Without `keepdims=True` the axis disappears, and the
 # subtraction no longer lines up row by row. The sum in the denominator needs it too.
 
 # %% [markdown]
@@ -156,7 +156,8 @@ softmax_backward = check(softmax_backward)
 #
 # ---
 #
-# $\mathrm{d}x_j = y_j\,\big(\mathrm{d}y_j - \sum_i y_i\, \mathrm{d}y_i\big)$. The sum is one number for each row:
+# $\mathrm{d}x_j = y_j\,\big(\mathrm{d}y_j - \sum_i y_i\, \mathrm{d}y_i\big)$. In words: a score's gradient is its own
+# d$y$ minus the average d$y$ (weighted by $y$), times its probability. The sum is one number for each row:
 # `(dy * y).sum(axis=-1, keepdims=True)`.
 
 # %%
@@ -168,8 +169,6 @@ print(f"against Jᵀ dy, row by row   {error(softmax_backward(dy, y), slow):.1e}
 print(f"against central differences {error(softmax_backward(dy, y), measured):.1e}")
 
 # %% [markdown]
-# In words: a score's gradient is its own d$y$ minus the average d$y$ (weighted by $y$), times its probability.
-#
 # ## Cross-entropy: how surprised was the model?
 #
 # The model gave probabilities $y$ over $V$ tokens, and then token $t$ came. For a whole text we would multiply the
@@ -345,9 +344,9 @@ print(f"largest curvature {steepest:.3f}, so the learning rate must be below {2 
 # %% [markdown]
 # ## All together: a classifier (optional)
 #
-# Lesson 00's linear layer and this lesson's loss are the output of a Transformer; lesson 08 puts them there. Its input
-# is the last layer's vector, and its classes are tokens. Here the input has two features and there are three classes,
-# each a cloud of points, so we can draw it. Each step takes a random batch of 64 points.
+# Lesson 00's linear layer and this lesson's loss are the output of a Transformer; lesson 08 puts them there. There the
+# input is the last layer's vector, and the classes are the tokens. Here the input has two features and there are three
+# classes, each a cloud of points, so we can draw it. Each step takes a random batch of 64 points.
 
 # %%
 centres = np.array([[0.0, 1.6], [-1.5, -0.8], [1.5, -0.8]])
@@ -388,7 +387,7 @@ for name, logits in (("once", scores), ("twice", softmax(scores))):
 
 # %% [markdown]
 # * **Softmax twice.** The loss takes scores. If you pass probabilities, two of them differ by at most 1: the best
-#   possible loss is high, the gradient small, and you get no error.
+#   possible loss is high and the gradient small, but you get no error.
 # * **The wrong axis.** With `axis=0`, or none, the rows no longer sum to 1.
 # * **A sum instead of a mean.** The step grows with the batch, and a large one diverges.
 #

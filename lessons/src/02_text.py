@@ -41,7 +41,7 @@ rng = np.random.default_rng(0)
 #
 # The course translates a small language: a [grammar](../minitransformer/grammar) in the package draws English sentences
 # together with their German. It has the difficulties of German: cases, genders, verbs that move to the end or split in
-# two. Unlike real text, it makes only new test sentences, each with exactly one right answer.
+# two. Unlike in real text, every test sentence is new, and has exactly one right translation.
 
 # %%
 training = list(islice(sample("train", seed=0), 10_000))
@@ -72,9 +72,10 @@ english = number(example.english for example in training)
 print({word: english[word] for word in ("the", "dog", "cat", "sausage", "Tuesday")})
 
 # %% [markdown]
-# The numbers are names, not amounts: *Tuesday* is not between *the* and *dog*. The honest form is **one-hot**: a vector
-# of length $V$ (the size of the vocabulary), with a 1 at the word's index and 0 elsewhere. We never store such vectors,
-# since the id says the same. But they help us to think: below, they turn a table look-up into a matrix product.
+# The numbers are names, not amounts: *Tuesday* is not between *the* and *dog*. A **one-hot** vector has no such order:
+# it has length $V$ (the size of the vocabulary), with a 1 at the word's index and 0 elsewhere. We never store such
+# vectors, since the id says the same. But they help us to think: below, they turn a table look-up into a matrix
+# product.
 #
 # ### Where words fail
 #
@@ -121,8 +122,8 @@ print("the whole test text comes back:", all(tokenizer.decode(tokenizer.encode(t
 # A [batch](glossary.md#batch) is a rectangle $(B, T)$ of ids, with a row for each of $B$ sentences. Shorter sentences
 # are filled up with `<pad>`, id 0. [Padding](glossary.md#padding) must not count anywhere: the loss skips it, and
 # attention will mask it (lesson 04). The target comes twice, shifted by one. `target_in` is the translation so far,
-# beginning with `<s>` (start, [BOS](glossary.md#bos-eos)). `target_out` is the translator's next output at each
-# position, ending with `</s>` (end, EOS). Lesson 03 uses both.
+# beginning with `<s>` (start, [BOS](glossary.md#bos-eos)). `target_out` is the right next token at each position,
+# ending with `</s>` (end, EOS). Lesson 03 uses both.
 
 # %%
 chosen = sorted(training[:40], key=lambda example: len(example.english))[:3]
@@ -403,8 +404,8 @@ print("a thousand random strings come back:", all(decode(encode_text(text)) == t
 # SentencePiece (Kudo & Richardson, 2018) is often named as an alternative to BPE. But BPE is a way to learn a
 # vocabulary, and SentencePiece is a library that learns one: by BPE, or by a *unigram* model, which starts with many
 # pieces and drops the least useful ones. It reads raw text, as our tokenizer does. By default it also *normalises* the
-# text: it replaces characters by plainer ones with nearly the same meaning (a rule built on Unicode's NFKC). This is
-# often welcome, and cannot be undone:
+# text: it replaces characters by plainer ones with nearly the same meaning (a rule built on Unicode's NFKC). This often
+# helps, but it cannot be undone:
 
 # %%
 for text in ("ﬁnd", "10²", "①", "Ｔｏｋｙｏ"):
@@ -537,7 +538,7 @@ draw_map((unit - unit.mean(axis=0)) @ directions[:2].T, nouns, noun_kinds, sprea
 # vectors so that $a_i \cdot b_j$ (plus a bias for each word) comes close to the logarithm of that count.
 #
 # They share one limit: a word has one vector, so the *watch* on a wrist is the same as to *watch* a film. Only the
-# layers above can read a word in its sentence. A Transformer is made for that.
+# layers above can use the rest of the sentence, as a Transformer does.
 #
 # ## Common mistakes, and what they look like
 

@@ -15,8 +15,8 @@
 # [add]: ../minitransformer/ops/additive_attention.py
 # [model]: ../minitransformer/models/baselines/recurrent.py
 #
-# The Transformer is an answer; this lesson is about the question. We take the smallest translation task: **copy what
-# you read.** The network has to understand nothing, only to remember. That was hard for the neural translators of 2014,
+# This lesson is about the problem that the Transformer solves. We take the smallest translation task: **copy what you
+# read.** The network has to understand nothing, only to remember. That was hard for the neural translators of 2014,
 # until Bahdanau, Cho and Bengio let them look back.
 
 # %%
@@ -146,7 +146,7 @@ show("On a logarithmic scale the gradient rises along a straight line with s = 3
 #
 # * The **query** $q_i$, $C$ numbers, comes from the decoder's state at position $i$: what am I looking for?
 # * The **key** $k_j$, $C$ numbers, comes from the encoder's state at position $j$: what can be found here?
-# * The **score** $e_{ij}$ says how well they match. A small network of their sum computes it, so this is called
+# * The **score** $e_{ij}$ says how well they match. A small network computes it from their sum, so this is called
 #   *additive* [attention](glossary.md#attention). Its last layer is the vector $v$ of $C$ numbers, the *score weight*.
 # * The **weights** $\alpha_{ij}$ are the softmax of query $i$'s scores: positive, with sum 1.
 # * The **value** is the vector that is averaged, here the state $m_j$ itself.
@@ -220,8 +220,9 @@ for name, curve in curves.items():
 
 # %% [markdown]
 # The gradient falls until the direct path is the stronger one. From there on it is level: each of $n$ positions gets
-# about $1/n$ while the weights are nearly equal. **The path between two positions has length one.** It helps: under
-# "Two translators, trained", below, a small network with attention copies sequences that larger ones without it forget.
+# about $1/n$ while the weights are nearly equal. **The path between two positions has length one.** It helps: in the
+# optional part "Two translators, trained", a small network with attention copies sequences that larger ones without it
+# forget.
 #
 # One question remains. Attention connects distant positions; the recurrence must still walk through every position, one
 # after the other. **Do we still need the recurrence?** The paper's title, *Attention Is All You Need*, is the answer,
@@ -401,7 +402,7 @@ for name, a, b in zip(arrays, ours, package, strict=True):
 # %% [markdown]
 # ## Two translators, trained (optional)
 #
-# The task: copy symbols, 3 to 12, given as numbers. A batch of them, of one length:
+# The task is to copy symbols, the ids 3 to 12. All sequences of a batch have one length:
 
 # %%
 SYMBOLS, LONGEST = 10, 20
@@ -656,8 +657,8 @@ show(
 
 # %% [markdown]
 # The weaker cell with attention beats the stronger one without it. The LSTM has more parameters, and in one of its
-# three runs more steps too. Beyond the trained lengths (grey) even the model with attention makes more mistakes, but
-# gently.
+# three runs more steps too. Beyond the trained lengths (grey) the mistakes of the model with attention grow too, but
+# slowly.
 #
 # How does it do it? Draw the weights $\alpha_{ij}$ while it copies a new sequence:
 
@@ -674,7 +675,7 @@ show("The attention weights, rows written against columns read: nearly all of ea
 # %% [markdown]
 # No loss told it that position $i$ of the copy comes from position $i$ of the source. It found the
 # [**alignment**](glossary.md#alignment) because the gradient could reach the right state directly. Between two
-# languages the line bends where the word order differs; [lesson 10](10_translator.ipynb) watches that happen.
+# languages the line bends where the word order differs; [lesson 10](10_translator.ipynb) shows it.
 #
 # ## Common mistakes, and what they look like (optional)
 #
@@ -705,7 +706,7 @@ except GradientError as problem:
 
 # %% [markdown]
 # **An unshifted decoder input.** The decoder reads the symbol that it must write, and learns to repeat its input. Its
-# loss is splendid, and without teacher forcing it fails:
+# loss is very low, and without teacher forcing it fails:
 
 
 # %%
@@ -746,4 +747,4 @@ print(f"last state, padding read: off by {error(read, alone):.2f}   padding mask
 # ## Where next
 #
 # The additive score takes a tanh for each pair of positions and each of $C$ numbers. The paper takes a dot product
-# instead, and attention becomes cheap enough to be all you need: [lesson 04](04_attention.ipynb).
+# instead, which is much cheaper: [lesson 04](04_attention.ipynb).

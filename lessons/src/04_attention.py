@@ -52,8 +52,8 @@ for sharpness in (1, 5, 20):
 # Now with many queries. Let
 #
 # * `query` be $Q$, of shape $(T_q, D)$: row $q_i$ says what position $i$ looks for;
-# * `key` be $K$, of shape $(T_k, D)$: row $k_j$ says what position $j$ offers; the width $D$ (the paper's $d_k$) is the
-#   queries', because we compare the two;
+# * `key` be $K$, of shape $(T_k, D)$: row $k_j$ says what position $j$ offers; it has the same width $D$ (the paper's
+#   $d_k$) as a query, because we compare the two;
 # * `value` be $V$, of shape $(T_k, D_v)$: row $v_j$ is the vector that position $j$ hands over.
 #
 # $$ \mathrm{Attention}(Q, K, V) = \mathrm{softmax}\!\left(\frac{QK^\top}{\sqrt{D}}\right) V \tag{1} $$
@@ -201,7 +201,7 @@ show("Unscaled, the variance grows with D, one weight takes nearly all, and the 
 #
 # In words: **training raises a key's score if its value lies, seen from the present answer, in the direction in which
 # the answer should move**, in proportion to the key's present weight. A key with weight 0 learns nothing: the factor
-# $w_{ij}$ is the vanishing gradient of the last section.
+# $w_{ij}$ makes the gradient vanish, as in the previous section.
 #
 # ### The pull on the scores (optional)
 #
@@ -225,8 +225,8 @@ show(
 #
 # ### Exercise 2 ★★☆: attention's backward
 #
-# Fill in the table. For the products of lesson 00 the shapes decide which one it is. As before, any number of axes may
-# come before the last two.
+# Write the backward of the table's three rows, from the last to the first. For each product, the shapes tell which
+# array is transposed. As before, any number of axes may come before the last two.
 
 
 # %% tags=["exercise"]
@@ -403,8 +403,8 @@ moved_by = check(moved_by)
 # %% [markdown]
 # ### The test of the three ways
 #
-# We change each key and value in turn, and see which outputs move. The weights are above; query $i$ may see the keys
-# below the staircase:
+# We change each key and value in turn, and see which outputs move. Query $i$ may see the keys to the left of the
+# staircase:
 
 # %%
 if "moved_by" not in globals():  # for those who skip the optional exercise
@@ -577,4 +577,4 @@ print("-1e9 for −∞: an empty row attends to     ", softmax(np.where(False, s
 #
 # ## Where next
 #
-# One query gets one set of weights, and can look in one direction. [Lesson 05](05_multi_head.ipynb) gives it eight.
+# One query gets one set of weights. [Lesson 05](05_multi_head.ipynb) gives it several.

@@ -101,8 +101,8 @@ show(
 #
 # ### Exercise 1 ★☆☆: split
 #
-# From side by side to under each other. The package's attention takes the heads before the positions, `(B, H, T, D)`,
-# where $B$ is the number of sentences.
+# Move the heads from side by side to under each other. The package's attention takes the heads before the positions,
+# `(B, H, T, D)`, where $B$ is the number of sentences.
 
 
 # %% tags=["exercise"]
@@ -268,10 +268,9 @@ for name, ours, other in zip(arrays, mine, theirs, strict=True):
 #
 # ## What one head cannot do
 #
-# Here is the claim of the first paragraph as an experiment. A sentence is six words in random order. Each word is a row
-# of $x$ with its own name, the names of two words that it wants, and a value of fourteen random numbers. The output
-# must hold the value of the first wanted word in its first fourteen columns, and that of the second in the next
-# fourteen:
+# An experiment tests the claim of the first paragraph. A sentence is six words in random order. Each word is a row of
+# $x$ with its own name, the names of two words that it wants, and a value of fourteen random numbers. The output must
+# hold the value of the first wanted word in its first fourteen columns, and that of the second in the next fourteen:
 
 # %%
 if "self_attention_backward" not in globals():  # for those who skip the optional exercise
@@ -415,8 +414,8 @@ for name, split, merge in (
 # %% [markdown]
 # **`reshape` without `swapaxes`.** Shapes fit, and gradients check, since the backward of a wrong forward can be
 # perfectly right. Test which word moves which output, with a causal mask: the first word must move every output, the
-# last one only its own. If both sides are reshaped, each head has a piece of the sentence to itself, and the last word
-# never hears of the first. If only one side is, the future leaks.
+# last one only its own. If split and merge are both wrong, each head has a piece of the sentence to itself, and the
+# last word never sees the first. If only one is wrong, the future leaks.
 #
 # ### Three more (optional)
 

@@ -73,8 +73,8 @@ print(f"dog, in both:   {error(one[0, 1], other[0, 4]):.1e}")
 #
 # * **The position itself**, 0, 1, 2, …: unbounded. At position 500 it drowns the word.
 # * **The position divided by the length**: bounded, but one step differs from sentence to sentence.
-# * **One-hot**: as wide as the longest sentence, and any two positions are equally unlike. (A learned matrix behind it
-#   solves that; it is the optional part of this lesson.)
+# * **One-hot**: as wide as the longest sentence, and any two positions are equally different. (A learned matrix behind
+#   it solves that: see the optional part "Learned positions".)
 # * **Binary**: bounded, and sixteen bits are enough. The last bit flips at each step, the one before it at every second
 #   step, and so on. But it jumps: from 7 (`0111`) to 8 (`1000`) every bit changes, from 8 to 9 only one.
 #
@@ -86,7 +86,7 @@ draw.hands(positions=(0, 1, 8, 64))
 show("Four dials for each of four positions: the first hand turns far with each word, each next one turns less.")
 
 # %% [markdown]
-# The hands are the paper's [positional encoding](glossary.md#positional-encoding):
+# The hands are the paper's [positional encoding](glossary.md#positional-encoding), the *sinusoids*:
 #
 # $$ PE(pos, 2i) = \sin(pos \cdot \omega_i), \qquad PE(pos, 2i + 1) = \cos(pos \cdot \omega_i), \qquad
 #    \omega_i = 10000^{-2i/C} $$
@@ -215,7 +215,7 @@ print(f"largest difference along a diagonal: {max(float(np.ptp(diagonal)) for di
 #
 # ## An offset is a rotation
 #
-# Turn every hand on by $k$ more words. The hand of pair $i$ turns by $k\omega_i$, **from any position**:
+# Turn every hand forward by $k$ words. The hand of pair $i$ turns by $k\omega_i$, **from any position**:
 
 # %%
 draw.dials(sinusoids(40, 16), starts=(0, 4), offset=2)
@@ -297,7 +297,7 @@ show("Four maps of attention, each with one sharp diagonal: at the word itself, 
 #
 # ### Exercise 4 ★☆☆: a table's gradient
 #
-# Every sentence that is long enough uses a row of the table. Which gradient does the row get?
+# A row of the table is used by every sentence that is long enough. Which gradient does it get?
 
 
 # %% tags=["exercise"]

@@ -39,8 +39,8 @@ rng = np.random.default_rng(0)
 # biases have $(F,)$ and $(C,)$. In the paper's base model $C = 512$ and $F = 2048$.
 #
 # Read it as $F$ questions. Column $f$ of $W_1$ asks a position one question, and the relu, $\max(0, \cdot)$, keeps the
-# answer if it is positive. The answer times row $f$ of $W_2$ is added to the output. In loops it is plain that no
-# position sees another:
+# answer if it is positive. The answer times row $f$ of $W_2$ is added to the output. The loops show that no position
+# sees another:
 
 
 # %%
@@ -179,8 +179,8 @@ print(f"self-attention, smallest off the diagonal: {reached['self-attention'][ot
 # The mean $m$, the variance $v$ and the reciprocal of the standard deviation $r$ (`rstd` in the code) are one number
 # for each position. The normed vector $n$ (`normed`) has mean 0 and variance 1. $\gamma$ and $\beta$, of shape $(C,)$,
 # are learned, a scale and a shift for each channel; $\epsilon$ keeps us from dividing by zero. No position looks at
-# another, so nothing depends on the other sentences of the batch (as in batch normalisation), on padding, or on later
-# words.
+# another, so nothing depends on padding, on later words or, unlike in batch normalisation, on the other sentences of
+# the batch.
 #
 # ### Exercise 2 ★☆☆: layer normalisation
 #
@@ -210,7 +210,7 @@ layernorm_forward = check(layernorm_forward)
 # variance is the mean of `centred**2`, taken in the same way; `rstd` is 1 over the root of variance + `eps`.
 
 # %% [markdown]
-# Beside the package:
+# Against the package:
 
 # %%
 rows, gamma, beta = 3 + 2 * rng.standard_normal((6, 5)), rng.standard_normal(5), rng.standard_normal(5)
@@ -292,8 +292,8 @@ layernorm_backward = check(layernorm_backward)
 
 # %% [markdown]
 # d$x$ is proportional to $r$: a row of large numbers gets a small gradient. In a deep stack of random sub-layers, the
-# numbers and the gradient fade without a residual connection, grow with it alone, and keep their size with a norm. (An
-# optional part below measures it.)
+# numbers and the gradient fade without a residual connection, grow with it alone, and keep their size with a norm. (The
+# optional part "Both together" measures it.)
 
 # %%
 arrays = {"x": rows, "gamma": gamma, "beta": beta}
@@ -484,8 +484,7 @@ print(f"the untouched part against dy: {error(by_length[0], top):.1e}")
 # In training, each element of a sub-layer's output is set to zero with probability $p$, drawn anew in every step (the
 # paper: $p = 0.1$). So no part can rely on one other part being there. When the model is used, nothing is dropped.
 # *Inverted* [dropout](glossary.md#dropout) keeps the average the same: in training it divides the kept elements by
-# $1-p$. With $k_i$ for
-# whether element $i$ is kept, 1 or 0, and $\mathbb{E}$ for the average over many draws:
+# $1-p$. Let $k_i$ be 1 if element $i$ is kept, else 0, and $\mathbb{E}$ the average over many draws:
 #
 # $$ y_i = \frac{k_i}{1 - p}\, x_i, \qquad k_i = 1 \text{ with probability } 1 - p, \text{ else } 0, \qquad
 #    \mathbb{E}[y_i] = \frac{(1 - p) \cdot 1 + p \cdot 0}{1 - p}\, x_i = x_i $$

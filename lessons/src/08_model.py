@@ -111,7 +111,7 @@ decoder_layer = check(decoder_layer)
 # %% [markdown]
 # ### A first step: the two ends of the model
 #
-# Exercise 2 asks for the whole model. We build its two ends together, from the parts of the model above:
+# Exercise 2 asks for the whole model. We build its two ends together, from the parts of the model in the picture:
 #
 # | | |
 # |---|---|
@@ -223,7 +223,6 @@ print(f"an encoder layer against PyTorch's: forward {forward_error:.1e}, backwar
 #
 # ### Two masks, and one that is not there (optional)
 #
-# Padding of the source is masked in the encoder and in cross-attention, and the decoder's self-attention is causal.
 # Padding of the *target* needs no mask. It stands at the right end, a causal position never looks to the right, and the
 # outputs at padding are not in the loss. Three experiments; the last one is the control: it hides a real word, and the
 # model must miss it.
@@ -347,8 +346,9 @@ decoder_backward = check(decoder_backward)
 # is added to a sum that begins at 0.
 
 # %% [markdown]
-# Yours inside the package's model, in place of the loop in [`Stack.backward`](../minitransformer/layers/stack.py). The
-# forward keeps everything. The backward begins with a random gradient of the logits:
+# Now put yours into the package's model, in place of the loop in
+# [`Stack.backward`](../minitransformer/layers/stack.py). The forward keeps everything. The backward begins with a
+# random gradient of the logits:
 
 # %%
 logits, cache = model.forward(padded, target)
@@ -511,18 +511,18 @@ for name, (losses, sharpness) in runs.items():
 # The chain multiplies sizes by the same factor at every map, so a small mistake grows or shrinks exponentially, forward
 # and backward.
 #
-# In the Transformer the norms put the size right after every sub-layer, and still the initial scale decides. **Too
-# small**: $f(x)$ is next to nothing beside $x$. Attention looks everywhere alike, its output is too faint, the source
-# does not reach the logits, and the loss stays at guessing. **Too large**: $f(x)$ drowns $x$, so the residual stream of
-# lesson 07 is lost. Scores are products of queries and keys, so they grow with the square of the gain. The softmax then
-# puts most of the weight on one key, and almost no gradient comes through a softmax that is sure (lesson 01).
+# In the Transformer the norms restore the size after every sub-layer, but the initial scale still matters. **Too
+# small**: $f(x)$ is tiny beside $x$. Attention is nearly even, its output is too faint, the source does not reach the
+# logits, and the loss stays at guessing. **Too large**: $f(x)$ drowns $x$, so the residual stream (lesson 07) loses
+# $x$. Scores are products of queries and keys, so they grow with the square of the gain. The softmax then puts most of
+# the weight on one key, and almost no gradient comes through a saturated softmax (lesson 01).
 #
 # ## Where does the norm stand?
 #
 # The paper's layer is [**post-norm**](glossary.md#post-norm-pre-norm): $\mathrm{LN}(x + f(x))$. Its norm stands on the
 # residual stream. The gradient that comes down past $f$ is divided at every norm by about $\sigma$, the standard
-# deviation of $x + f(x)$. Since $x$ was normed before and $f(x)$ is added to it, $\sigma$ is above 1 at the start: a
-# toll at every sub-layer.
+# deviation of $x + f(x)$. Since $x$ was normed before and $f(x)$ is added to it, $\sigma$ is above 1 at the start. So
+# on this path every sub-layer shrinks the gradient: we call this the *toll*.
 #
 # **Pre-norm** moves the norm aside, $x + f(\mathrm{LN}(x))$, and puts one norm at the end of each stack. Between the
 # layers no norm stands on the residual stream. In the package it is a switch, `norm_first=True`.

@@ -11,9 +11,9 @@
 # | in the paper | §5.1 (batches), §5.3 (Adam, eq. 3), §5.4, §6.1 (averaging) |
 # | in the package | [`training`](../minitransformer/training): optimizer, step, trainer |
 #
-# The gradient says which way is down, for every weight at once. This lesson goes there: how many tokens make a batch,
-# how far to step, and how to keep going for days on machines that stop. One rule of the recipe decides between a
-# translator and nothing at all. You will see it.
+# The gradient says which way is down, for every weight at once. This lesson follows it: how many tokens make a batch,
+# how far to step, and how to resume a run that was interrupted (optional). You will see a model that never learns to
+# translate, because one rule of the recipe is missing.
 
 # %%
 import copy
@@ -42,7 +42,7 @@ print(f"{len(training):,} pairs, {training.target_lengths.mean():.0f} target tok
 # ## Batches: counted in tokens, of about the same length
 #
 # `training` has English and German sentences from the grammar of lesson 02, as ids. A batch is a rectangle of ids, so a
-# shorter sentence is filled up with padding, and all arithmetic for padding is thrown away. So sentences of about the
+# shorter sentence is filled up with padding, and all arithmetic for padding is wasted. Therefore sentences of about the
 # same length go together ("batched together by approximate sequence length", §5.1), as many as give about the same
 # number of *tokens*: a batch of short sentences is tall, one of long sentences is wide.
 
@@ -88,8 +88,8 @@ def batch_of(step):
 #
 # The loss is the mean of $-\log p$ over the target tokens that are not padding, with $p$ the probability of the right
 # token. Its exponential is the [**perplexity**](glossary.md#perplexity): the model is as unsure as if it had to choose
-# among that many tokens, all equally likely. A uniform guess has the perplexity of the vocabulary, a model that only
-# knows how often each token occurs that of the frequencies:
+# among that many tokens, all equally likely. The perplexity of a uniform guess is the size of the vocabulary. A model
+# that only knows how often each token occurs has less:
 
 # %%
 counts = np.bincount(np.concatenate([[*target, 2] for _, target in training]), minlength=VOCABULARY)
@@ -104,7 +104,7 @@ print(f"knows frequencies: loss {frequency_loss:.2f}, perplexity {np.exp(frequen
 # Gradient descent, $\theta \leftarrow \theta - \eta\, g$, takes the weights $\theta$ one step against the gradient $g$.
 # It has one [learning rate](glossary.md#learning-rate) $\eta$ for all weights. But the gradients of a Transformer
 # differ by orders of magnitude: between layers (lesson 08), between matrices and norms, and in the table of tokens,
-# between the row of a rare word and that of a full stop. A rate that suits one weight is too long or too short for
+# between the row of a rare word and that of a full stop. A rate that suits one weight is too large or too small for
 # another.
 #
 # [Adam](glossary.md#adam) (Kingma and Ba 2015) keeps two running means for every weight, of the gradient and of its
@@ -116,7 +116,7 @@ print(f"knows frequencies: loss {frequency_loss:.2f}, perplexity {np.exp(frequen
 # gradient keeps its sign, and near 0 where the gradient is noise.
 #
 # Both means start at 0, so at first both are too small: after $t$ steps with a constant $g$, $m = (1 - \beta_1^t)\, g$.
-# Dividing by this factor mends it (*bias correction*):
+# Dividing by this factor corrects it (*bias correction*):
 #
 # $$ \hat m = \frac{m}{1 - \beta_1^t} \qquad \hat v = \frac{v}{1 - \beta_2^t} \qquad
 #    \theta \leftarrow \theta - \eta\, \frac{\hat m}{\sqrt{\hat v} + \epsilon} $$
@@ -177,8 +177,8 @@ print(f"after ten steps, against PyTorch:     {recorded('09_adam', against_torch
 
 # %% [markdown]
 # Note the very first step: $\hat m = g$ and $\hat v = g^2$, so every weight moves by $\eta$, however small its gradient
-# is (if it is far above $\epsilon$), be it signal or noise. All weights of the model take a full step because one batch
-# said so.
+# is (if it is far above $\epsilon$), whether it is signal or noise. All weights of the model take a full step because
+# of one batch.
 #
 # ## Warm-up
 #
@@ -229,7 +229,7 @@ theirs = np.array([optimizer.noam(step, 512, 4000) for step in steps])
 print(f"against the package: {error(schedule(steps, 512, 4000), theirs):.1e}")
 
 # %% [markdown]
-# Beyond the climb the rate no longer depends on $w$: the dark blue and the light blue line end on each other.
+# Beyond the climb the rate no longer depends on $w$: the dark blue and the light blue line coincide.
 #
 # ## The loop: one step by hand
 #
@@ -316,7 +316,7 @@ print(f"training loss {losses[0]:.2f} → {losses[-1]:.2f}; validation perplexit
 # Three training runs of the same small model, four layers in each stack, on the same batches in the same order:
 #
 # * post-norm, as the paper prints it, with warm-up to a peak;
-# * the same without the way up: the rate begins at the peak, and from step $w$ on it is the same;
+# * the same without the climb: the rate begins at the peak, and from step $w$ on it is the same;
 # * pre-norm (lesson 08), also without.
 
 # %% tags=["picture"]
@@ -359,10 +359,10 @@ for name, values in losses.items():
 #
 # Pre-norm gets through without warm-up; its gradients were level from the start (lesson 08; Xiong and others 2020).
 #
-# A warning: the result depends on the peak. With a lower peak this small post-norm model would live without warm-up. In
-# [the report](paper/paper.md), at a peak many times higher, pre-norm without enough warm-up does not die, but it hardly
-# learns to translate either: 0.5 and 3.5 BLEU, and 61 with warm-up. Lesson 08 knew another remedy, half of Xavier's
-# bound. Try it: `small_model(init_gain=0.5)`, without warm-up, and with more than one `seed`.
+# A warning: the result depends on the peak. With a lower peak this small post-norm model would survive without warm-up.
+# In [the report](paper/paper.md), at a peak many times higher, pre-norm without enough warm-up does not die, but it
+# hardly learns to translate either: 0.5 and 3.5 BLEU, and 61 with warm-up. Lesson 08 has another remedy, half of
+# Xavier's bound. Try it: `small_model(init_gain=0.5)`, without warm-up, and with more than one `seed`.
 #
 # ### Dead or alive, seen from outside (optional)
 #
@@ -487,9 +487,9 @@ print(f"a plain mean over the parts:                 {np.abs(naive - whole_grad)
 #
 # ## Averaging checkpoints (optional)
 #
-# While the rate is not yet small, a training run jitters around the place that it is going to. The mean of the last few
-# stops is often nearer to that place than any of them (§6.1: the last 5 [checkpoints](glossary.md#checkpoint) of base,
-# the last 20 of big). It is a mean of the weights, in one line. We judge it on the validation set:
+# While the rate is not yet small, a training run jitters around the place where it is heading. The mean of the last few
+# saved weights, or [checkpoints](glossary.md#checkpoint), is often nearer to that place than any of them (§6.1: the
+# last 5 of base, the last 20 of big). It is a mean of the weights, in one line. We judge it on the validation set:
 
 # %%
 model = models["post-norm, warm-up"]
@@ -501,8 +501,8 @@ for count in (1, 2, 3, 5):
 model.parameters.data[:] = kept[-1]
 
 # %% [markdown]
-# A few stops that lie close together help, and older ones help less: this run is still falling, and its past is worse.
-# Near the end of a long run, where the loss is nearly level, it pays to average more of them.
+# A few checkpoints that lie close together help, and older ones help less: this run is still falling, and its past is
+# worse. Near the end of a long run, where the loss is nearly level, it pays to average more of them.
 #
 # ## A run that can stop (optional)
 #
@@ -567,7 +567,6 @@ save = check(save)
 # %% [markdown] tags=["help"]
 # What happens to the saved values when the run goes on and writes into the same arrays?
 #
-#
 # ---
 #
 # Five values change: `theta`, `m`, `v`, `step`, `rng`. Each must be a copy that shares nothing with the run.
@@ -590,9 +589,9 @@ print("20 steps, and 10 + 10 in two runs, to the last bit:", np.array_equal(stra
 # [A test](../tests/training/test_resume.py) kills a training run at random moments, resumes it, and compares the files
 # byte by byte.
 #
-# **A resumed run that forgot Adam's moments** goes on, with a jolt. With only one gradient in $m$ and $v$, every weight
-# moves equally far, noise or not (by 0.66 and not by 1, since the bias correction counts 101 steps). Take a run after a
-# hundred steps, and its next step with the moments, and without:
+# **A resumed run that forgot Adam's moments**, its running means, goes on, but with a jolt. With only one gradient in
+# $m$ and $v$, every weight moves equally far, noise or not (by 0.66 and not by 1, since the bias correction counts 101
+# steps). Take a run after a hundred steps, and its next step with the moments, and without:
 
 # %%
 straight.train(100 - straight.step)
@@ -622,7 +621,7 @@ for times in (1, 2, 3):
 # that is too low, and still lower for batches with more padding.
 #
 # **The perplexity of a smoothed loss.** With label smoothing (lesson 01) the loss cannot reach 0, even if the model is
-# always right and exactly as sure as it was told to be. The exponential of this loss is no perplexity. Measure
+# always right and exactly as sure as the smoothed target. The exponential of this loss is no perplexity. Measure
 # perplexity without smoothing:
 
 # %%

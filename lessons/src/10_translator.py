@@ -78,10 +78,10 @@ print(f"{len(dataset):,} pairs, {model.parameters.count:,} parameters")
 # %% [markdown]
 # ### Exercise 1 ★☆☆: measure the fog
 #
-# We want to see attention become sharp, so we need a number for it. A row of attention weights is a distribution $p$
-# over $n$ keys. Its *entropy* is $H = -\sum_k p_k \log p_k$. Work out $H$ for two rows on paper: all weight on one key,
-# and the same weight $1/n$ on every key. Which function of $H$ gives 1 for the first and $n$ for the second? That is
-# the number we want: *over how many keys* the row is spread.
+# At first, attention is an even fog. To see it become sharp, we need a number. A row of attention weights is a
+# distribution $p$ over $n$ keys. Its *entropy* is $H = -\sum_k p_k \log p_k$. Work out $H$ for two rows on paper: all
+# weight on one key, and the same weight $1/n$ on every key. Which function of $H$ gives 1 for the first and $n$ for the
+# second? That is the number we want: *over how many keys* the row is spread.
 
 
 # %% tags=["exercise"]
@@ -122,7 +122,7 @@ available = np.average(real_source, weights=real_target)  # keys, for the mean r
 print(f"spread: {mean_spread.min():.2f} to {mean_spread.max():.2f} of {available:.2f} tokens")
 
 # %% [markdown]
-# Random queries and keys give scores near 0, and the softmax of equal numbers is even: fog. The loss is above $\log V$
+# Random queries and keys give scores near 0, and the softmax of equal numbers is even. The loss is above $\log V$
 # because random logits are not equal.
 #
 # ### The loop
@@ -173,7 +173,7 @@ fastest = int(np.argmin(np.diff(spreads.mean(axis=(1, 2)))))
 print(f"the losses part (by 0.1 nats) by step {steps[reads]}; the spread falls fastest after step {steps[fastest]}")
 
 # %% [markdown]
-# Three acts:
+# Three phases:
 #
 # * First the two test losses fall together. The model learns which words are frequent and which follow each other:
 #   German without meaning. The maps stay fog.
@@ -206,8 +206,8 @@ for text, example in list(zip(ours, test_set, strict=True))[:6]:
 # python -m minitransformer average --last 5 runs/course --output lessons/weights/en-de.safetensors
 # ```
 #
-# The second line averages the last checkpoints, as §6.1 does. From here on we look at this model. Write a sentence of
-# your own, with words from the examples above:
+# The second line averages the last *checkpoints* (saved weights), as §6.1 does. From here on we look at this model.
+# Write a sentence of your own, with words from the examples above:
 
 # %%
 print(trained.translate(["My sister laughs because the old waiter has prepared honey."])[0], "\n")
@@ -376,7 +376,7 @@ draw_errors(names, rates[order], wrong.mean(), excess[order], doubt[order])
 # Some constructions look bad on the left only because they stand in long sentences. A date does, and on the right
 # nothing is left of it. Relative clauses stay bad: they are the hardest construction of this language. With other test
 # sentences a bar would end somewhere else, most likely within the thin line on it (two standard errors on each side).
-# Where the line crosses zero, the bar may be chance.
+# Where the line crosses zero, the bar may be due to chance.
 #
 # ## Why it is wrong there (optional)
 #
@@ -559,21 +559,21 @@ for name, chosen in (("right", right_ones), ("wrong", wrong_ones), ("right, like
     print(f"{name:<22}" + "   ".join(f"{adjective:.2f} {noun:.2f}" for adjective, noun in rows))
 
 # %% [markdown]
-# One head follows the grammar: it leaves the adjective and reads the noun, which is still to come in German
-# and is there in English. Lesson [12](12_heads.ipynb) removes this head and watches the endings.
+# One head follows the grammar: it leaves the adjective and reads the noun, which German has not written yet. Lesson
+# [12](12_heads.ipynb) removes this head and watches the endings.
 #
 # Between the first two rows the attention of nearly every head changes. It is tempting to say: there, it goes wrong
 # because it looks elsewhere. That is the trap of exercise 3 again: the wrong ones have *other adjectives*, those in
 # pieces. The third row compares like with like, right translations with the same article and the same adjective, and
 # little of the difference is left. A map shows where a model looks, not how it uses what it sees.
 #
-# So "why" can mean for a network: a condition under which it fails, shown by changing little else, and a fair
-# comparison for every explanation, above all for the one that we like best.
+# For a network, an answer to "why" is a condition under which it fails, shown by changing little else, and a fair
+# comparison for every explanation, most of all for our favourite.
 #
 # ## Common mistakes, and what they look like
 #
 # **The target is not shifted.** If the decoder reads the token that it has to write, it learns to copy, and the loss is
-# wonderful. Then it has to write alone. It begins with anything, and copies itself:
+# very low. When it has to write alone, it begins with any token, and copies itself:
 
 # %%
 cheat = Transformer(config, seed=0)
@@ -612,7 +612,7 @@ for row, written, read in list(zip(merged, target_words, ["<s>", *target_words],
 # Large language models learned to translate without being given pairs of sentences: enough of their text holds
 # translations by accident (Briakou and others 2023). Encoder–decoders live on where many languages share one model
 # (NLLB Team 2022). Compared with alignments made by people, the last layer but one agrees best, and a head can be
-# trained to give them (Garg and others 2019).
+# trained to give such alignments (Garg and others 2019).
 #
 # ## Where next
 #

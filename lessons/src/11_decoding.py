@@ -71,7 +71,7 @@ for name, ids in (("greedy", found), ("reference", wanted)):
 
 # %% [markdown]
 # Greedy is wrong, and by the model's *own* measure the reference is more probable. So the search failed, not the model.
-# Here the two part:
+# Here the two sentences part:
 
 # %%
 parting = next(t for t, (a, b) in enumerate(zip(found, wanted, strict=False)) if a != b)
@@ -103,7 +103,7 @@ for _ in range(2):
 
 # %% [markdown]
 # A prefix that takes `</s>` is a complete sentence: it leaves the beam, and its place is gone. None did here, so sort
-# three made-up survivors:
+# three made-up survivors (kept extensions):
 
 # %%
 survivors, places = [((7, EOS), -0.9), ((7, 8), -1.1), ((9, 8), -1.5)], 3
@@ -335,8 +335,8 @@ for t in range(target.size):
 
 # %% [markdown]
 # The package's model does this in every layer. `start_decoding` encodes the source. Each `decode_step` takes one token
-# for each beam, and appends its keys and values to the cache. Its logits against those of a forward over everything,
-# and the time for outputs of growing length:
+# for each beam, and appends its keys and values to the cache. We compare its logits with those of a forward over
+# everything, and time outputs of growing length:
 
 # %%
 logits, _ = model.forward(source, target)  # (1, T, V)
@@ -374,7 +374,7 @@ print(f"per token and beam, in float32: {4 * floats:,} bytes here, {4 * 2 * 6 * 
 #
 # Is one system's output better than another's? The share of *exactly right* translations is a hard measure.
 # [BLEU](glossary.md#bleu) (Papineni and others 2002) compares short runs of tokens, called **n-grams**, with those of a
-# reference. Counting the words that are also in the reference could be cheated in three ways, and each has a repair:
+# reference. Counting the words that are also in the reference could be cheated in three ways, and each has a remedy:
 #
 # * *Repeat a word.* **Clip**: an n-gram counts at most as often as the reference has it.
 # * *Ignore the order.* Count runs of $n = 1, 2, 3, 4$ tokens, and take the geometric mean of the four precisions.

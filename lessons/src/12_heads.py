@@ -142,8 +142,8 @@ print(f"a head that spreads evenly gives every key {even:.2f}")
 
 # %% [markdown]
 # The last line is the weight of every key for a head without any preference. Weight above it after shuffling is due to
-# position. For most heads with a clear favourite, that is most of their weight there. They lose the share of the words:
-# the pairs that a head used to find next to each other now stand elsewhere.
+# position. For most heads with a clear favourite, that is most of their weight there. They lose only what came from the
+# words: the pairs that a head used to find next to each other now stand elsewhere.
 #
 # ### Sharp or vague, and resting places (optional)
 #
@@ -203,8 +203,8 @@ for kind in KINDS:
 #
 # A map shows where a head looks, not whether the model uses it. So remove the head and measure (*ablation*). Each head
 # $h$, counted from 0, gives $\mathrm{head}_h$, $(T, D_v)$. The heads stand side by side, so head $h$ meets only the
-# rows
-# $W^O_h$ of the output matrix, $(D_v, C)$, from row $hD_v$ to $(h+1)D_v - 1$. The output is then a sum over the heads:
+# rows $W^O_h$ of the output matrix, $(D_v, C)$, from row $hD_v$ to $(h+1)D_v - 1$. The output is then a sum over the
+# heads:
 #
 # $$ \mathrm{Concat}(\mathrm{head}_0, \dots, \mathrm{head}_{H-1})\,W^O = \sum_{h} \mathrm{head}_h \, W^O_h $$
 #
@@ -318,8 +318,7 @@ for head in range(HEADS):
 # %% [markdown]
 # Only that head matters here. Without it, articles and adjectives often no longer agree with their nouns, while the
 # nouns are still right. In the picture at the top you see it look at the noun when it writes an article: at *hunter*
-# for
-# *Der* and at *village* for *dem*. No one designed a head for agreement; training found it.
+# for *Der* and at *village* for *dem*. No one designed a head for agreement; training found it.
 #
 # In the [explorer](../minitransformer/explorer/README.md), the page that `make explorer` writes, you can switch heads
 # off with a click: choose *What if*.
@@ -356,16 +355,16 @@ alone = sum(costs[kind][layer, head] for kind, layer, head in free)
 print(f"the {len(free)} cheap heads: one at a time {alone:.2f} nats in all, together {together:.2f}")
 
 # %% [markdown]
-# The first few costs add up. After that, the whole costs more than the sum: the heads that could do the work of a
-# missing one are gone too. So the cost of a single head says which heads we can spare *now*, and not what a head is
-# worth when others are gone.
+# The first few heads together cost the sum of their single costs. More heads cost more than the sum: the heads that
+# could do the work of a missing one are gone too. So the cost of a single head says which heads we can spare *now*, and
+# not what a head is worth when others are gone.
 #
 # ## Does the map tell? (optional)
 #
 # If a sharp, striking map meant an important head, it would be enough to look. Rank the heads by their sharpness (a
 # small spread, from the optional part above), and by the rise of the loss without them. Then correlate the two orders
-# with Spearman's $\rho$: 1 if they are the same, −1 if one is the reverse of the other, 0 if they are
-# unrelated. We do so over all heads of a kind, and within each layer:
+# with Spearman's $\rho$: 1 if they are the same, −1 if one is the reverse of the other, 0 if they are unrelated. We do
+# so over all heads of a kind, and within each layer:
 
 
 # %%
@@ -446,8 +445,8 @@ for kind in KINDS:
     )
 
 # %% [markdown]
-# In the decoder and towards the source the resting place is light, as expected. In the encoder it weighs as much as a
-# word: there the weight has an effect after all.
+# In the decoder and towards the source the resting place has little effect, as expected. In the encoder it has as much
+# effect as a word.
 #
 # ## Common mistakes, and what they look like
 #
@@ -467,8 +466,8 @@ print("layer 1, one back, with padding:", " ".join(f"{s:.3f}" for s in careless)
 #
 # Michel and others (2019) removed heads of the paper's model as we did. Voita and others (2019) found three kinds that
 # have to stay: they look at a neighbour, a syntactic relation or a rare word. Large models have *induction heads*,
-# which continue a repeated text (Olsson and others 2022), and *attention sinks*, tokens on which heads rest (Xiao and
-# others 2024).
+# which continue a repeated text (Olsson and others 2022), and *attention sinks*, tokens on which heads put unneeded
+# weight (Xiao and others 2024).
 #
 # ## Where next
 #
