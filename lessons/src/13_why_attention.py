@@ -2,7 +2,7 @@
 # # 13 · Why self-attention: Table 1, measured
 #
 # **You will be able to** compare four kinds of layer by their cost, by the steps that must wait for each other, and by
-# the distance that a signal travels; measure all three; and say where the paper's table ends and your machine begins.
+# the distance that a signal travels; measure all three; and say what the paper's table hides about your machine.
 #
 # | | |
 # |---|---|

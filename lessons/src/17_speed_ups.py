@@ -474,7 +474,8 @@ print(f"operations of the products, counted ÷ by the formula: {in_products / fo
 #
 # Colab lends a T4: clone this repository there, and in its folder run a cell with two lines,
 # `%pip install '.[kernels]'` and `!python -m kernels.speedup`. It takes a smaller batch, and float16 instead of
-# bfloat16. Triton uses no tensor cores on a T4, which slows flash attention alone, as it has products of its own.
+# bfloat16. Triton uses no tensor cores on a T4, which slows flash attention alone, because only it computes its own
+# products.
 
 # %%
 if DEVICE == "cuda" and not MISSING:

@@ -217,7 +217,7 @@ print(
 #   PyTorch's `Linear` has (out, in), and so have the files of nearly all other models: $y = xW^\top + b$.
 # * **`c_attn` is fused**: one matrix of shape $(C, 3C)$, with $[Q|K|V]$ side by side as in
 #   [lesson 05](05_multi_head.ipynb), and within each third head after head.
-# * **`weight` and `bias` of a norm** are $\gamma$ and $\beta$.
+# * **`weight` and `bias` of a norm** are $\gamma$ (its gain) and $\beta$.
 # * **`lm_head`**, the output layer, is missing. It is `wte`, transposed.
 #
 # This course's package uses other names, but its layout happens to be GPT-2's, so each array goes to one parameter as

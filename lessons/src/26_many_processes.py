@@ -598,7 +598,7 @@ for way, name in (("tree", "along the tree"), ("all_reduce", "by all_reduce")):
 # %% [markdown]
 # ## Common mistakes, and what they look like
 #
-# * **A mean of means.** See above. It looks fine as long as all batches are equally long.
+# * **A mean of means**, as in "Weighted by targets". It looks fine as long as all batches are equally long.
 # * **A step that one process does not take.** `if loss is not finite: continue`, on one process only: the others wait
 #   in their all-reduce for ever. Decide together, by the sum of a 0 or a 1 from each.
 # * **The same shard in every process**, because all draw their data with the same seed. The loss falls, and $n$
