@@ -2,7 +2,7 @@
 # # 13 · Why self-attention: Table 1, measured
 #
 # **You will be able to** compare four kinds of layer by their cost, by the steps that must wait for each other, and by
-# the distance that a signal travels; measure all three; and say where the paper's table ends and your machine begins.
+# the distance that a signal travels; measure all three; and say what the paper's table hides about your machine.
 #
 # | | |
 # |---|---|
@@ -63,7 +63,7 @@ rng = np.random.default_rng(0)
 layers = {kind.name: kind for kind in LAYER_TYPES}
 
 # %% [markdown]
-# A picture answers the third question first. Of nine positions, a grey line connects two that meet in a layer. The
+# A picture answers the third question first. It has nine positions. A grey line connects two that meet in a layer; the
 # arrows are a shortest way from the first position to the last.
 
 # %%
@@ -115,10 +115,10 @@ for name, count in by_hand.items():
     print(f"{name:<28} {count:>7,}   {operations(layers[name], n, d):>7,.0f}")
 
 # %% [markdown]
-# The numbers behind the $O$ are $4 n^2 d$ for self-attention, $4 n d^2$ for recurrence, $2 k n d^2$ for a convolution
-# (the package's has a gate for each number, which doubles it), and about $4 (2r+1) n d$ for restricted self-attention.
-# (The paper's $r$ is our $2r + 1$, the whole neighbourhood.) Attention has an $n^2$, but only one factor $d$, where the
-# recurrent and the convolutional layer have $d^2$.
+# With their constants, the counts are $4 n^2 d$ for self-attention, $4 n d^2$ for recurrence, $2 k n d^2$ for a
+# convolution (the package's has a gate for each number, which doubles it), and about $4 (2r+1) n d$ for restricted
+# self-attention. (The paper's $r$ is our $2r + 1$, the whole neighbourhood.) Attention has an $n^2$, but only one
+# factor $d$, where the recurrent and the convolutional layer have $d^2$.
 #
 # ### Exercise 1 ★☆☆: the crossover
 #
@@ -147,8 +147,9 @@ crossover = check(crossover)
 # $4 n^2 d = c\, n\, d^2$. Since $n > 0$ and $d > 0$, divide both sides by $n d$, and then by 4.
 
 # %% [markdown]
-# The paper's sentence is one line of the next table, and your guess another. Attention needs four projections (query,
-# key, value, output: $4 \cdot 2 n d^2$), and an encoder layer has its feed-forward network ($2 \cdot 2 n d \cdot 4d$):
+# The first line of the next table is the paper's sentence, and the last answers your guess. Attention needs four
+# projections (query, key, value, output: $4 \cdot 2 n d^2$), and an encoder layer has its feed-forward network
+# ($2 \cdot 2 n d \cdot 4d$):
 
 # %%
 others = {
@@ -162,7 +163,7 @@ for name, c in others.items():
     print(f"{name:<34} {c:>3} {crossover(1, c):>8.1f} d {crossover(512, c):>14,.0f}")
 
 # %% [markdown]
-# For sequences shorter than the last line says, the famous $n^2$ is the smaller part of a layer's work.
+# Below the length in the last line, the famous $n^2$ is the smaller part of a layer's work.
 #
 # But **with** its projections, self-attention takes more operations than recurrence at *any* length, since $8 > 4$. The
 # sentence of §4 leaves them out. If self-attention is faster, there must be another reason: the second question.
@@ -170,7 +171,7 @@ for name, c in others.items():
 # ## Which steps have to wait
 #
 # A processor with thousands of arithmetic units needs work that can run at the same time. So we count the calls that
-# must come one after the other. A call is an operation of the package, on as many positions as it is given:
+# must come one after the other. A call is one operation of the package, on all the positions that it gets at once:
 
 # %%
 print(f"{'calls one after the other':<28} {'n = 64':>8} {'n = 128':>8}")
@@ -183,7 +184,7 @@ for name, kind in layers.items():
 #
 # ## How far a signal travels
 #
-# A gradient checks the picture above. Send one in at the last position, and see how far back it arrives after one
+# A gradient checks the picture above. Send one in at the last position, and see how far back it reaches after one
 # layer. From the first position to the last there are $n - 1$ steps: divided by that reach and rounded up, they give
 # the number of layers (*hops*) from end to end. (In a recurrent layer a hop is one step from state to state.)
 
@@ -303,8 +304,8 @@ for name, values in times.items():
 # waiting costs far more. That is the column *sequential*, and the complaint of §1: recurrence "precludes
 # parallelization within training examples".
 #
-# Fitted to the short lengths alone, an exponent misleads: compare the first column with the last. There attention alone
-# looks far from quadratic, because the price of calls is much of its time.
+# Fitted to the short lengths alone, an exponent misleads: compare the first column with the last. In the first,
+# attention alone looks far from quadratic, because calls take much of its time.
 #
 # ## A window that saves operations (optional)
 #
@@ -374,9 +375,9 @@ print(f"   r = {r} in the package      {1e3 * by_blocks:>6.1f}")
 # %% [markdown]
 # ### Exercise 3 ★★★: the window's gradient (optional)
 #
-# The forward is eq. 1 with gathered keys, so most of the backward is lesson 04's. New is the way back through
+# The forward is eq. 1 with gathered keys, so most of the backward is lesson 04's. The new part is the way back through
 # `key[index]` and `value[index]`: a key stands in the windows of up to $2r + 1$ queries, and gets the **sum** of the
-# gradients that they send, as a word that occurs twice in lesson 02.
+# gradients that they send, like a word that occurs twice in lesson 02.
 
 
 # %% tags=["exercise"]

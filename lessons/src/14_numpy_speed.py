@@ -75,10 +75,10 @@ print(f"and during one call that computes next to nothing: {machine.call * machi
 
 # %% [markdown]
 # The last two lines are the whole lesson. `a + b` on large arrays does *one* operation for three numbers that travel,
-# so nearly all of the time the core waits. Only a matrix product uses each number that it loads many times. And an
-# operation on few numbers is mostly the call.
+# so nearly all of the time the core waits. Only a matrix product uses each number that it loads many times. And in an
+# operation on few numbers, the call takes most of the time.
 #
-# Between the core and the memory lie the caches, small and fast memories of the numbers used last. So the bandwidth
+# Between the core and the memory lie the caches, small, fast memories that hold the numbers used last. So the bandwidth
 # describes large arrays only. Here we multiply arrays of every size by a number, in place:
 
 # %%
@@ -564,7 +564,7 @@ for name, hoped in PREDICTED.items():
 # * **A new array under an old name.** `data = data - update` in a function changes nothing outside of it.
 # * **`einsum` where `@` would do.** It is correct, and it may not call BLAS at all.
 # * **The first run timed.** It pays for memory, caches and imports; later runs do not.
-# * **Threads over threads.** Two Python threads, with two BLAS threads in each: four that want two cores.
+# * **Threads within threads.** Two Python threads with two BLAS threads each: four threads for two cores.
 #
 # ### The mistakes, measured (optional)
 

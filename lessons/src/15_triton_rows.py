@@ -56,11 +56,11 @@ draw.draw_gpu({
 })  # fmt: skip
 
 # %% [markdown]
-# From top to bottom, memory gets slower, and from shared memory on larger. The calculators work on **registers** only.
-# The threads of a program (the workers that compute its numbers) exchange numbers in the **shared memory** of their
-# multiprocessor. (**Tensor cores** multiply small matrices.) Triton manages registers and shared memory for you. You
-# decide which numbers go between them and the **device memory**, where the arrays lie: when a kernel ends, all that it
-# has not written there is lost.
+# From top to bottom, memory gets slower and, from shared memory down, larger. The calculators work on **registers**
+# only. The threads of a program (the workers that compute its numbers) exchange numbers in the **shared memory** of
+# their multiprocessor. (**Tensor cores** multiply small matrices.) Triton manages registers and shared memory for you.
+# You decide which numbers go between them and the **device memory**, where the arrays lie: when a kernel ends, all that
+# it has not written there is lost.
 #
 # NVIDIA's data sheets give the float32 operations of the calculators and the bytes of the memory in a second. Divide:
 
@@ -114,7 +114,7 @@ def double_loops(x, BLOCK):
 print(double_loops(np.arange(12), BLOCK=4))
 
 # %% [markdown]
-# The body of that loop is the kernel. Four rules, and you can read any Triton:
+# The body of that loop is the kernel. With four rules you can read any kernel:
 #
 # * An array arrives as a **pointer**, the address of its first number. `x_ptr + i` is a block of pointers. There is no
 #   shape and no check of bounds.
@@ -145,7 +145,7 @@ print(recorded("15_double", lambda: double(tensor(np.arange(12.0))).tolist()))
 # ## A ladder of six puzzles
 #
 # Each puzzle adds one idea, and takes a few lines. The launch is given; write the kernel. In the interpreter, a check
-# puts a fence around the arrays: it stops reads and writes beside them, and notices when a program reads numbers that
+# puts a fence around the arrays: it stops reads and writes outside them, and notices when a program reads numbers that
 # another one has written.
 #
 # ### Exercise 1 ★☆☆: a block of two vectors (optional)
@@ -219,9 +219,9 @@ relu = check(relu)
 # ### The picture: the tile walk
 #
 # Of an array $(N, n)$, N rows of n numbers, a program can take a **tile**: a few rows, or a part of them.
-# `row[:, None]` is a column of row numbers, `column[None, :]` a row of column numbers; together they make a block of two
-# dimensions. Where rows lie one behind the other, (row, column) is `row * n + column` numbers behind the first. Here
-# each program writes its own number into its tile:
+# `row[:, None]` is a column of row numbers, `column[None, :]` a row of column numbers; together they make a
+# two-dimensional block. Where rows lie one behind the other, (row, column) is `row * n + column` numbers behind the
+# first. Here each program writes its own number into its tile:
 
 
 # %% tags=["picture"]
@@ -406,11 +406,11 @@ max_and_sum = check(max_and_sum)
 # `l * tl.exp(m - new_m)` plus the block's own terms, relative to `new_m`.
 
 # %% [markdown]
-# Lesson 16 makes attention from this puzzle.
+# Lesson 16 builds attention on this puzzle.
 #
 # ## Softmax in one sweep
 #
-# A row that fits in one block, a few thousand numbers, needs no loop: a program loads it once, and all the rest stays in
+# A row that fits in one block, a few thousand numbers, needs no loop: a program loads it once, and the rest stays in
 # registers until the store.
 #
 # ### Exercise 7 ★★☆: softmax of rows
@@ -454,8 +454,8 @@ softmax_rows = check(softmax_rows)
 # `triton.next_power_of_2(n)`.
 
 # %% [markdown]
-# With a row of 20 numbers many of a program's threads are idle, at least 32 on an NVIDIA GPU. So the package's kernel
-# takes several short rows, or a long one.
+# On an NVIDIA GPU a program has at least 32 threads; in a row of 20 numbers, many are idle. So the package's kernel
+# takes several short rows, or one long one.
 #
 # ### Yours beside two others (optional)
 #
@@ -800,14 +800,14 @@ for name, (exponent, fraction) in formats.items():
 
 # %% [markdown]
 # bfloat16 is float32 without the last 16 bits of its fraction: the same range, with two or three digits. float16 has
-# three more bits of fraction, and a smaller range. No array is stored in tf32: the tensor cores read the float32
-# *inputs* of a product so on an A100 and later.
+# three more bits of fraction, and a smaller range. No array is stored in tf32: on an A100 and later, tensor cores
+# shorten the float32 *inputs* of a product to it.
 #
 # ### Exercise 9 ★★☆: round
 #
 # NumPy has float16, but neither bfloat16 nor tf32. Make them. Take a number apart into its fraction and its exponent,
-# round the fraction to so many bits, and put it together again. `np.frexp`, `np.rint` and `np.ldexp` are made for that;
-# or work on the bits, with `x.view(np.uint32)`.
+# round the fraction to the given number of bits, and put it together again. `np.frexp`, `np.rint` and `np.ldexp` are
+# made for that; or work on the bits, with `x.view(np.uint32)`.
 
 
 # %% tags=["exercise"]
@@ -847,7 +847,7 @@ exact = size[:, None] * np.linspace(1, 1.1, 60)
 draw.draw_formats(formats, size, {name: np.abs(r / exact - 1).max(axis=1).clip(max=1) for name, r in rounded.items()})
 
 # %% [markdown]
-# Three formats are level: the relative error is the same for every size. float16 is a valley with walls. To the right
+# Three curves are flat: the relative error is the same for every size. float16's is a valley with walls. To the right
 # it overflows to infinity. To the left its smallest numbers are equally far apart, so the relative error grows until
 # they become 0, and small gradients get lost. So training in float16 multiplies the loss by a large number first and
 # divides the gradients by it afterwards ("loss scaling"). bfloat16 does not need that.
@@ -871,7 +871,7 @@ print(f"ten thousand ones: {count_up(10_000, 10):.0f} with 10 bits of fraction, 
 
 # %% [markdown]
 # At $2^{m+1}$ the neighbours are 2 apart. Adding 1 lands half-way between two of them, the tie goes to the even one,
-# and the sum stands still. So tensor cores take short numbers and add in float32, and so does every kernel here. In a
+# and the sum stops growing. So tensor cores take short numbers and add in float32, and so does every kernel here. In a
 # product of matrices:
 
 # %%
@@ -897,8 +897,8 @@ print(f"{'float32':<9} inputs: {error(a @ b, truth):.0e} off")
 # * **A block whose length is no power of two** is refused. Take `triton.next_power_of_2(n)` and a mask.
 # * **An address that does not fit 32 bits**: `row * n` with two int32 wraps around beyond 2³¹. The package's kernels
 #   write `row.to(tl.int64) * stride`.
-# * **Trusting the interpreter too far.** It shows wrong results of one program, but by itself not how programs disturb
-#   each other.
+# * **Trusting the interpreter too far.** It shows the mistakes of one program but, without the fence, not how programs
+#   disturb each other.
 # * **Sums kept in float16** show only as a model that is a little inexact.
 # * **`TRITON_INTERPRET` set after triton was imported** is too late for Triton's helpers, such as `tl.sum`: "Cannot
 #   call @triton.jit'd outside of the scope of a kernel". Set it first, as `course.gpu` does.
@@ -991,9 +991,9 @@ print(f"100 programs added 1 each, without atomics: {raced_total:.0f}" + (" (one
 # ## What changed since 2017
 #
 # The paper's GPUs had no tensor cores. The V100's came in 2017 with float16, the A100 brought tf32 and bfloat16 in
-# 2020, and the H100 8-bit floats in 2022. A fused kernel was written in CUDA then; Triton (Tillet, Kung and Cox, 2019)
-# works with blocks instead of threads. Since PyTorch 2 (2023) `torch.compile` writes such kernels for rows by itself.
-# It does not invent the next lesson's algorithm.
+# 2020, and the H100 8-bit floats in 2022. Such kernels were written in CUDA then; Triton (Tillet, Kung and Cox, 2019)
+# works with blocks instead of threads. Since PyTorch 2 (2023) `torch.compile` writes kernels for rows by itself. It
+# does not invent the next lesson's algorithm.
 #
 # ## Where next
 #

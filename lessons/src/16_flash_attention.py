@@ -56,7 +56,7 @@ for length in (512, 4_096, 32_768):
 # ## The one idea: a softmax in pieces
 #
 # Puzzle 6 of lesson 15 updated a maximum and a sum in a loop. Now the values join them. For one query, with scores
-# $s_j$ and values $v_j$ (rows of $D$ numbers), keep of a block of keys only
+# $s_j$ and values $v_j$ (rows of $D$ numbers), keep only three things of a block of keys:
 #
 # $$ m = \max_j s_j \qquad \ell = \sum_j e^{s_j - m} \qquad \mathrm{acc} = \sum_j e^{s_j - m}\, v_j $$
 #
@@ -83,7 +83,7 @@ def block_state(query, key, value):
 #
 # ### Exercise 1 ★★☆: merge
 #
-# One corner needs care: with a mask, a query may see nothing in a block, and then has $m = -\infty$, $\ell = 0$,
+# One corner case needs care: with a mask, a query may see no key of a block. It then has $m = -\infty$, $\ell = 0$,
 # $\mathrm{acc} = 0$.
 
 
@@ -196,7 +196,7 @@ def store_rows(x_ptr, T, rows, values, D: tl.constexpr):
 # ### Exercise 2 ★☆☆: step 1, a tile of scores (optional)
 #
 # A warm-up: one head, and lengths that are multiples of the tile. In this step alone, each program writes its tile of
-# scores down. Its block of queries is `tl.program_id(0)`, its block of keys `tl.program_id(1)`. The transpose of a
+# scores to memory. Its block of queries is `tl.program_id(0)`, its block of keys `tl.program_id(1)`. The transpose of a
 # block is `tl.trans(key)`.
 
 
@@ -325,14 +325,14 @@ attention_out = check(attention_out)
 
 # %% [markdown]
 # That is [flash attention](glossary.md#flash-attention) for one head without a mask. Next, causal attention, in which
-# query $i$ sees the keys up to its own position, $T_k - T_q + i$: aligned at the end, for a key/value cache (lesson
-# 11).
+# query $i$ sees the keys up to its own position, $T_k - T_q + i$: the queries are the last positions, as with a
+# key/value cache (lesson 11).
 #
 # ### Exercise 5 ★☆☆: skip the future (optional)
 #
-# Of the blocks of keys, a block of queries sees the first ones *whole* and needs no mask for them, the next ones in
-# part and needs one, and the rest lie in the future of all its queries. `causal_blocks` counts the first kind, and the
-# first two kinds together. Here is its result; then write it:
+# A block of queries sees the first blocks of keys *whole*, and needs no mask for them. It sees the next ones in part,
+# and needs a mask. The rest lie in the future of all its queries. `causal_blocks` counts the first kind, and the first
+# two kinds together. Here is its result; then write it:
 
 # %%
 tile, Tq, Tk = (8, 4), 24, 32
@@ -377,8 +377,9 @@ causal_blocks = check(causal_blocks)
 #   `.to(tl.int64)`: large arrays need it.)
 # * **Edges.** Any length must work. `load_rows` gives zeros for keys beyond the last: their scores of 0 must become
 #   $-\infty$ (`tl.where`).
-# * **The future.** `causal_blocks` has counted the blocks of keys to visit; the loop runs over
-#   `range(tl.load(stop_ptr + block))`. `if CAUSAL:` in a kernel is decided when it is compiled.
+# * **The future.** Blocks of keys in the future of all queries are not visited. `causal_blocks` (exercise 5, or the
+#   course's) has counted the others; the loop runs over `range(tl.load(stop_ptr + block))`. `if CAUSAL:` in a kernel is
+#   decided when it is compiled.
 # * **Nothing to see.** A query may see no key at all. Its out is 0, and its lse is $+\infty$.
 
 
@@ -415,8 +416,8 @@ def flash_forward(query, key, value, causal=False, tile=TILE):
 flash_forward = check(flash_forward)
 
 # %% [markdown] tags=["help"]
-# Which pairs of a query and a key in a tile must not be seen, at the end of the keys and in the future? One mask of
-# (M, N) answers both. And which l has a query that saw nothing?
+# Which pairs of a query and a key in a tile must not be seen, at the end of the keys and in the future? One mask of (M,
+# N) answers both. And what is l for a query that saw nothing?
 #
 # ---
 #
@@ -525,8 +526,8 @@ for row_count, counted, formula in zip(rows, moved, predicted, strict=True):
 #    \mathrm{d}S_{ij} = P_{ij} \Big( \mathrm{d}P_{ij} - \sum_k P_{ik}\, \mathrm{d}P_{ik} \Big) \qquad
 #    \mathrm{d}Q = \tfrac{1}{\sqrt D}\, \mathrm{d}S\, K \qquad \mathrm{d}K = \tfrac{1}{\sqrt D}\, \mathrm{d}S^\top Q $$
 #
-# $P$ was never stored. But from the lse that the forward kept, one number for each query, a tile of it is quickly made
-# again: $P_{ij} = e^{S_{ij} - \mathrm{lse}_i}$. To compute twice is cheaper than to remember.
+# $P$ was never stored. But from the lse that the forward kept, one number for each query, we can quickly compute a tile
+# of it again: $P_{ij} = e^{S_{ij} - \mathrm{lse}_i}$. Computing it twice is cheaper than storing it.
 #
 # One term still needs a whole row: the sum over all keys $k$. Put in $\mathrm{d}P_{ik} = \sum_d
 # \mathrm{d}O_{id} V_{kd}$, where $d$ counts the channels, and exchange the two sums:

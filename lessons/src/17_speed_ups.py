@@ -13,7 +13,7 @@
 #
 # Two questions are left. Does a whole model on your kernels compute the same? And how much are they worth? The honest
 # way to answer the second is to say first what the hardware allows, and then to measure on it. The **ledger**, below,
-# keeps the checks and the times on a GPU; an H200 has filled a part of it. The rest of this lesson's numbers are
+# keeps the checks and the times on a GPU; a part of it was measured on an H200. The rest of this lesson's numbers are
 # *predictions*, labelled so, and measurements of this machine's processor. On a GPU, the same cells time the kernels
 # there, in half precision (floats of 16 bits). To install PyTorch and Triton:
 # `pip install -c constraints.txt torch==2.13.0 triton==3.7.1`, or the same with `uv pip`; on Windows in WSL
@@ -90,8 +90,8 @@ least_seconds = check(least_seconds)
 # roof: on its slope memory decides, on its flat part arithmetic. They meet at the **ridge**, $I = P/W$ (Williams,
 # Waterman and Patterson 2009).
 #
-# These are NVIDIA's data sheets, for the formats in which one would train. (They are the dense rates. The newer sheets
-# also print rates "with sparsity", twice as high.)
+# These are NVIDIA's data sheets, for the formats used in training. (They are the dense rates. The newer sheets also
+# print rates "with sparsity", twice as high.)
 
 # %%
 for gpu in GPUS:
@@ -150,9 +150,9 @@ draw_core({name: (flops, moved, measured[name]) for name, (flops, moved, _) in t
 # %% [markdown]
 # The roof holds, give or take the noise of its numbers, which were measured too. The tasks at the left were predicted
 # to wait for memory. The more *passes* and new arrays their NumPy form makes, the further they lie below the roof, and
-# a fused kernel could win most of that distance. (Not all: an exponential counts as one operation, and takes a core the
-# time of several.) Products stand closest to their roof, so a kernel can win little there. Attention in NumPy writes
-# its scores and reads them again, so it does not reach the rate of its products.
+# a **fused** kernel, which does all in one pass, could win most of that distance. (Not all: an exponential counts as
+# one operation, and takes a core the time of several.) Products stand closest to their roof, so a kernel can win little
+# there. Attention in NumPy writes its scores and reads them again, so it does not reach the rate of its products.
 #
 # ### Exercise 2 ★★☆: flash attention's intensity (optional)
 #
@@ -258,7 +258,7 @@ def enough_tokens(C_in, C_out, gpu):
 enough_tokens = check(enough_tokens)
 
 # %% [markdown] tags=["help"]
-# Each token more adds time for its operations, and time for its own bytes. Which of the two must be longer, so that
+# Each further token adds time for its operations, and time for its own bytes. Which of the two must be longer, so that
 # enough tokens make up for reading the weights?
 #
 # ---
@@ -343,8 +343,8 @@ line("the same, loss as printed", loss_as_printed, off_by(gradient_as_printed))
 
 # %% [markdown]
 # That was not always so. For short rows, a product with ones is faster than `sum` (an optional part of lesson 14
-# measures it), and the package once added up the exponentials of this loss so. Where a model is sure, one of them is 1
-# and thousands are tiny:
+# measures it), and the package once added up the exponentials of this loss this way. Where a model is sure, one of them
+# is 1 and thousands are tiny:
 
 # %%
 rows = np.full((64, 2000), 5e-5, np.float32)
@@ -460,20 +460,22 @@ print(f"operations of the products, counted ÷ by the formula: {in_products / fo
 # * In the end mostly products are left, cuBLAS's, which no kernel of ours makes faster.
 #
 # The first rung is our table of PyTorch's *single* operations; with PyTorch's fused functions (layer norm, attention)
-# and its compiler one starts further down. The bars leave out the copies between layers, the launches, each of which
-# costs the host some microseconds (fewer of them help, and so do CUDA graphs: [`graph`](../kernels/graph.py)), and
-# dropout, whose random numbers take our PyTorch table dozens of passes, which would flatter the kernels.
+# and its compiler one starts further down. The bars leave out three things: the copies between layers; the launches,
+# each of which costs the host, the processor that launches the kernels, some microseconds (CUDA graphs launch many
+# kernels at once: [`graph`](../kernels/graph.py)); and dropout, whose random numbers take our PyTorch table dozens of
+# passes, which would flatter the kernels.
 #
 # ### On your own GPU
 #
 # [`kernels.speedup`](../kernels/speedup.py) climbs the ladder, dropout included. It checks each kernel against float64
-# first, and a rung with another loss than the first one gets no time. On a GPU the next cell does so, in two minutes,
-# and draws `speedup.png`. Without one it shows the run on an H200 (the kernels have changed since, says the ledger at
-# the top). The last two columns say how many times as long the rung before, and the first one, took.
+# first, and a rung whose loss differs from the first one's gets no time. On a GPU the next cell does so, in two
+# minutes, and draws `speedup.png`. Without one it shows the run on an H200 (the kernels have changed since, says the
+# ledger at the top). The last two columns say how many times as long the rung before, and the first one, took.
 #
 # Colab lends a T4: clone this repository there, and in its folder run a cell with two lines,
 # `%pip install '.[kernels]'` and `!python -m kernels.speedup`. It takes a smaller batch, and float16 instead of
-# bfloat16. Triton uses no tensor cores on a T4, which slows flash attention alone, as it has products of its own.
+# bfloat16. Triton uses no tensor cores on a T4, which slows flash attention alone, because only it computes its own
+# products.
 
 # %%
 if DEVICE == "cuda" and not MISSING:
@@ -483,8 +485,8 @@ else:
 
 # %% [markdown]
 # On the H200 the two large steps are those that were predicted. But every rung takes far longer than its bar, and the
-# last two swaps (Adam; embedding, dropout and relu) gain nothing: by then the GPU waits for the host, the processor
-# that launches the kernels. With all launches in one CUDA graph the same kernels take three fifths of the time.
+# last two swaps (Adam; embedding, dropout and relu) gain nothing: by then the GPU waits for the host. With all launches
+# in one CUDA graph the same kernels take three fifths of the time.
 #
 # ## From blocks to machine code (optional)
 #
@@ -567,8 +569,8 @@ draw_execution(found)
 #
 # ### A race that the interpreter cannot see
 #
-# A block has no `x[i - 1]`: a lane cannot be named. A thread gets another one's result through memory: store, and load
-# at another place. Here each exponential is compared with its left neighbour:
+# In a block you cannot write `x[i - 1]`: Triton gives no access to a single lane. A thread gets another one's result
+# through memory: store, and load at another place. Here each exponential is compared with its left neighbour:
 
 
 # %%

@@ -45,7 +45,7 @@ path = write()
 # returns its output and a cache. A backward takes a gradient and the cache, adds to the gradients of its weights, and
 # returns the gradient of its input.
 #
-# This is how several heads are computed (where nothing is hidden, `attention` takes the place of the middle line):
+# This is how several heads are computed (without a mask, `attention` takes the place of the middle line):
 #
 # ```python
 # def multi_head(self, query, key, value, mask):
@@ -56,8 +56,8 @@ path = write()
 #
 # ### Exercise 1 ★☆☆: back through the heads
 #
-# You need two lines, and the first three of the functions below; the last two are for exercise 3. Lesson 04's is called
-# as `attention_backward(dout, query, key, value, weights)`.
+# You need two lines, and the first three of the functions below; the last two are for exercise 3. Call lesson 04's as
+# `attention_backward(dout, query, key, value, weights)`.
 
 # %%
 attention_backward = part("04", "attention_backward")

@@ -2,8 +2,8 @@
 # # 19 · Decoder only: GPT from your own parts
 #
 # **You will be able to** make a language model of the parts of your Transformer, with every gradient; train it until it
-# writes sentences; and say how it chooses its words. In the optional parts: write the nucleus, say in bits how good the
-# model is, and write long texts with a cache.
+# writes sentences; and say how it chooses its words. In the optional parts: write nucleus sampling, say in bits how
+# good the model is, and write long texts with a cache.
 #
 # | | |
 # |---|---|
@@ -895,7 +895,7 @@ for text in ("The old", "The old "):
 #   is right on new sentences? Compare with the translator of lesson [10](10_translator.ipynb).
 # * **What is the least possible loss?** The grammar draws its sentences with known weights, so the probability of each
 #   sentence can be computed. Find the entropy of the grammar in bits per byte. How far is your model from it?
-# * **Post-norm, as GPT.** Move the norms behind the sums, with 2 and with 8 blocks. At which learning rates does each
+# * **Post-norm, as GPT.** Move the norms after the sums, with 2 and with 8 blocks. At which learning rates does each
 #   still train?
 #
 # ## Where next

@@ -12,8 +12,8 @@
 # | in the package | [rmsnorm, gated, rope](../minitransformer/ops); [`GPTConfig`](../minitransformer/models/gpt.py) |
 #
 # Open the files of Llama, Mistral or Qwen. You find the block of lesson 19 with nearly always the same four parts
-# exchanged. **What would happen if you took a GPT and removed the mean from all its layer norms?** In this lesson you
-# do it.
+# replaced. **What would happen if you took a GPT and removed the mean from all its layer norms?** In this lesson you do
+# it.
 
 # %%
 from dataclasses import replace
@@ -62,8 +62,8 @@ show(
 # | | part | question |
 # |---|---|---|
 # | 1 | RMSNorm | Layer norm subtracts the mean and divides by the standard deviation: why both? |
-# | 2 | SwiGLU | One number says whether something passes, and what. Why not two numbers? |
-# | 3 | RoPE | A position is added at the bottom. Attention needs distances: why not there? |
+# | 2 | SwiGLU | A hidden unit lets one number decide whether something passes, and what. Why not two? |
+# | 3 | RoPE | Positions are added at the bottom, but attention needs distances. Why not put them there? |
 # | 4 | grouped heads | Does every head need its own keys and values in the cache? |
 #
 # In the shapes, $B$ counts sentences, $T$ positions, $C$ channels, $H$ heads and $F$ hidden units, and $D = C/H$.
@@ -76,7 +76,7 @@ show(
 # $$ s = \frac1C\sum_c x_c^2 \qquad r = \frac{1}{\sqrt{s + \epsilon}} \qquad n_c = x_c\, r \qquad
 #    y_c = \gamma_c\, n_c $$
 #
-# $s$ is the mean square, and $\sqrt{s}$ the *root mean square*, RMS. The vector $n$ has length $\sqrt{C}$ (but for
+# $s$ is the mean square, and $\sqrt{s}$ the *root mean square*, RMS. The vector $n$ has length $\sqrt{C}$ (up to
 # $\epsilon$), so it lies on a sphere. First in loops, then for all rows at once:
 
 
@@ -178,8 +178,8 @@ print(f"for ε = 0, dx along x, which the norm does not see: {np.abs(along).max(
 #
 # In a pre-norm model every norm reads the residual stream, and only linear maps write into it: the tables of tokens and
 # positions, the output matrix of attention, the second matrix of the feed-forward network. Subtract the mean over the
-# channels from *their* rows and biases. Then the stream has mean 0 at every position, for every input, and layer norm
-# finds nothing to subtract.
+# channels from *their* rows and biases. Then the residual stream has mean 0 at every position, for every input, and
+# layer norm finds nothing to subtract.
 #
 # We take a GPT with layer norm and random weights, without $\beta$ and without tied tables (centred rows of a tied
 # table would change the logits), and put its weights into a model with RMSNorm, first as they are, then centred:
@@ -339,8 +339,7 @@ print(f"C = {C}: F = 4C = {4 * C:,}; two thirds of it {2 * 4 * C / 3:,.1f}; the 
 # ## RoPE: positions as rotations
 #
 # Lesson 19 adds learned vectors at the bottom. But only attention needs positions, and mostly it needs the *distance*
-# of two tokens. Lesson 06 ended with a rotation $M_m$ for each position $m$: turn the query at $m$ by $M_m$ and the key
-# at
+# of two tokens. Lesson 06 ended with a rotation $M_m$ for each position $m$: turn the query at $m$ by $M_m$, the key at
 # $n$ by $M_n$, and the score depends on $m - n$ alone. This is RoPE
 # ([Su and others 2021](https://arxiv.org/abs/2104.09864)). Now we compute it without any matrix.
 #
@@ -358,8 +357,7 @@ print(f"C = {C}: F = 4C = {4 * C:,}; two thirds of it {2 * 4 * C / 3:,.1f}; the 
 # $$ \sum_j \mathrm{Re}\Big(q_j e^{\mathrm{i} m\omega_j}\; \overline{k_j e^{\mathrm{i} n\omega_j}}\Big)
 #    = \sum_j \mathrm{Re}\Big(q_j\,\overline{k_j}\; e^{\mathrm{i} (m-n)\,\omega_j}\Big) $$
 #
-# Only $m - n$ is left. Any fixed choice of pairs will do. Su and others, and Meta's own files, take neighbours,
-# channels
+# Only $m - n$ is left. Any fixed choice of pairs will do. Su and others, and Meta's own files take neighbours, channels
 # $2j$ and $2j + 1$. Llama's files in Hugging Face's format take channels $j$ and $j + D/2$, one from each **half**, and
 # so do we. In loops:
 
@@ -539,7 +537,7 @@ def grouped_attention_loops(query, key, value):
 
 
 # %% [markdown]
-# For one call, copy each shared head $G$ times:
+# To compute it in one call, copy each shared head $G$ times:
 #
 # $$ \text{forward: } \quad \mathrm{key}_h = \mathrm{shared}_{\lfloor h/G \rfloor} \qquad\quad
 #    \text{backward: } \quad \mathrm{d\,shared}_j = \;? $$
@@ -912,7 +910,7 @@ print(f"gate and up exchanged:                                 off by "
 # [Qwen2](https://arxiv.org/abs/2407.10671). They differ in other things: [Qwen3](https://arxiv.org/abs/2505.09388)
 # normalises queries and keys once more; in [Gemma 2](https://arxiv.org/abs/2408.00118) every second layer sees only a
 # window of the text; in [DeepSeek-V3](https://arxiv.org/abs/2412.19437) a token goes through a few of many feed-forward
-# networks (a mixture of experts), and heads make their keys and values from a few numbers that are kept.
+# networks (a mixture of experts), and heads make their keys and values from a few numbers in the cache.
 #
 # ## Open projects (optional)
 #

@@ -292,7 +292,7 @@ print(f"places with a gradient: {dhidden.any(axis=-1).sum()} of {asked.size}, fo
 # the gap's vector from those of the *other* words: attention carries the gradient from the gap back to every word that
 # the gap looked at.
 #
-# The encoder is that of the [paper](08_model.ipynb), post-norm, with learned positions and a GELU in place of the ReLU:
+# The encoder is the [paper's](08_model.ipynb), post-norm, with learned positions and a GELU in place of the ReLU:
 # $x\,\Phi(x)$, with $\Phi(x)$ the probability that a standard normal number is below $x$. The **masked head** on top is
 # a linear map, a GELU, a layer norm, the product with the table of embeddings and a bias for each word.
 #
@@ -339,7 +339,7 @@ print(f"against the package: {error(ours, theirs):.1e}")
 #
 # ## Pre-training
 #
-# Pre-training needs text and no labels. Each time a sentence comes, other words of it are hidden.
+# Pre-training needs text and no labels. Each time a sentence comes up, different words of it are hidden.
 
 # %%
 STEPS, EVERY = 2000, 200
@@ -486,7 +486,7 @@ print("the package's head:  ", ", ".join(f"{error(a, b):.0e}" for a, b in zip(ou
 #
 # Suppose that labels are expensive: only 50, 200 or 800 sentences have one. We train two models on them, with equally
 # many steps: one starts from the pre-trained encoder, the other from scratch, and both have a new head. We do this
-# twice, with other sentences and other random weights.
+# twice, with different sentences and random weights.
 
 # %%
 QUESTIONS = {"Is anything plural?": "plural", "Is it about the past?": "perfect"}  # a German past is in the perfect
@@ -540,7 +540,7 @@ for question, scores in results.items():
 # The two questions have different answers. **For number, pre-training is worth much; for tense, nothing or less.**
 # Pre-training gives what its objective needed. To fill gaps the model needs number all the time: articles, numerals,
 # nouns and verbs in the present have to agree. It hardly needs tense: *The dog [MASK] the man* may be *sees* or *saw*,
-# and nothing decides unless the sentence has a time, such as *yesterday*. What the objective did without has to come
+# and nothing decides unless the sentence has a time, such as *yesterday*. What the objective did not need has to come
 # from the labels.
 #
 # ### A closer look at both (optional)

@@ -198,7 +198,7 @@ print(f"the package's forward: {error(ours, exact.encoder.embedding.forward(some
 # ## The model, trained
 #
 # From here on nothing is new: the encoder of lesson [08](08_model.ipynb), pre-norm, with a GELU; a last norm; and a
-# linear map from the class token's vector to the logits. (While it pre-trains, the paper has a hidden layer there,
+# linear map from the class token's vector to the logits. (In pre-training, the paper's model has a hidden layer there,
 # too.) There is no mask, because all images have equally many patches. The package's
 # [`ViT`](../minitransformer/models/vit.py) is that:
 
@@ -235,8 +235,8 @@ print(
 # Attention does not know the order of its input (lesson [06](06_positions.ipynb)). So all that ViT knows about the
 # plane is in the learned positions: one vector per patch, initialised at random. Two experiments:
 #
-# * **One shuffle for all.** Exchange the patches of all images in one and the same way, and the rows of positions with
-#   them. Nothing changes, to the last digits. An untrained ViT takes a shuffled image as well as an image.
+# * **One shuffle for all.** Exchange the patches of all images in the same way, and the rows of positions with them.
+#   Nothing changes, to the last digits. An untrained ViT takes a shuffled image as well as an image.
 # * **A new shuffle for each image,** while training for as many steps. Then the positions tell nothing: what is left is
 #   a *bag* of patches.
 
@@ -273,8 +273,8 @@ print(f"a new shuffle for each image: {in_a_bag:.0%} right; with the order {new:
 
 # %% [markdown]
 # A bag tells surprisingly much: how much ink there is, and which little strokes. The rest needs the order. (The paper's
-# base model, whose patches of 16 × 16 pixels show more, loses less without positions: it falls from 64 % to 61 % on
-# ImageNet with five labels for each class, appendix D.4.)
+# base model, whose patches of 16 × 16 pixels show more, loses less without positions: from 64 % to 61 % on ImageNet
+# with five labels for each class, appendix D.4.)
 #
 # ## What a convolutional network has and ViT has not
 #
@@ -287,9 +287,9 @@ print(f"a new shuffle for each image: {in_a_bag:.0%} right; with the order {new:
 # 2, then a linear map. Its backward is written by hand, too.
 #
 # Both models learn from 50, 200 or all images, with equally many steps, twice. Then we repeat all of it with images
-# that are *not* as the CNN believes: the pixels of all images are shuffled in one and the same way (another way in the
-# second run). For comparison there is a model without any idea of the plane, [one linear
-# map](course/lesson_22/linear.py) of the 64 pixels (lesson [01](01_softmax.ipynb)).
+# that are *not* as the CNN believes: the pixels of all images are shuffled in the same way (another one in the second
+# run). For comparison there is a model without any idea of the plane, [one linear map](course/lesson_22/linear.py) of
+# the 64 pixels (lesson [01](01_softmax.ipynb)).
 
 
 # %%
@@ -329,7 +329,7 @@ for title, models in results.items():
 # On real images the CNN is ahead of ViT with 50 images and with 200, and with all of them ViT has caught up. With
 # shuffled pixels the CNN's belief is false. It gets worse: with 200 images its lead is small, and with all of them it
 # is behind ViT, which hardly notices. So a bias helps as far as it is true, and it helps less with more data. (With 50
-# images the CNN is still ahead of ViT: that lead is not the work of its bias alone.)
+# images the CNN is still ahead of ViT: its bias alone does not explain that lead.)
 #
 # The linear map is the best of the three with 50 images, shuffled or not, and about level with ViT with all of them. It
 # believes that a pixel counts for or against a digit, whatever the others are: a good belief for digits that are so
@@ -571,8 +571,8 @@ for number, heads in enumerate(reach, 1):
 print(f"an even look would give {away.mean():.2f}")
 
 # %% [markdown]
-# All heads look about as far as an even look. With so few images and so small a plane no head has become a little
-# convolution.
+# All heads look about as far as uniform attention would. With so few images and so small a plane no head has become a
+# little convolution.
 #
 # ## Patches and a linear map are a convolution (optional)
 #
@@ -602,7 +602,7 @@ print(f"against a linear map of patches {error(convolved.reshape(2, 5, -1).swapa
 # ## Common mistakes, and what they look like
 #
 # **A `reshape` alone.** `images.reshape(B, T, channels * size * size)` has the right shape, and cuts the image into
-# strips: four pixels of one row are a "patch". Nothing raises, and the model learns, because it has no idea of the
+# strips: four pixels of one row are a "patch". No error is raised, and the model learns, because it has no idea of the
 # plane. But the pixels of a word are now all in one row:
 
 # %%

@@ -13,9 +13,9 @@
 #
 # [linear]: ../minitransformer/ops/linear_attention.py
 #
-# The paper's sentences have some 30 tokens. What would happen if a text had 100,000, as a novel of 300 pages, a large
-# program or a day of meetings has? Every token would look at every other one. Make a guess before you go on: what
-# breaks first, the time or the memory? And what would you leave out?
+# The paper's sentences have some 30 tokens. What would happen if a text had 100,000, like a novel of 300 pages, a large
+# program or a day of meetings? Every token would look at every other one. Make a guess before you go on: what breaks
+# first, the time or the memory? And what would you leave out?
 
 # %%
 import re
@@ -75,9 +75,9 @@ for n in (32, 1_000, 10_000, 100_000, 1_000_000):
     print(f"{n:>10,} {share:>19.1%} {milliseconds:>13,.3f} ms {readable(weights):>19} {readable(cache):>10}")
 
 # %% [markdown]
-# The attention weights break first. Lesson 16 has the cure: flash attention never writes them down. But it does not
-# reduce the number of operations. At 100,000 tokens nearly all operations are attention's, and ten times the text takes
-# a hundred times as long. The cache grows only as $n$, but to write 1,000 tokens you read it 1,000 times.
+# The attention weights break first. Lesson 16 has the cure: flash attention never stores them. But it does not reduce
+# the number of operations. At 100,000 tokens nearly all operations are attention's, and ten times the text takes a
+# hundred times as long. The cache grows only as $n$, but to write 1,000 tokens you read it 1,000 times.
 #
 # There are two ways out. **See less**: leave out most of the pairs. Or **add up differently**: change the formula so
 # that the pairs are never needed. Neither is free, so for each we measure what it saves, and what a model can no longer
@@ -162,7 +162,7 @@ show("Six patterns. With full attention every earlier key is heard of after one 
 # * **Window.** Each layer adds $r$ positions. After $L$ layers a position has heard of what is up to $L \cdot r$ back,
 #   its [**receptive field**](glossary.md#receptive-field), as in a convolution. That is cheap and slow.
 # * **Window and [global token](glossary.md#global-token).** Position 0 sees all positions, and all see position 0. In
-#   the first layer it collects, in the second it tells. Two layers are enough for any $n$.
+#   the first layer it collects, in the second it passes on. Two layers are enough for any $n$.
 # * **The same, causal.** The global token no longer passes anything on! It is at the beginning, so it sees only itself:
 #   a notice board that all can read and none can write on. In a causal model such a token must stand at the *end* of
 #   what it sums up, as summaries do.
@@ -215,7 +215,7 @@ for name, pattern in LONG.items():
 # An ordinary key in a window is seen by a few queries, a global token by all $n$. What does that mean for the way back?
 # The weights of query $i$ sum to 1 over all the keys that it sees. Let $w_{ig}$ be its weight on the global token $g$,
 # and $s_{ig} = q_i \cdot k_g / \sqrt D$ its score. The softmax's backward needs the other keys in one place only, the
-# mean $\sum_j \mathrm{d}w_{ij} w_{ij}$. Lesson 16 had a shortcut for it, its $\delta_i$:
+# mean $\sum_j \mathrm{d}w_{ij} w_{ij}$. An optional part of lesson 16 has a shortcut for it, its $\delta_i$:
 #
 # $$ \sum_j \mathrm{d}w_{ij}\, w_{ij} = \sum_j (\mathrm{d}o_i \cdot v_j)\, w_{ij} = \mathrm{d}o_i \cdot o_i $$
 #
@@ -501,8 +501,8 @@ except GradientError as problem:
 # ### In between: chunks (optional)
 #
 # The running sum takes few operations and $T$ steps, one after the other. All pairs at once take many operations and
-# one step. Lesson 13 told which of the two a machine likes. You can have something of both: cut the text into
-# **chunks**. Within a chunk, use the weights, as attention does; all that came before the chunk is one state:
+# one step. Lesson 13 showed which of the two a machine prefers. You can combine both: cut the text into **chunks**.
+# Within a chunk, use the weights, as attention does; all that came before the chunk is one state:
 
 
 # %%
@@ -537,7 +537,7 @@ show("Against the size of a chunk: the operations at most double up to D positio
      "is high for the smallest and largest chunks, and lowest between.")  # fmt: skip
 
 # %% [markdown]
-# With chunks of 1 it is a recurrent network, with one chunk it is attention, and it is one function all the way. With
+# With chunks of 1 it is a recurrent network, with one chunk it is attention, and the function is always the same. With
 # small chunks the calls cost time, with large ones the operations do. Up to a chunk of $D$ positions the operations at
 # most double, and the steps become $D$ times fewer. The package takes chunks of 64, and its backward walks over the
 # same chunks from the last to the first: exercise 4, with products in the place of single steps.
@@ -632,9 +632,9 @@ print(f"{counts[-1]:,} pairs: softmax {errors['softmax'][-1]:.0e}, linear with t
 # 32, and only with the best keys. With random keys it confuses even four: features are positive, so every key is a
 # little like every other one.
 #
-# So this is the trade. What attention keeps grows with the text, and nothing is lost. What a recurrent network keeps is
-# fixed, and something has to go. (Several heads and layers have more room, but again a fixed amount of it.) Which is
-# better depends on what the text asks for: its drift, or its details.
+# This is the trade-off. Attention's memory grows with the text, and nothing is lost. A recurrent network's memory is
+# fixed, so something has to go. (Several heads and layers have more room, but again a fixed amount of it.) Which is
+# better depends on the task: does it need a text's overall content, or its details?
 #
 # ### Why no other φ helps (optional)
 #
@@ -650,8 +650,8 @@ print(f"{counts[-1]:,} pairs: softmax {errors['softmax'][-1]:.0e}, linear with t
 #
 # On a GPU linear attention runs in chunks, in [three kernels](../kernels/linear_attention.py): one program for each
 # chunk makes the chunk's own state $\sum \phi(k)^\top v$; another kernel adds up the states along the text; the third
-# one reads them. Why three? Lesson 17 showed a race between neighbours in a row. Here are two more, and both look
-# innocent. Try to do the first two jobs in one kernel, for chunks of 16 and $D = 16$:
+# one reads them. Why three? An optional part of lesson 17 showed a race between neighbours in a row. Here are two more,
+# and both look innocent. Try to do the first two jobs in one kernel, for chunks of 16 and $D = 16$:
 
 
 # %%
@@ -721,7 +721,8 @@ for name, function in variants.items():
 
 # %% [markdown]
 # All three are right. Now the machine code that Triton compiles for an AMD GPU, executed on the CPU by
-# [`kernels.machine`](../kernels/machine/__init__.py), which watches which wave touches what:
+# [`kernels.machine`](../kernels/machine/__init__.py), which watches which wave (32 threads that execute together)
+# touches what:
 
 # %%
 for name, function in variants.items():

@@ -2,8 +2,8 @@
 # # 24 · Real weights: read name by name, and made to speak
 #
 # **You will be able to** read a folder of a stranger's weights with NumPy alone: header, numbers and names; run the
-# GPT-2 in it; say which mistake of reading changes what, and which test notices; and, if you like, send a gradient back
-# into the file's layout, and train an adapter of few numbers in place of all.
+# GPT-2 in it; say what each misreading changes, and which test notices it; and, if you like, send a gradient back into
+# the file's layout, and train a small adapter in place of all numbers.
 #
 # | | |
 # |---|---|
@@ -158,8 +158,8 @@ for number in (1.0, -2.0, np.pi):
 #
 # ### Exercise 2 ★☆☆: widen
 #
-# NumPy reads the file's two bytes as one `uint16`. Make float32 of it. All numbers at once: a real file has hundreds of
-# millions.
+# NumPy reads the file's two bytes as one `uint16`. Turn it into float32, all numbers at once: a real file has hundreds
+# of millions.
 
 
 # %% tags=["exercise"]
@@ -217,11 +217,11 @@ print(
 #   PyTorch's `Linear` has (out, in), and so have the files of nearly all other models: $y = xW^\top + b$.
 # * **`c_attn` is fused**: one matrix of shape $(C, 3C)$, with $[Q|K|V]$ side by side as in
 #   [lesson 05](05_multi_head.ipynb), and within each third head after head.
-# * **`weight` and `bias` of a norm** are $\gamma$ and $\beta$.
+# * **`weight` and `bias` of a norm** are $\gamma$ (its gain) and $\beta$.
 # * **`lm_head`**, the output layer, is missing. It is `wte`, transposed.
 #
-# The names of this course's package are others, but its layout happens to be GPT-2's, so each array goes to one
-# parameter as it is. The weights of layer 0:
+# This course's package uses other names, but its layout happens to be GPT-2's, so each array goes to one parameter as
+# it is. The weights of layer 0:
 
 # %%
 print(f"{'in the file':<24} {'shape':<12} in the package")
@@ -305,7 +305,7 @@ print("transposed, it says:", speak(MISREADINGS["attn.c_proj transposed"][0](wei
 # %% [markdown]
 # The opening question is answered for the square matrix: transposed, the loss is much higher. But look at the last
 # loss. GPT-2 was trained with the *tanh* approximation of GELU. The exact one is wrong here, and the loss does not show
-# it. A model that speaks shows that most is right, not that all is.
+# it. A model that speaks shows that most is read right, not that all is.
 #
 # So what would? **Compare the logits, not the words**, with a program that is known to be right. Here is the package's
 # reading of the folder, in float64:
@@ -369,7 +369,7 @@ for name in sorted(errors, key=lambda name: errors[name]["trained"]):
 #   nat or more. One sentence of output is test enough.
 # * **The logits are plainly wrong, and the loss hardly rises.** Read the positions from 1 on: a logit is off by more
 #   than a standard deviation, and the loss rises by next to nothing. A bias that is left out is of this kind too.
-# * **The loss does not move in any digit that is printed.** Only the logits tell of the wrong GELU and epsilon.
+# * **The loss does not move in any digit that is printed.** Only the logits reveal the wrong GELU and epsilon.
 #
 # And a test can be **blind**. Look at the grey points: in a model as it starts, biases are 0 and gains are 1, so a bias
 # that is left out and norms that are exchanged change *nothing* (hollow). So a random model makes a good test only if
@@ -399,7 +399,7 @@ print("\n".join(f"{name}: {value:.0e}" for name, value in rounding.items()))
 # ## Backwards, into the file's layout (optional)
 #
 # To train on with such weights ([*fine-tuning*](glossary.md#fine-tuning)), and to write them back, we need the gradient
-# of each array *in the file*. For one of them, a step is left to be done.
+# of each array *in the file*. For one of them, a step is missing.
 #
 # ### The fused matrix
 #
@@ -906,7 +906,7 @@ print(f"the least of all {len(off)} misreadings: {least}, error {np.abs(off[leas
 print(f"rounding in float32:              {rounding['rounding, float32']:.0e}")
 
 # %% [markdown]
-# Everything in the picture above. It costs the giver nothing.
+# It would notice every misreading in the picture above, and it costs the giver nothing.
 #
 # ## A translator's folder (optional)
 #
@@ -947,8 +947,8 @@ for name in ("decoder_start_token_id", "pad_token_id", "eos_token_id", "scale_em
 # * Maps are **(out, in)**, as PyTorch's `Linear` stores them: `fc1` is $(F, C)$. For `fc1` a mistake would show. The
 #   maps of attention are square again.
 # * Queries, keys and values are **separate** here. `k_proj` and `v_proj` exchanged: same shape, no error.
-# * **The sinusoids are stored nowhere.** The program computes them, and Marian computes others. The paper has sine and
-#   cosine in turn, channel by channel; Marian has all sines, then all cosines:
+# * **The sinusoids are stored nowhere.** The program computes them, and Marian's differ. The paper has sine and cosine
+#   in turn, channel by channel; Marian has all sines, then all cosines:
 
 # %%
 C = translator.model.config.d_model
@@ -1125,8 +1125,8 @@ for name, narrow in (("rounded", widen(stranger.narrowed(numbers))), ("cut off",
 # * **The default of a missing option.** `layer_norm_epsilon` may be absent. Then the library's default counts,
 #   $10^{-5}$ here and $10^{-12}$ for BERT, not yours.
 # * **A small test without padding.** One sentence alone never sees a wrong mask.
-# * **An adapter merged in another layout** (LoRA). Libraries on PyTorch store $A$ as $(r, C)$ and $B$ as $(F, r)$. On a
-#   square matrix such as `attn.c_proj.weight` the wrong product fits too.
+# * **An adapter merged in another layout** (LoRA, optional above). Libraries on PyTorch store $A$ as $(r, C)$ and $B$
+#   as $(F, r)$. On a square matrix such as `attn.c_proj.weight` the wrong product fits too.
 #
 # ## What changed since 2017
 #

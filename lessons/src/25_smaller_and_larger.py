@@ -41,8 +41,9 @@ rng = np.random.default_rng(0)
 # ## The picture: smaller and larger
 #
 # On the left, a teacher. Our translator of lesson [10](10_translator.ipynb) has read *The hunter ran behind the pretty
-# village* and has written *Der Jäger ist hinter*. The next word is *dem*, and the model knows that. But articles stand
-# far above a token that makes no sense here. The text says one word, "dem". The teacher says what *dem* is like.
+# village* and has written *Der Jäger ist hinter*. The next word is *dem*, and the model knows that. But other articles,
+# too, stand far above a token that makes no sense here. The text names one word, "dem". The teacher says how likely
+# each word is.
 #
 # On the right, a law (with the constants of Hoffmann and others 2022). Each line is one budget, in floating-point
 # operations. It buys a small model that reads much text, or a large one that reads little. At both ends the loss is
@@ -77,8 +78,8 @@ pictures.draw_smaller_and_larger(
 # teacher's probabilities for $q$. These are [*soft targets*](glossary.md#soft-targets), and the method is
 # [*distillation*](glossary.md#distillation).
 #
-# A good teacher is nearly certain, and its soft target nearly the token again. So the logits of both are divided by a
-# *temperature* $T$ before the softmax. With $v$ the teacher's logits and $z$ the student's:
+# A good teacher is nearly certain: its soft target is nearly that one token again. So the logits of both are divided by
+# a *temperature* $T$ before the softmax. With $v$ the teacher's logits and $z$ the student's:
 #
 # $$ q_i = \frac{e^{v_i/T}}{\sum_j e^{v_j/T}}, \qquad p_i = \frac{e^{z_i/T}}{\sum_j e^{z_j/T}}, \qquad
 # L_T = -\sum_i q_i \log p_i $$
@@ -121,7 +122,7 @@ print(f"without    {distillation_forward(z, v, right, 2.0, 0.7)[0]:.12f}")
 # %% [markdown]
 # ### The gradient
 #
-# Write $u = z/T$. Lesson 01 has the gradient of a cross-entropy by the scores that go into the softmax:
+# Write $u = z/T$. Lesson 01 has the gradient of a cross-entropy with respect to the scores that go into the softmax:
 # $\partial L_T/\partial u_i = p_i - q_i$, for any $q$ that sums to 1. The chain rule adds $1/T$:
 #
 # $$ \frac{\partial L_T}{\partial z_i} = \frac{p_i - q_i}{T} $$
@@ -149,8 +150,8 @@ def distillation_backward(dloss, logits, teacher_logits, targets, temperature, s
 distillation_backward = check(distillation_backward)
 
 # %% [markdown] tags=["help"]
-# There are two losses with one softmax each: at which temperature? What is the gradient of each by the scores that go
-# into its own softmax? How many factors of $T$ stand before the second one in the end?
+# There are two losses with one softmax each: at which temperature? What is the gradient of each with respect to the
+# scores in its own softmax? How many factors of $T$ stand before the second one in the end?
 #
 # ---
 #
@@ -223,9 +224,9 @@ pictures.draw_students([len(vocabulary.rows(english[:count])[1]) for count in CO
 print(f"teacher: {len(large.data):,} parameters, loss {taught[-1]:.3f}; a student has {len(students[0].data):,}")
 
 # %% [markdown]
-# From a hundred sentences the student learns the text by heart, and its loss on others explodes. (Its best moment,
-# chosen on the test sentences, is shown too.) Taught by the teacher on the *same* sentences it ends far below even that
-# moment: for each beginning it is told all words that may follow, not one.
+# From a hundred sentences the student learns the text by heart, and its loss on other sentences explodes. (Its best
+# moment, chosen on the test sentences, is shown too.) Taught by the teacher on the *same* sentences it ends far below
+# even that moment: for each beginning it is told all words that may follow, not one.
 #
 # So the first question has an answer, with a condition: **yes, where the student sees less text than the teacher did.**
 # And $T = 2$ gains nothing over $T = 1$ here: temperatures are for teachers that are nearly certain, such as
@@ -307,8 +308,8 @@ if recorded_students is not None:
 # * $B/D^\beta$ is lost because it has read little, however large it is.
 #
 # Why powers? If a term falls by the same factor each time that $N$ doubles, it is a power of $N$. Such lines were
-# measured on logarithmic axes (Kaplan and others 2020), and not derived. This is a *law* as Kepler's were: it
-# describes.
+# measured on logarithmic axes (Kaplan and others 2020), and not derived. It is a *law* like Kepler's: it describes, and
+# does not explain.
 #
 # ### Where to put ten times the compute
 #
@@ -326,8 +327,8 @@ if recorded_students is not None:
 #
 # ### Exercise 2 ★☆☆: the best size for a budget
 #
-# Put $D = \frac{C}{6N}$ into the condition, and solve it for $N$. The law's constants come as they are fitted below:
-# $\theta = (a, \alpha, b, \beta, e)$ with $a = \log A$, $b = \log B$ and $e = \log E$.
+# Put $D = \frac{C}{6N}$ into the condition, and solve it for $N$. The law's constants come in the form in which they
+# are fitted: $\theta = (a, \alpha, b, \beta, e)$ with $a = \log A$, $b = \log B$ and $e = \log E$.
 
 
 # %% tags=["exercise"]
@@ -391,9 +392,9 @@ for name, (n, d) in trained_models.items():
 
 # %% [markdown]
 # Look at the last two columns. They are fits of one formula to partly the same runs, and for the largest budgets they
-# differ by a factor of several. (0.34 and 0.28 are rounded, and a small error of an exponent is multiplied by many
-# decades. By two other ways, without this formula, Hoffmann and others found a best size near Chinchilla's, and the
-# second fit agrees.) So before we believe such a number, let us make one.
+# differ by a factor of several. (Hoffmann's exponents, 0.34 and 0.28, are rounded, and a small error of an exponent is
+# multiplied by many decades. By two other ways, without this formula, Hoffmann and others found a best size near
+# Chinchilla's, and the second fit agrees.) So before we believe such a number, let us make one.
 #
 # ## What a fit is worth (optional)
 #
@@ -532,7 +533,7 @@ print(f"all five, to compare yours with: {', '.join(f'{slope:.3e}' for slope in 
 # %% [markdown]
 # ### Exercise 3 ★★☆: the gradient of the fit
 #
-# The other four constants in the same way: what does each term depend on? Then all runs at once, and their sum.
+# Do the same for the other four constants: what does each term depend on? Then take all runs at once, and sum.
 
 
 # %% tags=["exercise"]
@@ -603,8 +604,8 @@ print(f"the noise leaves ±: {', '.join(f'{w:.1e}' for w in NOISE / np.sqrt(curv
 #
 # A part of the ratio is a matter of coordinates: with their means subtracted from $\log N$ and $\log D$ it is far
 # smaller. The other part is in the data. The last line is the noise of the losses, divided by the root of each
-# curvature: the constants can move so far in each direction before the losses tell. In the flattest direction, nearly
-# that of $a$, *the data themselves say little*. And many starts end in the wrong place:
+# curvature: the constants can move so far in each direction before the losses show it. In the flattest direction,
+# nearly that of $a$, *the data themselves say little*. And many starts end in the wrong place:
 
 # %%
 _, objectives = fits.descents(n, d, losses)
@@ -704,8 +705,8 @@ for size in scaling.SIZES:
 #
 # ## Kaplan against Hoffmann: with embeddings, and without (optional)
 #
-# Kaplan and others found that the best size grows as $C^{0.73}$, Hoffmann and others that it grows as $C^{0.5}$. Those
-# are different worlds: with ten times the compute, is the model more than five times as large, or about three times?
+# Kaplan and others found that the best size grows as $C^{0.73}$, Hoffmann and others that it grows as $C^{0.5}$. The
+# difference is large: with ten times the compute, is the model more than five times as large, or about three times?
 # Pearce and Song (2024) found most of the reason in the way to count: Kaplan's $N$ leaves out the embeddings, and his
 # models were small.
 #
@@ -735,10 +736,10 @@ print(f"from 1,000 to 1.5 billion parameters, fitted with one power: "
 
 # %% [markdown]
 # One truth, two ways to count, and two laws. Where the table is most of the model, ten times $n$ is little more than
-# twice $N$. So the first term falls slowly as $n$ grows, and a slow term has to grow more. (Exercise 2: with
-# $\alpha/3$ for $\alpha$ the exponent is larger.) In between, where the layers overtake the table, each further factor
-# of $n$ is worth more than the last, and the exponent is larger still. For very large models the two counts agree.
-# Kaplan's models were where the lines are apart.
+# twice $N$. So the first term falls slowly as $n$ grows, and a slow term has to grow more. (Exercise 2: with $\alpha/3$
+# for $\alpha$ the exponent is larger.) In between, where the layers overtake the table, each further factor of $n$ is
+# worth more than the last, and the exponent is larger still. For very large models the two counts agree. Kaplan's
+# models had sizes at which the lines are apart.
 #
 # Porian and others (2024) got Kaplan's exponent in runs of their own, and found three causes: the operations of the
 # output layer were not counted, the warm-up was too long for small models, and the optimiser was not tuned for each
@@ -829,8 +830,8 @@ for name, kept in (("all", n > 0), ("every second", np.arange(len(n)) % 2 == 0),
 #
 # ## What changed since 2017
 #
-# Distillation became usual: DistilBERT (Sanh and others 2019) is a BERT of half the layers, and translators in browsers
-# are students of larger ones. For models that write freely, the teacher now often judges the student's *own*
+# Distillation became common: DistilBERT (Sanh and others 2019) is a BERT of half the layers, and translators in
+# browsers are students of larger ones. For models that write freely, the teacher now often judges the student's *own*
 # sentences (Agarwal and others 2024).
 #
 # After Hoffmann came models with twenty tokens for each parameter, and soon with hundreds and more (Touvron and others

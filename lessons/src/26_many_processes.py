@@ -85,8 +85,8 @@ for order in (in_order, backwards, in_pairs):
           f"{(total != in_order(grads)).mean():4.0%} are not those of in_order")  # fmt: skip
 
 # %% [markdown]
-# About half of all numbers differ, each in its last digit. No order is wrong: all errors are of the same size. So who
-# cares about the last digit?
+# About half of all numbers differ, each in its last digit. No order is wrong: all errors are of the same size. So does
+# the last digit matter?
 #
 # ## The last bit, in a training run
 #
@@ -104,7 +104,7 @@ for digits in (6, 4, 3, 2):
 print("\n".join(small.in_one_step(drift)))
 
 # %% [markdown]
-# There are three stories in this picture.
+# The picture shows three things.
 #
 # * **The key biases** diverge at the second step, each time by a full Adam step. A key bias adds the same number to all
 #   scores of a query, and the softmax does not see that (lesson 04). So its true gradient is 0, and we compute nothing
@@ -198,7 +198,7 @@ for n in (2, 3, 4):
 #
 # ## One tree
 #
-# How can $n$ processes add up arrays so that the sum does not betray $n$? The idea has two halves:
+# How can $n$ processes add up arrays so that the sum does not depend on $n$? The idea has two halves:
 #
 # * **The shards are fixed.** The batch is cut into the same eight shards, whether one process computes all of them or
 #   eight compute one each.
@@ -366,10 +366,10 @@ for name, weights in (("1/n for each process", np.full(4, 0.25)), ("share of the
     print(f"{name:<21} loss {loss:.4f} for {whole_loss:.4f}; the gradient is off by {off:.1e} of its length")
 
 # %% [markdown]
-# That is not a last bit. The words of short sentences count for more, and the error depends on $n$: this second way in
-# which a run changes with the number of processes *is* a mistake. The same holds for all that is random. A dropout mask
-# from a generator in each process depends on who computes what. In the package a mask belongs to a sentence by its
-# number (lesson 07).
+# This is more than a last bit. The words of short sentences count for more, and the error depends on $n$: this second
+# way in which a run changes with the number of processes *is* a mistake. The same holds for all that is random. A
+# dropout mask from a generator in each process depends on who computes what. In the package a mask belongs to a
+# sentence by its number (lesson 07).
 #
 # ## The backward of a gather (optional)
 #
@@ -383,7 +383,7 @@ for name, weights in (("1/n for each process", np.full(4, 0.25)), ("share of the
 #
 # ### Exercise 2 ★☆☆: backwards through a gather
 #
-# Which collective operation of this lesson is it?
+# Which operation of this lesson is it?
 
 
 # %%
@@ -415,9 +415,15 @@ gather_backward = check(gather_backward)
 # places of its own piece, which begin at `sum(widths[:r])`.
 
 # %% [markdown]
+# <details><summary>The operation</summary>
+#
 # A sum, and everyone gets a slice of it: the backward of an all-gather is a **reduce-scatter**. By the same rule the
-# backward of a reduce-scatter is an all-gather. Central differences (lesson 00) agree; here all wholes are one array,
-# a row for each process, and each row has a gradient of its own:
+# backward of a reduce-scatter is an all-gather.
+#
+# </details>
+#
+# Central differences (lesson 00) agree; here all wholes are one array, a row for each process, and each row has a
+# gradient of its own:
 
 
 # %%
@@ -592,7 +598,7 @@ for way, name in (("tree", "along the tree"), ("all_reduce", "by all_reduce")):
 # %% [markdown]
 # ## Common mistakes, and what they look like
 #
-# * **A mean of means.** See above. It looks fine as long as all batches are equally long.
+# * **A mean of means**, as in "Weighted by targets". It looks fine as long as all batches are equally long.
 # * **A step that one process does not take.** `if loss is not finite: continue`, on one process only: the others wait
 #   in their all-reduce for ever. Decide together, by the sum of a 0 or a 1 from each.
 # * **The same shard in every process**, because all draw their data with the same seed. The loss falls, and $n$
