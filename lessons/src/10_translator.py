@@ -287,8 +287,6 @@ def attention_between_words(sentence, target=None):
 merged, source_words, target_words = attention_between_words(SENTENCE)
 figure, axes = plt.subplots(figsize=(6.0, 4.2))
 draw_map(axes, merged, source_words, target_words, 9)
-figure, axes = plt.subplots(figsize=(6.0, 4.2))
-draw_map(axes, merged, source_words, target_words, 9)
 axes.set(title="The same, word by word", xlabel="English", ylabel="German")
 show(
     "The same map between words. Each German word looks mostly at its English counterpart; the verb of the main clause "
