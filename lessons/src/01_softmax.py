@@ -191,7 +191,8 @@ print(f"against central differences {error(softmax_backward(dy, y), measured):.1
 # $$ q_v = (1 - \varepsilon)\,\delta_{vt} + \frac{\varepsilon}{V}, \qquad L = -\sum_v q_v \log y_v $$
 #
 # and $\varepsilon = 0$ is the loss above. Now the gradient. The derivative of the logarithm gives $\mathrm{d}y_v = -q_v
-# / y_v$. So the sum in the softmax's backward is $\sum_v y_v\, \mathrm{d}y_v = -\sum_v q_v = -1$, and
+# / y_v$. The softmax's backward is $\mathrm{d}x_v = y_v\,(\mathrm{d}y_v - \sum_u y_u\, \mathrm{d}y_u)$. Its sum is
+# $-\sum_u q_u = -1$, so
 #
 # $$ \mathrm{d}x_v = y_v\,(\mathrm{d}y_v + 1) = y_v - q_v $$
 #

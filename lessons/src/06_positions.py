@@ -379,7 +379,7 @@ print(f"word 4 alone: off by {error(alone, whole[:, 4:]):.1f};  with start=4: {e
 #
 # Positions moved from the input into the attention. [Shaw et al. 2018](https://arxiv.org/abs/1803.02155) learn a vector
 # for each offset. [ALiBi](https://arxiv.org/abs/2108.12409) lowers a score with the distance. Most of today's language
-# models use [RoPE](https://arxiv.org/abs/2104.09864), which is your `rotation`. It adds nothing to the words. It
+# models use [RoPE](https://arxiv.org/abs/2104.09864), which is `rotation`. It adds nothing to the words. It
 # rotates the query at $i$ by $M_i$ and the key at $j$ by $M_j$. A transposed rotation rotates back, so the score is $q
 # M_i (k M_j)^\top = q\,M_i M_j^\top k^\top = q\,M_{i-j}\,k^\top$. It only depends on the offset, and not only for
 # vectors of positions, as above, but for any $q$ and $k$:

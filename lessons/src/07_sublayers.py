@@ -12,7 +12,7 @@
 # | in the package | [`layernorm`](../minitransformer/ops/norms.py), [dropout](../minitransformer/ops/dropout.py) |
 #
 # Attention moves information between positions. The other parts of a layer let it do so many layers deep. The paper
-# says it in one line, [Add & Norm](glossary.md#add--norm); the dropout is from §5.4:
+# says it in one line, [Add & Norm](glossary.md#add--norm). Dropout (§5.4) sets random numbers to 0 in training:
 #
 # $$ \mathrm{LayerNorm}\big(x + \mathrm{Dropout}(\mathrm{Sublayer}(x))\big) $$
 #
