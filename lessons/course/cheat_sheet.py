@@ -191,7 +191,8 @@ def _table(rows: Sequence[Row]) -> str:
     for row in rows:
         function = getattr(ops, f"{row.name}_forward", None) or getattr(ops, row.name)
         place = f"../{function.__module__.replace('.', '/')}.py"
-        name = f'<a href="{place}">{row.name}</a> <a class="note" href="{lessons[row.lesson]}">lesson {row.lesson}</a>'
+        short = row.name.replace("_", "_<wbr>")  # a narrow column breaks it there
+        name = f'<a href="{place}">{short}</a> <a class="note" href="{lessons[row.lesson]}">lesson {row.lesson}</a>'
         note = f'<span class="note">{_text(row.note)}</span>' if row.note else ""
         back = f'<td class="backward">{_lines(row.backward)}</td>' if row.backward else ""
         wide = "" if row.backward else ' colspan="2"'

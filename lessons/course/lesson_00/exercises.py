@@ -154,7 +154,8 @@ def numerical_gradient(attempt: Attempt) -> None:
     )
     require(
         off > 1e-7,
-        f"for Σ x³ with ε = 1e-3 it is off by {off:.0e}, less than ε² = 1e-6: is the `eps` used that was given?",
+        f"for Σ x³ with ε = 1e-3 it is off by {off:.0e}, less than ε² = 1e-6: is the `eps` used that was given? (More "
+        "than two values of f for a slope come closer, and two are asked for.)",
     )
     worst = cubic.flat[np.argmax(np.abs(cubic - 1e-6))]
     require(
