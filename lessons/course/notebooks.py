@@ -80,6 +80,7 @@ def build(source: Path) -> float:
     with tempfile.NamedTemporaryFile("r", encoding="utf-8") as noted:
         os.environ[READS] = noted.name
         seconds = execute(notebook)
+        del os.environ[READS]
         reads = fingerprints(noted.read().split())
     notebook.metadata["course"] = {"exercises": fingerprint(notebook), "reads": reads, "seconds": round(seconds, 1)}
     nbformat.validate(notebook)

@@ -11,9 +11,9 @@
 # | in the paper | all of it |
 # | in the package | [`textbook`](../minitransformer/textbook/paper.py), [`Block`](../minitransformer/layers/block.py) |
 #
-# Your *correct* answers were kept in the folder `answers`. Here they become one model; where you left out one of them, or
-# a whole lesson, the course's stand in. Three backwards are still missing: through several heads, through a layer of
-# the decoder, and through the whole model.
+# Your *correct* answers were kept in the folder `answers`. Here they become one model; where you left one out, or a
+# whole lesson, the course's stand in. Three backwards are still missing: through several heads, through a layer of the
+# decoder, and through the whole model.
 
 # %%
 import numpy as np
