@@ -129,7 +129,7 @@ def attention(attempt: Attempt) -> None:
 def attention_backward(attempt: Attempt) -> None:
     rng = np.random.default_rng(0)
     query, key, value = (rng.standard_normal((2, 3, *shape)) for shape in ((5, 8), (4, 8), (4, 3)))
-    weights, dout = _weights(query, key), rng.standard_normal((2, 3, 5, 3))
+    weights, dout, scale = _weights(query, key), rng.standard_normal((2, 3, 5, 3)), math.sqrt(query.shape[-1])
     gradients = dict(
         zip(
             ("dquery", "dkey", "dvalue"),
@@ -168,6 +168,15 @@ def attention_backward(attempt: Attempt) -> None:
         "dvalue does not sum to what dout sums to, over the places: each query's weights sum to 1, so whatever a query "
         "sends goes to the values in full: is it weightsᵀ @ dout?",
     )
+    scores, dweights = query @ key.swapaxes(-1, -2), dout @ value.swapaxes(-1, -2)
+    of_scores = {"the scores": scores / scale, "query @ keyᵀ": scores}
+    mistakes = {
+        f"is what comes out if softmax_backward gets {given}: it takes the softmax's result, the weights": (
+            ops.softmax_backward(dweights, wrong) @ key / scale
+        )
+        for given, wrong in of_scores.items()
+    }
+    require_none_of("dquery", gradients["dquery"], measured["dquery"], mistakes)
     shifted = unpack(attempt(dout, query, key, value + 1, weights), "dquery", "dkey", "dvalue")[0]
     require(
         np.allclose(shifted, gradients["dquery"]),
@@ -185,7 +194,6 @@ def attention_backward(attempt: Attempt) -> None:
         "dkey does not sum to 0 over the keys: the same vector added to all keys changes no weight. The mean that the "
         "softmax's backward takes off is weighted, Σ_j dweights·weights, and dkey is dscoresᵀ @ query",
     )
-    scale = math.sqrt(query.shape[-1])
     factors = {
         "√d_k: the scores were divided by it, and so is their gradient": scale,
         "1/√d_k: is the scale in there twice?": 1 / scale,

@@ -251,6 +251,16 @@ def layernorm_backward(attempt: Attempt) -> None:
         "another dy in the last row changes dx in the other rows: the means are over the channels of each row "
         "(axis=-1, keepdims=True)",
     )
+    centred, along = dy - dy.mean(axis=-1, keepdims=True), normed * (dy * normed).mean(axis=-1, keepdims=True)
+    mistakes = {
+        "lacks the factor rstd: normed = a · rstd, so all of da has it": centred - along,
+        "has dn where rstd · dn belongs: normed = a · rstd": centred - rstd * along,
+        "comes from a = normed · rstd: normed = a · rstd, so a is normed / rstd": rstd * centred - rstd**5 * along,
+        "comes from a = normed · rstd, and has dn where rstd · dn belongs: normed = a · rstd, so a is normed / rstd": (
+            centred - rstd**5 * along
+        ),
+    }
+    require_none_of("dx", dx, rstd * (centred - along), mistakes)
     require(
         np.allclose(attempt(dy, normed, 2 * rstd, ones)[0], 2 * dx),
         "dx is not proportional to rstd: a row of numbers ten times as large must get a gradient ten times smaller",

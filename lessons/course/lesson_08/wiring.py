@@ -1,6 +1,6 @@
 """Lesson 08: a model that records the calls of its parts, and the checks of every arrow between them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -101,7 +101,7 @@ def check_layer(
     layer: Parts,
     result,
     x: np.ndarray,
-    sublayers: Iterable[str],
+    sublayers: Sequence[str],
     masks: Mapping[str, np.ndarray],
     memory: np.ndarray | None = None,
 ) -> None:
@@ -135,7 +135,8 @@ def check_layer(
             raise Wrong(f"{what} must be {name}, and is {likely}{why}")
 
     current, name = x, "the layer's input"
-    for sublayer in sublayers:
+    following = [*(calls[sublayer].x for sublayer in sublayers[1:]), result]
+    for sublayer, after in zip(sublayers, following, strict=True):
         call, norm = calls[sublayer], calls[f"{sublayer}_norm"]
         if memory is not None and sublayer == "cross_attention":
             require(
@@ -148,7 +149,9 @@ def check_layer(
         must_be(f"what {sublayer} gets", call.x, name, current, why)
         if sublayer in masks:
             _given(call.mask, sublayer, masks)
-        why = ": the residual connection is missing" if same(norm.x, call.out) else ""
+        outside = same(after, current + norm.out)
+        where = "stands outside the norm, and belongs inside, LayerNorm(x + f(x))" if outside else "is missing"
+        why = f": the residual connection {where}" if same(norm.x, call.out) else ""
         both = f"the sum of {name} and what {sublayer} gives"
         must_be(f"what {sublayer}_norm gets", norm.x, both, current + call.out, why)
         current, name = norm.out, f"what {sublayer}_norm gives"
@@ -236,6 +239,10 @@ def check_model(whole: Whole, result) -> None:
                 model.pad == 0 or not np.array_equal(call.mask, zero),
                 f"{place} hides the id 0: padding is `model.pad`, which is {model.pad} here",
             )
+            require(
+                stack == "encoder" or not np.array_equal(call.mask, real),
+                f"{place} has the mask of the source, which belongs to cross-attention: position t looks at 0 … t",
+            )
             if stack == "encoder":
                 _check_mask(call.mask, real, place, (*ids.shape, Ts))
             else:
@@ -303,8 +310,14 @@ def _check_mask(
     require(mask is not None, f"{place} has no mask: {rule}")
     found = _allowed(mask, B, Tq, Tk)
     if found is None:
-        shape, full = np.shape(mask), f"({B}, H, {Tq}, {Tk})"
-        raise Wrong(f"{place} has a mask of shape {shape}, which does not fit {full}: shared axes have length 1")
+        shape, keys = np.shape(mask), "source" if right.ndim == 4 else "target"
+        why = "shared axes have length 1"
+        if shape[-1] not in (1, Tk):
+            why = (
+                f"its last axis must be the {Tk} tokens of the {keys}. Is it the mask of another attention, or made "
+                "from a variable of the notebook (`padded`?) and not from the arguments?"
+            )
+        raise Wrong(f"{place} has a mask of shape {shape}, which does not fit ({B}, H, {Tq}, {Tk}): {why}")
     right = np.broadcast_to(right, found.shape)
     require(not found.all() or right.all(), f"{place} may look everywhere: {rule}")
     require(not np.array_equal(found, ~right), f"{place} has a mask that says the opposite: True is where one may look")

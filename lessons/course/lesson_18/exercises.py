@@ -9,6 +9,8 @@ from minitransformer.models import Transformer, TransformerConfig
 
 from ..checks import in_case, require, require_array, require_arrays, require_close, require_none_of, type_name
 from ..exercise import Attempt, exercise
+from ..lesson_04.solutions import attention_backward
+from ..lesson_05.solutions import merge_heads
 from . import solutions
 from .model import MyTransformer
 
@@ -40,6 +42,7 @@ def multi_head_backward(attempt: Attempt) -> None:
         dout = rng.standard_normal((B, Tq, H * D))
         found = require_arrays(attempt(dout, cache), *names)
         expected = solutions.multi_head_backward(dout, cache)
+        reshaped = dict(zip(names, attention_backward(dout.reshape(B, H, Tq, D), *cache), strict=True))
         for name, gradient, right in zip(names, found, expected, strict=True):
             require(
                 gradient.ndim == 3,
@@ -55,8 +58,16 @@ def multi_head_backward(attempt: Attempt) -> None:
                 )
             mistaken = solutions.multi_head_backward(dout, (cache[0], cache[2], cache[1], cache[3]))
             by_name = dict(zip(("dquery", "dvalue", "dkey"), mistaken, strict=True))
-            exchanged = {"has keys and values exchanged: the cache is query, key, value, weights": by_name[name]}
-            require_none_of(name, gradient, right, exchanged)
+            mistakes = {
+                "has keys and values exchanged: the cache is query, key, value, weights": by_name[name],
+                "comes from a plain reshape of dout: `split_heads` also swaps positions and heads": (
+                    merge_heads(reshaped[name])
+                ),
+                "comes from plain reshapes, there and back: positions and heads are to be swapped (lesson 05)": (
+                    reshaped[name].reshape(right.shape)
+                ),
+            }
+            require_none_of(name, gradient, right, mistakes)
             if same and not np.allclose(gradient, right):
                 by_reshape = np.sort(gradient.ravel()), np.sort(right.ravel())
                 require(
@@ -170,8 +181,6 @@ def decoder_layer_backward(attempt: Attempt) -> None:
     )
 
 
-OF_ANSWERS = "the target's embeddings, at the ids of target_out"  # a mistake's part, beside those of the three uses
-
 # --- The whole model ------------------------------------------------------------------------------------------
 
 
@@ -232,17 +241,20 @@ def _judge_gradients(attempt: Attempt, V: int, heads: int, label_smoothing: floa
                 where_lost = "dmemory goes back through the encoder" if name.startswith("encoder") else "the decoder"
                 require(not np.allclose(gradient, 1.0), hint + where_lost)
                 require_close(f"the gradient of {name}", gradient, right.gradients[name])
-    uses = _uses(right, source, target_in, target_out, label_smoothing)
-    of_answers = uses.pop(OF_ANSWERS)
-    _judge_table(table, right, uses, of_answers, words)
+    uses, mistaken = _uses(right, source, target_in, target_out, label_smoothing)
+    _judge_table(table, right, uses, mistaken, words)
 
 
 def _judge_table(
-    found: np.ndarray, right: MyTransformer, uses: dict[str, np.ndarray], of_answers: np.ndarray, words: int
+    found: np.ndarray,
+    right: MyTransformer,
+    uses: dict[str, np.ndarray],
+    mistaken: dict[str, np.ndarray],
+    words: int,
 ) -> None:
     """Raise `Wrong` if one of the table's three uses is missing in its gradient, or scaled wrongly.
 
-    `of_answers` is the part of the target's embeddings, at the ids of target_out; `words` are scored.
+    `mistaken` has what likely mistakes are off by; `words` are scored.
     """
     everything = 1.0 + sum(uses.values())
     for name, use in uses.items():
@@ -265,16 +277,16 @@ def _judge_table(
             everything - output + output / words
         ),
         **{f"has {name} subtracted: its uses add": everything - 2 * use for name, use in uses.items()},
-        "puts what the decoder sends back into the rows of target_out: it has looked up target_in": (
-            everything - uses["the target's embeddings"] + of_answers
-        ),
+        **{mistake: everything + off for mistake, off in mistaken.items()},
     }
     require_none_of("the gradient of the table", found, everything, mistakes)
     require_close("the gradient of the table", require_array(found), everything)
 
 
-def _uses(model: MyTransformer, source, target_in, target_out, label_smoothing) -> dict[str, np.ndarray]:
-    """Return the part of the table's gradient that each of its uses adds, and that of a mistake, `OF_ANSWERS`."""
+def _uses(
+    model: MyTransformer, source, target_in, target_out, label_smoothing
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Return the part of the table's gradient that each of its uses adds, and what mistakes in them are off by."""
     from ..lesson_02.solutions import embedding_backward
 
     memory, encoder_cache = model.encode(source)
@@ -285,11 +297,17 @@ def _uses(model: MyTransformer, source, target_in, target_out, label_smoothing) 
     dhidden[real] = dlogits @ table
     dtarget, dmemory = model.decode_backward(dhidden, decoder_cache)
     dsource, scale = model.encode_backward(dmemory, encoder_cache), table.shape[1] ** 0.5
-    return {
+    uses = {
         "the output layer": dlogits.T @ hidden[real],
         "the target's embeddings": scale * embedding_backward(dtarget, target_in, len(table)),
         "the source's embeddings": scale * embedding_backward(dsource, source, len(table)),
-        OF_ANSWERS: scale * embedding_backward(dtarget, target_out, len(table)),
+    }
+    return uses, {
+        "puts what the decoder sends back into the rows of target_out: it has looked up target_in": (
+            scale * embedding_backward(dtarget, target_out, len(table)) - uses["the target's embeddings"]
+        ),
+        "has dhidden in the output layer's part, dlogitsᵀ @ hidden: the table was multiplied with hidden, not "
+        "with its gradient": dlogits.T @ dhidden[real] - uses["the output layer"],
     }
 
 

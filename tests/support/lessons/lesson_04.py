@@ -92,6 +92,15 @@ a width of 8 | math.sqrt(query.shape[-1]) → math.sqrt(8) | is a number written
 [attention_backward]
 the softmax's sum is missing
     - (dweights * weights).sum(axis=-1, keepdims=True) → | does the softmax's backward subtract
+the scores in the softmax's backward
+    dscores = weights * (dweights - (dweights * weights) →
+        scores = query @ key.swapaxes(-1, -2) / math.sqrt(query.shape[-1]);
+        dscores = scores * (dweights - (dweights * scores)
+    softmax_backward gets the scores: it takes the softmax's result, the weights
+the scores, not divided, in the softmax's backward
+    dscores = weights * (dweights - (dweights * weights) →
+        scores = query @ key.swapaxes(-1, -2)\n    dscores = scores * (dweights - (dweights * scores)
+    softmax_backward gets query @ keyᵀ: it takes
 the weights are not a factor | weights * (dweights - → (dweights - | a key that has weight 0
 dquery is not scaled
     dscores @ key → math.sqrt(8) * dscores @ key | dquery is 2.82843 times what it should be everywhere, which is √d_k

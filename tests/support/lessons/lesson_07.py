@@ -119,7 +119,17 @@ another default | eps=1e-5 → eps=1e-3 | it must be 1e-5
 statistics as constants | returns rstd * dnormed, dgamma, dbeta | does not sum to 0
 only the mean | - normed * along → | dx · normed is not 0
 means over the rows | .mean(axis=-1, keepdims=True) → .mean(axis=0) | over the channels of each row
-rstd missing | return rstd * → return 1 * | proportional to rstd
+rstd missing | return rstd * → return 1 * | dx lacks the factor rstd
+rstd twice | return rstd * → return rstd**2 * | dx is not proportional to rstd
+dn without rstd
+    return rstd * (dnormed - mean - normed * along) → return dnormed - mean - rstd * normed * along
+    dx has dn where rstd · dn belongs
+a = normed · rstd
+    return rstd * (dnormed - mean - normed * along) → return rstd * (dnormed - mean) - rstd**5 * normed * along
+    so a is normed / rstd
+a = normed · rstd, and dn without rstd
+    return rstd * (dnormed - mean - normed * along) → return dnormed - mean - rstd**5 * normed * along
+    and has dn where rstd · dn belongs
 gamma missing | dnormed = dy * gamma → dnormed = dy | with gamma twice as large
 means of dy | dnormed. → gamma.mean() * dy. | = (dnormed → = gamma.mean() * (dy | right where all of gamma is the same
 averaged rows | (dy * normed).sum → (dy * normed).mean | dgamma must double

@@ -92,6 +92,12 @@ RIGHT = {
 MISTAKES = r"""
 [encoder_layer]
 no first residual | self_attention_norm(x + layer → self_attention_norm(layer | self_attention_norm gets must be the sum
+the residual outside the norm
+    self_attention_norm(x + layer.self_attention(x, mask)) → self_attention_norm(layer.self_attention(x, mask)) + x
+    stands outside the norm, and belongs inside
+the second residual outside the norm
+    layer.feed_forward_norm(x + layer.feed_forward(x)) → x + layer.feed_forward_norm(layer.feed_forward(x))
+    what feed_forward gives: the residual connection stands outside the norm
 no second residual | feed_forward_norm(x + layer → feed_forward_norm(layer | feed_forward_norm gets must be the sum
 pre-norm
     layer.self_attention_norm(x + layer.self_attention(x, mask)) →
@@ -238,7 +244,17 @@ not itself
     np.tri(target.shape[1], dtype=bool) → np.tri(target.shape[1], k=-1, dtype=bool)
     hides the position from itself
 masks exchanged
-    x, memory, causal, source_mask) → x, memory, source_mask, causal) | self-attention in layer 0 of the decoder
+    x, memory, causal, source_mask) → x, memory, source_mask, causal)
+    of the decoder has the mask of the source, which belongs to cross-attention
+masks exchanged, of the encoder too
+    memory, source_mask) → memory, causal) | memory, causal, source_mask) → memory, source_mask, causal)
+    must be the 5 tokens of the source. Is it the mask of another attention
+the causal mask on the memory
+    x, memory, causal, source_mask) → x, memory, causal, causal)
+    cross-attention in layer 0 of the decoder has a mask of shape (4, 4), which does not fit (2, H, 4, 5): its last axis
+a mask of the notebook's padded
+    (source != model.pad)[:, None, None, :] → np.ones((2, 1, 1, 7), dtype=bool)
+    a variable of the notebook (`padded`?)
 no mask on the memory
     x, memory, causal, source_mask) → x, memory, causal, np.ones(source.shape[1], dtype=bool))
     cross-attention in layer 0 of the decoder may look everywhere

@@ -55,7 +55,12 @@ MISTAKES = r"""
 heads not merged | merge_heads(gradient) for → gradient for | the heads stand side by side again
 reshaped only | merge_heads(gradient) → gradient.reshape(len(gradient), -1, dout.shape[-1])
     the right numbers in the wrong places
-dout reshaped | split_heads(dout, query.shape[1]) → dout.reshape(query.shape[:3] + (-1,)) | dquery is wrong
+dout reshaped | split_heads(dout, query.shape[1]) → dout.reshape(query.shape[:3] + (-1,))
+    dquery comes from a plain reshape of dout: `split_heads`
+both reshaped
+    split_heads(dout, query.shape[1]) → dout.reshape(query.shape[:3] + (-1,))
+    merge_heads(gradient) → gradient.reshape(len(gradient), -1, dout.shape[-1])
+    dquery comes from plain reshapes, there and back
 key and value exchanged | in gradients → in (gradients[0], *gradients[:0:-1]) | dkey is what dvalue must be
 half of it | merge_heads(gradient) for → merge_heads(gradient / 2) for | dquery is 0.5 times
 float32 on the way | split_heads(dout, query → split_heads(dout.astype(np.float32), query | or a number float32?
@@ -98,6 +103,8 @@ float32 on the way, dmemory | returns (answer[0], np.float64(np.float32(answer[1
 padding scored | target_out != 0 → target_out >= 0 | the loss counts the padding
 not smoothed | target_out[real], label_smoothing) → target_out[real]) | the loss is not smoothed
 without the output layer | dtable = dlogits.T @ rows → dtable = 0 * dlogits.T @ rows | the output layer
+dhidden for hidden | dtable = dlogits.T @ rows → dtable = dlogits.T @ dhidden[real]
+    has dhidden in the output layer's part, dlogitsᵀ @ hidden
 without the target | embedding_backward(dtarget, → embedding_backward(0 * dtarget, | uses: the target's embeddings
 without the source | embedding_backward(dsource, → embedding_backward(0 * dsource, | uses: the source's embeddings
 without √C | scale = table.shape[1] ** 0.5 → scale = 1 | lacks a factor √C
