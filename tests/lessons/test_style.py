@@ -104,7 +104,7 @@ def shown(monkeypatch):
         monkeypatch.setattr(display, "display", pictures.append)
         monkeypatch.setattr(plt, "show", lambda: windows.append(1))
         monkeypatch.setattr(plt, "get_backend", lambda: backend)
-        plt.figure(figsize=(2, 1), dpi=50).add_axes((0, 0, 1, 1)).plot([1, 2])
+        plt.figure(figsize=(2, 1), dpi=50, layout="none").add_axes((0, 0, 1, 1)).plot([1, 2])
         show(alt)
         return pictures, windows
 
