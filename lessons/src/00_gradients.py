@@ -127,8 +127,10 @@ print("y", y, "  dx", square_backward(dy, cache))
 #
 # In general every $y_j$ may depend on every $x_i$, and the chain rule sums over all paths:
 #
-# $$ \mathrm{d}x_i = \sum_j \mathrm{d}y_j \, \underbrace{\frac{\partial y_j}{\partial x_i}}_{J_{ji}}
-#    \qquad\text{that is}\qquad \mathrm{d}x = J^\top \mathrm{d}y $$
+# $$ \begin{aligned}
+#    &\mathrm{d}x_i = \sum_j \mathrm{d}y_j \, \underbrace{\frac{\partial y_j}{\partial x_i}}_{J_{ji}} \\
+#    &\text{that is}\quad \mathrm{d}x = J^\top \mathrm{d}y
+# \end{aligned} $$
 #
 # The Jacobian $J$ has a row for each output and a column for each input. How large is it for one linear layer of the
 # paper's base model (512 numbers in, 2,048 out), on the paper's batch of 25,000 tokens? (A token is a word or a piece

@@ -141,8 +141,11 @@ show("On a logarithmic scale the gradient rises along a straight line with s = 3
 # Bahdanau, Cho and Bengio (2015) keep **all** of the encoder's states, $m_1, \dots, m_{T_k}$, as the memory. At each
 # position the decoder scores how well each state fits its next word, and takes their weighted mean:
 #
-# $$ e_{ij} = v \cdot \tanh(q_i + k_j) \qquad\qquad \alpha_{ij} = \frac{e^{e_{ij}}}{\sum_{j'} e^{e_{ij'}}}
-#    \qquad\qquad \text{context}_i = \sum_j \alpha_{ij}\, m_j $$
+# $$ \begin{aligned}
+#    &e_{ij} = v \cdot \tanh(q_i + k_j) \\
+#    &\alpha_{ij} = \frac{e^{e_{ij}}}{\sum_{j'} e^{e_{ij'}}} \\
+#    &\text{context}_i = \sum_j \alpha_{ij}\, m_j
+# \end{aligned} $$
 #
 # * The **query** $q_i$, $C$ numbers, comes from the decoder's state at position $i$: what am I looking for?
 # * The **key** $k_j$, $C$ numbers, comes from the encoder's state at position $j$: what can be found here?
@@ -234,7 +237,10 @@ for name, curve in curves.items():
 # `rnn_forward`, $U$ among them. Unrolled, a recurrent network is a deep one: as many layers as positions, all with the
 # same weights. So lesson 00 is enough. Write one step as two, and ask where $h_t$ is used:
 #
-# $$ a_t = p_t + h_{t-1} U \qquad\qquad h_t = \tanh(a_t) $$
+# $$ \begin{aligned}
+#    &a_t = p_t + h_{t-1} U \\
+#    &h_t = \tanh(a_t)
+# \end{aligned} $$
 #
 # **In two places.** The layers above read the output $h_t$, and send a gradient $\mathrm{d}h_t^{\text{out}}$. The next
 # step uses $h_t$ in $a_{t+1}$. The two gradients add. We go from the last position to the first, because each step
@@ -312,7 +318,10 @@ for name, worst in check_gradients(states_forward, lambda dout, cache: rnn_backw
 # keep $f$ (the *forget gate*, added by Gers and others in 2000) and read $o$ (the *output gate*). Each follows from
 # $x_t$ and $h_{t-1}$ by the sigmoid $\sigma(z) = 1/(1 + e^{-z})$:
 #
-# $$ c_t = f_t \odot c_{t-1} + i_t \odot g_t \qquad\qquad h_t = o_t \odot \tanh(c_t) $$
+# $$ \begin{aligned}
+#    &c_t = f_t \odot c_{t-1} + i_t \odot g_t \\
+#    &h_t = o_t \odot \tanh(c_t)
+# \end{aligned} $$
 #
 # Here $g_t$ is a tanh of the same inputs. Read the gradient off the first equation. Along the memory it is
 # $\mathrm{d}c_{t-1} = f_t \odot \mathrm{d}c_t$: **no matrix, no tanh**. With $f$ near 1 the gradient passes unchanged,

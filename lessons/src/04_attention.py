@@ -60,9 +60,11 @@ for sharpness in (1, 5, 20):
 #
 # Row by row, with a score $s_{ij}$ and a weight $w_{ij}$ for each pair of a query $i$ and a key $j$:
 #
-# $$ s_{ij} = \frac{q_i \cdot k_j}{\sqrt{D}} \qquad
-#    w_{ij} = \frac{e^{s_{ij}}}{\sum_{l} e^{s_{il}}} \qquad
-#    o_i = \sum_j w_{ij}\, v_j $$
+# $$ \begin{aligned}
+#    &s_{ij} = \frac{q_i \cdot k_j}{\sqrt{D}} \\
+#    &w_{ij} = \frac{e^{s_{ij}}}{\sum_{l} e^{s_{il}}} \\
+#    &o_i = \sum_j w_{ij}\, v_j
+# \end{aligned} $$
 #
 # The softmax over $j$ turns the scores of query $i$ into weights, and its output $o_i$ is the mean of the values with
 # these weights. In loops:

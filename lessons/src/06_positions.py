@@ -88,8 +88,11 @@ show("Four dials for each of four positions: the first hand turns far with each 
 # %% [markdown]
 # The hands are the paper's [positional encoding](glossary.md#positional-encoding), the *sinusoids*:
 #
-# $$ PE(pos, 2i) = \sin(pos \cdot \omega_i), \qquad PE(pos, 2i + 1) = \cos(pos \cdot \omega_i), \qquad
-#    \omega_i = 10000^{-2i/C} $$
+# $$ \begin{aligned}
+#    &PE(pos, 2i) = \sin(pos \cdot \omega_i), \\
+#    &PE(pos, 2i + 1) = \cos(pos \cdot \omega_i), \\
+#    &\omega_i = 10000^{-2i/C}
+# \end{aligned} $$
 #
 # Here $pos$ is the position, from 0; $C$ is the model's width ($d_{model}$, even); $i$, from 0 to $C/2 - 1$, numbers
 # the *pairs* of columns; and $\omega_i$ is the angle of the hand of pair $i$ for each word, in radians. A pair holds
@@ -224,7 +227,10 @@ show("Three dials with the hands of two positions, each turned on by two words: 
 # %% [markdown]
 # The two addition theorems give the new pair:
 #
-# $$ \sin(a + b) = \sin a \cos b + \cos a \sin b \qquad\qquad \cos(a + b) = \cos a \cos b - \sin a \sin b $$
+# $$ \begin{aligned}
+#    &\sin(a + b) = \sin a \cos b + \cos a \sin b \\
+#    &\cos(a + b) = \cos a \cos b - \sin a \sin b
+# \end{aligned} $$
 #
 # With $a = p\omega_i$ and $b = k\omega_i$: the new sine and the new cosine are each a sum of the old two, with factors
 # that depend on $k$ but not on $p$. So there is a matrix $M_k$ of shape $(C, C)$ with

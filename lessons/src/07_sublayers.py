@@ -158,8 +158,10 @@ print(f"self-attention, smallest off the diagonal: {reached['self-attention'][ot
 # its Jacobian, transposed (lesson 00). If each shrinks it a little, nothing is left after many. So do not replace $x$.
 # Add to it:
 #
-# $$ x_l = x_{l-1} + f_l(x_{l-1}) \qquad\Longrightarrow\qquad
-#    \mathrm{d}x_{l-1} = \mathrm{d}x_l + J_l^\top \mathrm{d}x_l = (I + J_l^\top)\,\mathrm{d}x_l $$
+# $$ \begin{aligned}
+#    &x_l = x_{l-1} + f_l(x_{l-1}) \\
+#    &\Longrightarrow\quad \mathrm{d}x_{l-1} = \mathrm{d}x_l + J_l^\top \mathrm{d}x_l = (I + J_l^\top)\,\mathrm{d}x_l
+# \end{aligned} $$
 #
 # Here $J_l$ is the Jacobian of $f_l$, and $I$ the identity matrix. In code it is `dx = dy + sublayer_backward(dy)`: $x$
 # was used twice, so its gradients add. The vector that all sub-layers add to is called the
@@ -173,8 +175,13 @@ print(f"self-attention, smallest off the diagonal: {reached['self-attention'][ot
 #
 # [Layer normalisation](glossary.md#layer-normalisation), for one position's vector $x$ of $C$ channels:
 #
-# $$ m = \frac1C\sum_c x_c \qquad v = \frac1C\sum_c (x_c - m)^2 \qquad r = \frac{1}{\sqrt{v + \epsilon}} \qquad
-#    n_c = (x_c - m)\, r \qquad y_c = \gamma_c\, n_c + \beta_c $$
+# $$ \begin{aligned}
+#    &m = \frac1C\sum_c x_c \\
+#    &v = \frac1C\sum_c (x_c - m)^2 \\
+#    &r = \frac{1}{\sqrt{v + \epsilon}} \\
+#    &n_c = (x_c - m)\, r \\
+#    &y_c = \gamma_c\, n_c + \beta_c
+# \end{aligned} $$
 #
 # The mean $m$, the variance $v$ and the reciprocal of the standard deviation $r$ (`rstd` in the code) are one number
 # for each position. The normed vector $n$ (`normed`) has mean 0 and variance 1. $\gamma$ and $\beta$, of shape $(C,)$,
@@ -279,9 +286,12 @@ layernorm_backward = check(layernorm_backward)
 #
 # The right column, from its last line but one to the first:
 #
-# $$ \mathrm{d}r = \sum_c \mathrm{d}n_c\, a_c \qquad \mathrm{d}v = -\tfrac12 r^3\, \mathrm{d}r \qquad
-#    \mathrm{d}a = r\,\mathrm{d}n + \tfrac2C\, a\, \mathrm{d}v \qquad
-#    \mathrm{d}x = \mathrm{d}a - \mathrm{mean}(\mathrm{d}a) $$
+# $$ \begin{aligned}
+#    &\mathrm{d}r = \sum_c \mathrm{d}n_c\, a_c \\
+#    &\mathrm{d}v = -\tfrac12 r^3\, \mathrm{d}r \\
+#    &\mathrm{d}a = r\,\mathrm{d}n + \tfrac2C\, a\, \mathrm{d}v \\
+#    &\mathrm{d}x = \mathrm{d}a - \mathrm{mean}(\mathrm{d}a)
+# \end{aligned} $$
 #
 # With $a\,r = n$, the second use of $a$ becomes
 # $\tfrac2C\, a\, \mathrm{d}v = -\tfrac1C\, a\, r^3 \sum_c \mathrm{d}n_c\, a_c
@@ -486,8 +496,11 @@ print(f"the untouched part against dy: {error(by_length[0], top):.1e}")
 # *Inverted* [dropout](glossary.md#dropout) keeps the average the same: in training it divides the kept elements by
 # $1-p$. Let $k_i$ be 1 if element $i$ is kept, else 0, and $\mathbb{E}$ the average over many draws:
 #
-# $$ y_i = \frac{k_i}{1 - p}\, x_i, \qquad k_i = 1 \text{ with probability } 1 - p, \text{ else } 0, \qquad
-#    \mathbb{E}[y_i] = \frac{(1 - p) \cdot 1 + p \cdot 0}{1 - p}\, x_i = x_i $$
+# $$ \begin{aligned}
+#    &y_i = \frac{k_i}{1 - p}\, x_i, \\
+#    &k_i = 1 \text{ with probability } 1 - p, \text{ else } 0, \\
+#    &\mathbb{E}[y_i] = \frac{(1 - p) \cdot 1 + p \cdot 0}{1 - p}\, x_i = x_i
+# \end{aligned} $$
 #
 # The map is linear, each element by itself. So the backward is the same map with the same $k$:
 # $\mathrm{d}x_i = \frac{k_i}{1-p}\,\mathrm{d}y_i$.

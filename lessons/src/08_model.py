@@ -468,15 +468,21 @@ for group, count in costs.parameter_groups(TransformerConfig.base(37_000)).items
 # [initialisation](glossary.md#initialisation)? Look at one output of a linear map, a sum of $n_{in}$ products, and at
 # the backward, a sum over the $n_{out}$ outputs:
 #
-# $$ y_j = \sum_{i=1}^{n_{in}} x_i\, W_{ij} \qquad\qquad \mathrm{d}x_i = \sum_{j=1}^{n_{out}} \mathrm{d}y_j\, W_{ij} $$
+# $$ \begin{aligned}
+#    &y_j = \sum_{i=1}^{n_{in}} x_i\, W_{ij} \\
+#    &\mathrm{d}x_i = \sum_{j=1}^{n_{out}} \mathrm{d}y_j\, W_{ij}
+# \end{aligned} $$
 #
 # Let the weights be independent, with mean 0 and variance (mean square) $w^2$. Variances of independent numbers add. So
 # if the $x_i$ have mean square $s^2$, $y_j$ has variance $n_{in}\, s^2 w^2$, and the size stays the same if
 # $w^2 = 1/n_{in}$. In the backward it stays the same if $w^2 = 1/n_{out}$. Xavier Glorot and Yoshua Bengio (2010) took
 # the middle:
 #
-# $$ w^2 = \frac{2}{n_{in} + n_{out}} \qquad \text{which uniform numbers in } [-b, b] \text{ have for} \qquad
-#    b = \sqrt{\frac{6}{n_{in} + n_{out}}} $$
+# $$ \begin{aligned}
+#    &w^2 = \frac{2}{n_{in} + n_{out}} \\
+#    &\text{which uniform numbers in } [-b, b] \text{ have for} \\
+#    &b = \sqrt{\frac{6}{n_{in} + n_{out}}}
+# \end{aligned} $$
 #
 # because the variance of such a number is $b^2/3$. This is *Xavier's bound*, and the package's `init_gain` multiplies
 # it. The paper does not give its initialisation; the authors' code took Xavier's bound.

@@ -110,7 +110,10 @@ print(f"knows frequencies: loss {frequency_loss:.2f}, perplexity {np.exp(frequen
 # [Adam](glossary.md#adam) (Kingma and Ba 2015) keeps two running means for every weight, of the gradient and of its
 # square:
 #
-# $$ m \leftarrow \beta_1 m + (1 - \beta_1)\, g \qquad\qquad v \leftarrow \beta_2 v + (1 - \beta_2)\, g^2 $$
+# $$ \begin{aligned}
+#    &m \leftarrow \beta_1 m + (1 - \beta_1)\, g \\
+#    &v \leftarrow \beta_2 v + (1 - \beta_2)\, g^2
+# \end{aligned} $$
 #
 # and steps by their ratio $m / \sqrt v$. The size of the gradient cancels in it. The ratio is near $\pm 1$ where the
 # gradient keeps its sign, and near 0 where the gradient is noise.
@@ -118,8 +121,11 @@ print(f"knows frequencies: loss {frequency_loss:.2f}, perplexity {np.exp(frequen
 # Both means start at 0, so at first both are too small: after $t$ steps with a constant $g$, $m = (1 - \beta_1^t)\, g$.
 # Dividing by this factor corrects it (*bias correction*):
 #
-# $$ \hat m = \frac{m}{1 - \beta_1^t} \qquad \hat v = \frac{v}{1 - \beta_2^t} \qquad
-#    \theta \leftarrow \theta - \eta\, \frac{\hat m}{\sqrt{\hat v} + \epsilon} $$
+# $$ \begin{aligned}
+#    &\hat m = \frac{m}{1 - \beta_1^t} \\
+#    &\hat v = \frac{v}{1 - \beta_2^t} \\
+#    &\theta \leftarrow \theta - \eta\, \frac{\hat m}{\sqrt{\hat v} + \epsilon}
+# \end{aligned} $$
 #
 # with $t = 1, 2, \dots$ The paper takes $\beta_1 = 0.9$, $\beta_2 = 0.98$, $\epsilon = 10^{-9}$.
 #

@@ -58,7 +58,11 @@ for length in (512, 4_096, 32_768):
 # Puzzle 6 of lesson 15 updated a maximum and a sum in a loop. Now the values join them. For one query, with scores
 # $s_j$ and values $v_j$ (rows of $D$ numbers), keep only three things of a block of keys:
 #
-# $$ m = \max_j s_j \qquad \ell = \sum_j e^{s_j - m} \qquad \mathrm{acc} = \sum_j e^{s_j - m}\, v_j $$
+# $$ \begin{aligned}
+#    &m = \max_j s_j \\
+#    &\ell = \sum_j e^{s_j - m} \\
+#    &\mathrm{acc} = \sum_j e^{s_j - m}\, v_j
+# \end{aligned} $$
 #
 # These $2 + D$ numbers are the block's **state**, however long the block is. If it held all the keys, the output would
 # be $\mathrm{acc} / \ell$. For all queries at once:
@@ -522,9 +526,13 @@ for row_count, counted, formula in zip(rows, moved, predicted, strict=True):
 #
 # From lesson 04, with $P$ the weights, $S$ the scaled scores, $O$ the output, and d$O$ given:
 #
-# $$ \mathrm{d}V = P^\top \mathrm{d}O \qquad \mathrm{d}P = \mathrm{d}O\, V^\top \qquad
-#    \mathrm{d}S_{ij} = P_{ij} \Big( \mathrm{d}P_{ij} - \sum_k P_{ik}\, \mathrm{d}P_{ik} \Big) \qquad
-#    \mathrm{d}Q = \tfrac{1}{\sqrt D}\, \mathrm{d}S\, K \qquad \mathrm{d}K = \tfrac{1}{\sqrt D}\, \mathrm{d}S^\top Q $$
+# $$ \begin{aligned}
+#    &\mathrm{d}V = P^\top \mathrm{d}O \\
+#    &\mathrm{d}P = \mathrm{d}O\, V^\top \\
+#    &\mathrm{d}S_{ij} = P_{ij} \Big( \mathrm{d}P_{ij} - \sum_k P_{ik}\, \mathrm{d}P_{ik} \Big) \\
+#    &\mathrm{d}Q = \tfrac{1}{\sqrt D}\, \mathrm{d}S\, K \\
+#    &\mathrm{d}K = \tfrac{1}{\sqrt D}\, \mathrm{d}S^\top Q
+# \end{aligned} $$
 #
 # $P$ was never stored. But from the lse that the forward kept, one number for each query, we can quickly compute a tile
 # of it again: $P_{ij} = e^{S_{ij} - \mathrm{lse}_i}$. Computing it twice is cheaper than storing it.

@@ -83,8 +83,10 @@ least_seconds = check(least_seconds)
 # %% [markdown]
 # An operation that computes $F$ floating-point operations and moves $M$ bytes therefore takes
 #
-# $$ t \ge \max\!\left(\frac{F}{P},\, \frac{M}{W}\right)
-#    \qquad\text{so it computes at most}\qquad \frac{F}{t} \le \min\!\left(P,\; \frac{F}{M}\, W\right) $$
+# $$ \begin{aligned}
+#    &t \ge \max\!\left(\frac{F}{P},\, \frac{M}{W}\right) \\
+#    &\text{so it computes at most}\quad \frac{F}{t} \le \min\!\left(P,\; \frac{F}{M}\, W\right)
+# \end{aligned} $$
 #
 # operations a second. Only its **intensity** $I = F/M$ counts, in operations a byte. Drawn over $I$, the bound is a
 # roof: on its slope memory decides, on its flat part arithmetic. They meet at the **ridge**, $I = P/W$ (Williams,

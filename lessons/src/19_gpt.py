@@ -193,9 +193,11 @@ block_backward = check(block_backward)
 # Below the blocks, a token becomes a vector: its row of the table, plus the row of its position in a second table.
 # Above the blocks the same table makes the logits:
 #
-# $$ x = E[\text{ids}] + P[0 \dots T-1] \qquad
-#    \text{hidden} = \mathrm{LN}(\mathrm{blocks}(x)) \qquad
-#    \text{logits} = \text{hidden}\; E^\top $$
+# $$ \begin{aligned}
+#    &x = E[\text{ids}] + P[0 \dots T-1] \\
+#    &\text{hidden} = \mathrm{LN}(\mathrm{blocks}(x)) \\
+#    &\text{logits} = \text{hidden}\; E^\top
+# \end{aligned} $$
 #
 # The table $E$, $(V, C)$, is used twice, so its gradient is a sum of two parts:
 #

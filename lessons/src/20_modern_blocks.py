@@ -73,8 +73,12 @@ show(
 # [RMS normalisation](glossary.md#rms-normalisation) ([Zhang and Sennrich 2019](https://arxiv.org/abs/1910.07467))
 # leaves out the mean, and in most models the shift $\beta$, too. For one position's vector $x$:
 #
-# $$ s = \frac1C\sum_c x_c^2 \qquad r = \frac{1}{\sqrt{s + \epsilon}} \qquad n_c = x_c\, r \qquad
-#    y_c = \gamma_c\, n_c $$
+# $$ \begin{aligned}
+#    &s = \frac1C\sum_c x_c^2 \\
+#    &r = \frac{1}{\sqrt{s + \epsilon}} \\
+#    &n_c = x_c\, r \\
+#    &y_c = \gamma_c\, n_c
+# \end{aligned} $$
 #
 # $s$ is the mean square, and $\sqrt{s}$ the *root mean square*, RMS. The vector $n$ has length $\sqrt{C}$ (up to
 # $\epsilon$), so it lies on a sphere. First in loops, then for all rows at once:
@@ -146,8 +150,11 @@ rmsnorm_backward = check(rmsnorm_backward)
 # %% [markdown]
 # <details><summary>The right column</summary>
 #
-# $$ \mathrm{d}r = \sum_c \mathrm{d}n_c\, x_c \qquad \mathrm{d}s = -\tfrac12 r^3\, \mathrm{d}r \qquad
-#    \mathrm{d}x = r\,\mathrm{d}n + \tfrac2C\, x\,\mathrm{d}s $$
+# $$ \begin{aligned}
+#    &\mathrm{d}r = \sum_c \mathrm{d}n_c\, x_c \\
+#    &\mathrm{d}s = -\tfrac12 r^3\, \mathrm{d}r \\
+#    &\mathrm{d}x = r\,\mathrm{d}n + \tfrac2C\, x\,\mathrm{d}s
+# \end{aligned} $$
 #
 # With $x\,r = n$ this is $\mathrm{d}x = r\,\big(\mathrm{d}n - n\,\mathrm{mean}(\mathrm{d}n \cdot n)\big)$.
 #
@@ -218,8 +225,11 @@ for what, state in (("as they are", weights), ("with centred writers", centred))
 # 2017](https://arxiv.org/abs/1612.08083), [Shazeer 2020](https://arxiv.org/abs/2002.05202)). With $z = xW_{gate}$ and
 # $u = xW_{up}$, both $(T, F)$:
 #
-# $$ \mathrm{SwiGLU}(x) = \big(\mathrm{silu}(z) \odot u\big)\, W_{down} \qquad
-#    \mathrm{silu}(z) = z\,\sigma(z) \qquad \sigma(z) = \frac{1}{1 + e^{-z}} $$
+# $$ \begin{aligned}
+#    &\mathrm{SwiGLU}(x) = \big(\mathrm{silu}(z) \odot u\big)\, W_{down} \\
+#    &\mathrm{silu}(z) = z\,\sigma(z) \\
+#    &\sigma(z) = \frac{1}{1 + e^{-z}}
+# \end{aligned} $$
 #
 # silu is also called *swish*, hence the name. Its shape is nearly gelu's:
 

@@ -411,7 +411,11 @@ for text in GAPS:
 # its vector is free to collect what all tokens say. A linear map and a tanh, the [**pooler**](glossary.md#pooler), and
 # one more linear map turn it into $K$ logits, one for each class:
 #
-# $$ z = h_0 W_p + b_p \qquad p = \tanh(z) \qquad \mathrm{logits} = p\, W_c + b_c $$
+# $$ \begin{aligned}
+#    &z = h_0 W_p + b_p \\
+#    &p = \tanh(z) \\
+#    &\mathrm{logits} = p\, W_c + b_c
+# \end{aligned} $$
 #
 # with $h_0$, $z$ and $p$ of shape $(B, C)$, and the logits $(B, K)$.
 

@@ -312,9 +312,11 @@ show("The share of needles found at each distance. With windows it is 1 up to la
 # Vectors are rows, so $\phi(q) \cdot \phi(k) = \phi(q)\, \phi(k)^\top$, and $\phi(q_i)$ is at the left of every term.
 # Take it out of the sum:
 #
-# $$ \sum_j \phi(q_i)\, \phi(k_j)^\top v_j
-#    = \phi(q_i) \Big( \underbrace{\sum_j \phi(k_j)^\top v_j}_{S\ (D,\, D_v)} \Big)
-#    \qquad \sum_j \phi(q_i)\, \phi(k_j)^\top = \phi(q_i) \cdot \underbrace{\sum_j \phi(k_j)}_{z\ (D,)} $$
+# $$ \begin{aligned}
+#    &\sum_j \phi(q_i)\, \phi(k_j)^\top v_j = \phi(q_i)
+#      \Big( \underbrace{\sum_j \phi(k_j)^\top v_j}_{S\ (D,\, D_v)} \Big) \\
+#    &\sum_j \phi(q_i)\, \phi(k_j)^\top = \phi(q_i) \cdot \underbrace{\sum_j \phi(k_j)}_{z\ (D,)}
+# \end{aligned} $$
 #
 # $S$ and $z$ do not depend on $i$: they are computed once and serve every query. With matrices, only the brackets
 # change: $(\phi(Q)\,\phi(K)^\top)\,V = \phi(Q)\,(\phi(K)^\top V)$. On the left the product in the middle is
@@ -358,8 +360,11 @@ print(f"time: {1e3 * both['pairs']:.0f} ms and {1e3 * both['states']:.1f} ms")
 # In a language model query $t$ may see the keys up to $t$ only, so each query needs its own $S$. But neighbouring $S$
 # differ by one term:
 #
-# $$ S_t = S_{t-1} + \phi(k_t)^\top v_t \qquad z_t = z_{t-1} + \phi(k_t)
-#    \qquad o_t = \frac{\phi(q_t)\, S_t}{\phi(q_t) \cdot z_t + \epsilon} $$
+# $$ \begin{aligned}
+#    &S_t = S_{t-1} + \phi(k_t)^\top v_t \\
+#    &z_t = z_{t-1} + \phi(k_t) \\
+#    &o_t = \frac{\phi(q_t)\, S_t}{\phi(q_t) \cdot z_t + \epsilon}
+# \end{aligned} $$
 #
 # Look again. There is a [state](glossary.md#state); each token changes it, and then something is read from it. That is
 # a **recurrent network**, as in lesson [03](03_before_attention.ipynb)! (Katharopoulos and others call their paper
@@ -424,8 +429,10 @@ print(f"token by token:              {error(out, np.array(steps)):.0e}; state: {
 # And the keys? $k_t$ and $v_t$ went into $S_t$, and from there into $S_{t+1}$ and all later states. Each query
 # $i \ge t$ has read from a state that holds them. So the gradient of $S_t$ is a sum over all these queries:
 #
-# $$ \mathrm{d}S_t = \sum_{i \ge t} \phi(q_i)^\top\, \mathrm{d}a_i \qquad
-#    \text{that is} \qquad \mathrm{d}S_t = \mathrm{d}S_{t+1} + \phi(q_t)^\top\, \mathrm{d}a_t $$
+# $$ \begin{aligned}
+#    &\mathrm{d}S_t = \sum_{i \ge t} \phi(q_i)^\top\, \mathrm{d}a_i \\
+#    &\text{that is}\quad \mathrm{d}S_t = \mathrm{d}S_{t+1} + \phi(q_t)^\top\, \mathrm{d}a_t
+# \end{aligned} $$
 #
 # It is a running sum again, **from the end to the beginning**: backpropagation through time (lesson 03), with one
 # difference. There each step back multiplied the gradient by a matrix and by a slope, and it vanished. Here each step

@@ -81,8 +81,11 @@ pictures.draw_smaller_and_larger(
 # A good teacher is nearly certain: its soft target is nearly that one token again. So the logits of both are divided by
 # a *temperature* $T$ before the softmax. With $v$ the teacher's logits and $z$ the student's:
 #
-# $$ q_i = \frac{e^{v_i/T}}{\sum_j e^{v_j/T}}, \qquad p_i = \frac{e^{z_i/T}}{\sum_j e^{z_j/T}}, \qquad
-# L_T = -\sum_i q_i \log p_i $$
+# $$ \begin{aligned}
+#    &q_i = \frac{e^{v_i/T}}{\sum_j e^{v_j/T}}, \\
+#    &p_i = \frac{e^{z_i/T}}{\sum_j e^{z_j/T}}, \\
+#    &L_T = -\sum_i q_i \log p_i
+# \end{aligned} $$
 #
 # $T > 1$ makes probabilities more even, as in the picture. After training, the student is used at temperature 1. Often
 # the right token $y$ counts too, with weight $1 - \lambda$. The loss of a row is

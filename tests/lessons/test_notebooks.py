@@ -106,6 +106,14 @@ def test_pictures_are_shown_with_a_text_alone():
 
 
 @each_lesson
+def test_no_three_formulas_stand_in_a_row(source):
+    """On a phone they would be broken, or cut off."""
+    prose = "\n".join(cell.source for cell in read_source(source).cells if cell.cell_type == "markdown")
+    formulas = re.findall(r"\$\$(.+?)\$\$", prose, re.DOTALL)
+    assert not [each for each in formulas if len(re.findall(r"(?:\\qquad\s*)+", each)) > 1]
+
+
+@each_lesson
 def test_the_notebook_is_small_and_names_no_place_of_the_machine_that_made_it(source):
     text = notebook_of(source).read_text(encoding="utf-8")
     assert len(text.encode()) < LARGEST
