@@ -201,7 +201,7 @@ def test_looking_ahead_from_smaller_budgets() -> None:
     assert np.array(again["misses"]) == pytest.approx((100 + np.array(found["ahead"][1]["misses"])) / 1.1 - 100)
     assert scaling.ahead(found["runs"], 1) is None  # three trainings have the first budget: no law has five constants
     text = "\n".join(scaling.report(found | {"ahead": [{"known": 2, "trainings": 10, "misses": [[-9.0, -11.0, 2.0]]}]}))
-    assert "with at most 1/21.5 of the largest budget: off by −9.0 (−11.0 to +2.0) %. Intervals" in text
+    assert "with at most 1/21.5 of the largest budget: off by −9.0 (−11.0 to +2.0) %." in text
 
 
 def test_misses_that_are_systematic_are_told() -> None:
