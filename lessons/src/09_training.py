@@ -409,7 +409,6 @@ def step_lengths(clip_norm):
 
 _, axes = plt.subplots(figsize=(7.2, 2.6))
 axes.plot(range(1, 151), step_lengths(np.inf), color=VERMILION, label="as it came")
-axes.plot(range(1, 151), step_lengths(np.inf), color=VERMILION, label="as it came")
 axes.plot(range(1, 151), step_lengths(2.0), "--", color=BLUE, label="clipped to norm 2")
 axes.set(xlabel="step", ylabel="length of the step (learning rates)", title="A gradient of 100 among gradients of 1")
 axes.set_ylim(0, 1.9)
