@@ -39,7 +39,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put the slow tests into the order in which they are drawn. A room has changed if a commit of a day touched it."""
+    """Put the slow tests into the order in which they are drawn. A room has changed if a commit of a day touched it.
+
+    One that is marked with its minutes must begin so much earlier.
+    """
     seconds = config.option.draw
     if seconds is None:
         return
@@ -47,13 +50,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     head, changes = (subprocess.check_output(["git", *command.split()], text=True) for command in commands)
     rooms = {part for path in changes.split() for part in Path(path).parts[:-1]} - {"tests", "support"}
     began = monotonic()
+    items[:] = [item for item in items if item.get_closest_marker("slow")]
+    order: dict[str, tuple[bool, bytes]] = {}
     for item in items:
         changed = any(room in item.nodeid for room in rooms)
-        item.stash[UNTIL] = began + seconds * (0.75 if changed else 1)
-    items[:] = sorted(
-        (item for item in items if item.get_closest_marker("slow")),
-        key=lambda item: (item.stash[UNTIL], sha256(f"{head}{item.nodeid}".encode()).digest()),
-    )
+        minutes = max(mark.kwargs.get("minutes", 0) for mark in item.iter_markers("slow"))
+        item.stash[UNTIL] = began + seconds * (0.75 if changed else 1) - 60 * minutes
+        order[item.nodeid] = not changed, sha256(f"{head}{item.nodeid}".encode()).digest()
+    items.sort(key=lambda item: order[item.nodeid])
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -75,7 +75,7 @@ SAMPLE = "attention with grouped heads, bf", "softmax, 32768 wide, bf"
 """Examples that are compiled for Hopper in every run of the tests."""
 
 
-@pytest.mark.slow
+@pytest.mark.slow(minutes=6)
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_kernel_suits_every_gpu(target):
     rows = compiled(target)
@@ -154,7 +154,7 @@ def check_its_own_instructions(rows: Rows) -> None:
             assert row["tensor_cores"] == "wgmma" or few, label(row)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(minutes=15)
 def test_hopper_has_every_tile_and_every_kind_of_head():
     """The choice is by the GPU, the widths, the numbers' type and precision, padding and dropout."""
     from kernels.attention.tiles import blocks_of
@@ -297,7 +297,7 @@ EVERYTHING = "attention with a pattern and everything", "attention with slopes a
 """With all these options the products of dkey and dvalue wait in Triton 3.6, whatever the tile: nine were tried."""
 
 
-@pytest.mark.slow
+@pytest.mark.slow(minutes=15)
 def test_hoppers_default_tiles_suit_an_older_triton_too():
     """It makes other machine code of the same tiles: tuning leaves out those whose products wait."""
     from kernels.attention.tiles import TABLES
