@@ -4,7 +4,7 @@ A study is a package that describes itself as a `Study`: `paper` is one, `after`
 
 experiment.py             the interface of an experiment
 command.py, report.py     the command line of a study; its results, and the report that is written from them
-trials/                   trainings and their evaluations: described, run once, kept, compared
+trials/                   training runs and their evaluations: described, run once, kept, compared
 measuring.py              numbers that follow from times
 comparison.py, charts.py, markdown.py    sentences on differences, pictures, and pieces of a report
 """

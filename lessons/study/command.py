@@ -43,7 +43,7 @@ def build_parser(study: Study[Any]) -> Parser:
     help_text = f"{', '.join(study.experiments)} (default: all)"
     experiments = parser.add_argument("experiments", nargs="*", metavar="EXPERIMENT", help=help_text)
     longer = "".join(f"; {name}: {factor:g} times that" for name, factor in study.tasks.items() if factor != 1)
-    help_text = f"budget for the trainings, on two cores (default: {study.minutes:g}, or a part{longer})"
+    help_text = f"budget for the training runs, on two cores (default: {study.minutes:g}, or a part{longer})"
     parser.add_argument("--minutes", type=number(), metavar="N", help=help_text)
     if len(study.tasks) > 1:
         help_text = f"what is translated (default: {study.home})"
@@ -52,11 +52,11 @@ def build_parser(study: Study[Any]) -> Parser:
         parser.set_defaults(task=study.home)
     help_text = f"Multi30k's files on disk, for {study.data_goes_with} (default: downloaded)"
     parser.add_argument("--data", type=path_name, metavar="DIR", help=help_text)
-    parser.add_argument("--workers", type=positive_int, metavar="N", help="trainings at once (default: one a core)")
+    parser.add_argument("--workers", type=positive_int, metavar="N", help="training runs at once (default: one a core)")
     help_text = f"the report (default: lessons/{study.name})"
     parser.add_argument("--out", type=path_name, default=str(study.out), metavar="FOLDER", help=help_text)
     work = f"runs/{study.name}"
-    help_text = f"the trainings (default: {work})"
+    help_text = f"the training runs (default: {work})"
     parser.add_argument("--work", type=path_name, default=work, metavar="FOLDER", help=help_text)
     help_text = "only write report and pictures again, from the results in --out"
     parser.add_argument("--report", action="store_true", help=help_text)
@@ -66,7 +66,7 @@ def build_parser(study: Study[Any]) -> Parser:
 
 
 def run(study: Study[Any], args: argparse.Namespace) -> int:
-    """Run the trainings that are missing, measure, draw the pictures and write the report."""
+    """Do the training runs that are missing, measure, draw the pictures and write the report."""
     out = Path(args.out)
     if args.report and (args.experiments or args.minutes is not None or args.data or args.task != study.home):
         raise ValueError("--report takes no experiment, task or budget: it writes again what is in --out")
@@ -96,7 +96,7 @@ def _experiment(
     runner = Runner(Path(args.work), args.workers or available_cores(), backend.ops, backend.dtype, str(backend), say)
     check_folder(study, out)
     for path in filter(None, (from_longer(study, out, each, task.name, scale) for each in chosen)):
-        say(f"{path} came from longer trainings and will be replaced; --out FOLDER keeps it")
+        say(f"{path} came from longer training runs and will be replaced; --out FOLDER keeps it")
     trials = {each.NAME: each.trials(task, scale) for each in chosen}
     runner.run([trial for of_one in trials.values() for trial in of_one])
     context = Context(task, scale, runner)

@@ -31,7 +31,7 @@ def scores(result: TrialResult, metrics: Sequence[str] = ("bleu", "perplexity"),
 def compare(
     ours: TrialResult, theirs: TrialResult, metric: str, evaluations: tuple[str | None, str | None] = (None, None)
 ) -> dict[str, float] | None:
-    """Our score minus theirs, with its interval; None if one of the trainings diverged.
+    """Our score minus theirs, with its interval; None if one of the training runs diverged.
 
     Raises `ValueError` if the two did not translate the same sentences.
     """
@@ -55,7 +55,7 @@ def shown(found: Mapping[str, Any], metric: str, digits: int = 1) -> str:
 
 
 def spread(seeds: Sequence[Mapping[str, Any]], metric: str) -> float | None:
-    """The range of a metric over trainings that differ only in their seed; None if one diverged."""
+    """The range of a metric over training runs that differ only in their seed; None if one diverged."""
     if any(found["diverged"] for found in seeds):
         return None
     values = [found[metric]["value"] for found in seeds]

@@ -38,7 +38,7 @@ class Experiment(Protocol[TaskT_contra]):
 
     NAME     its name on the command line, with which the names of its pictures begin
     TITLE    the title of its part of the report
-    MINUTES  its share of the default budget on two cores, for trainings that no other experiment needs
+    MINUTES  its share of the default budget on two cores, for training runs that no other experiment needs
     ALONE    its minutes if it runs alone
     """
 
@@ -55,7 +55,7 @@ class Experiment(Protocol[TaskT_contra]):
     def ALONE(self) -> float: ...
 
     def trials(self, task: TaskT_contra, scale: float) -> Sequence[Trial]:
-        """The trainings that the experiment needs; `scale` multiplies their steps."""
+        """The training runs that the experiment needs; `scale` multiplies their steps."""
         ...
 
     def find(self, context: Context[TaskT_contra]) -> Findings:
@@ -82,7 +82,7 @@ class Study(Generic[TaskT]):
     head         the blocks of Markdown that begin the report; the first is its title
     out          the folder of report, results and pictures unless told otherwise
     experiments  by name, in the order of the report
-    minutes      the default budget for trainings, on two cores
+    minutes      the default budget for training runs, on two cores
     tasks        what experiments can work on, each with the factor on the default budget that it takes; the first one's
                  results have no suffix
     task         makes a task from its name and the folder with Multi30k's files, or None

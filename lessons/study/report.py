@@ -30,9 +30,9 @@ from .trials.runner import CHANGE, EDITION
 class Origin:
     """The origin of findings.
 
-    minutes       the command's budget for trainings
+    minutes       the command's budget for training runs
     scale         the factor on the default's steps that this budget gives
-    core_minutes  minutes of one core that this experiment's trainings and evaluations took, shared ones included
+    core_minutes  minutes of one core that this experiment's training runs and evaluations took, shared ones included
     edition       the edition of the code that trained
     """
 
@@ -51,7 +51,7 @@ class Origin:
         if self.core_minutes:
             share = "" if self.scale == 1 else f", which pays for {self.scale:.3g} times the default's steps"
             trainings = paragraph(f"""
-                a budget of {self.minutes:g} minutes{share}; trainings and evaluations of this section took
+                a budget of {self.minutes:g} minutes{share}; training runs and evaluations of this section took
                 {self.core_minutes:.0f} core-minutes.
             """)
         if self.core_minutes and self.edition != EDITION:
@@ -73,7 +73,7 @@ def machine() -> str:
 def check_folder(study: Study[Any], out: Path) -> None:
     """Raise `OSError` if results can't be written, or if another file has the report's name.
 
-    The command calls it before the trainings, so that none is in vain.
+    The command calls it before the training runs, so that none is in vain.
     """
     path, results = out / study.report_name, out / "results"
     if path.is_file() and not path.read_bytes().startswith(study.head[0].encode()):
@@ -84,7 +84,7 @@ def check_folder(study: Study[Any], out: Path) -> None:
 
 
 def from_longer(study: Study[Any], out: Path, experiment: Experiment[Any], task: str, scale: float) -> Path | None:
-    """The file of results that would be replaced although it came from longer trainings; None if there is none."""
+    """The file of results that would be replaced although it came from longer training runs; None if there is none."""
     try:
         origin = _read(study, out, experiment, task).origin
         return _path(study, out, experiment, task) if origin.core_minutes and origin.scale > scale else None

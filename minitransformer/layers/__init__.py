@@ -2,7 +2,6 @@
 
 Shapes are written in the letters that `minitransformer.ops` explains.
 """
-# ruff: noqa: F401 - this is where everybody imports them from
 
 from .additive_attention import AdditiveAttention
 from .attention import Attention, AttentionConfig, CrossAttention, SelfAttention
@@ -23,3 +22,13 @@ from .recurrent import Recurrent, RecurrentStack
 from .relative_positions import BiasConfig, RelativeBias, Rotary, RotaryConfig
 from .sparse import SparseConfig
 from .stack import Stack, StackConfig
+
+__all__ = [
+    "IGNORED", "PLAIN", "AdditiveAttention", "AttendingConvolution", "Attention", "AttentionConfig", "BiasConfig",
+    "Block", "BlockConfig", "Cache", "Context", "CrossAttention", "DropoutStream", "FeedForward",
+    "FeedForwardConfig", "FlatParameters", "GatedConvolution", "InitConfig", "InputEmbedding", "LSTMCell", "Layer",
+    "LearnedPositions", "Linear", "LinearSelfAttention", "Norm", "NormConfig", "OutputLayer", "Parameter",
+    "PatchEmbedding", "Recurrent", "RecurrentStack", "RelativeBias", "ResidualConvolution", "ResidualNorm",
+    "Rotary", "RotaryConfig", "SelfAttention", "SinusoidalPositions", "SparseConfig", "Stack", "StackConfig",
+    "State", "StepAttention", "TanhCell", "TokenEmbedding",
+]  # fmt: skip

@@ -1,5 +1,4 @@
 """Whole models, built from layers."""
-# ruff: noqa: F401 - this is where everybody imports them from
 
 from ..layers import IGNORED
 from .baselines import ConvolutionalConfig, ConvolutionalTranslator, RecurrentConfig, RecurrentTranslator
@@ -23,3 +22,10 @@ from .model import Model
 from .t5 import T5Config
 from .transformer import Transformer
 from .vit import ViT, ViTConfig
+
+__all__ = [
+    "BERT", "DEFAULT_KIND", "GPT", "IGNORED", "KINDS", "PRESETS", "BERTConfig", "ConvolutionalConfig",
+    "ConvolutionalTranslator", "Decoding", "EncoderDecoder", "GPTConfig", "MarianConfig", "Model", "ModelConfig",
+    "RecurrentConfig", "RecurrentTranslator", "StacksConfig", "T5Config", "TextConfig", "Transformer",
+    "TransformerConfig", "TranslationConfig", "ViT", "ViTConfig", "build_model", "config_from_dict", "most_tokens",
+]  # fmt: skip

@@ -18,8 +18,7 @@ import numpy as np
 
 from .adam import adam_step, global_norm
 from .additive_attention import additive_attention_backward, additive_attention_forward
-from .arguments import Array, unchecked
-from .arguments import without_spurious_warnings as without_spurious_warnings
+from .arguments import Array, unchecked, without_spurious_warnings
 from .arrays import activations, asarray, cast, concatenate, cos, sin, take, to_numpy, zeros
 from .attention import attention_backward, attention_forward, attention_weights
 from .convolution import conv1d_backward, conv1d_forward, patches_backward, patches_forward
@@ -29,10 +28,7 @@ from .cross_entropy import (
     linear_cross_entropy_backward,
     linear_cross_entropy_forward,
 )
-from .dropout import Dropout as Dropout
-from .dropout import dropout_backward, dropout_forward
-from .dropout import dropout_key as dropout_key
-from .dropout import dropout_mask as dropout_mask
+from .dropout import Dropout, dropout_backward, dropout_forward, dropout_key, dropout_mask
 from .elementwise import (
     activations_of,
     gated_backward,
@@ -61,11 +57,26 @@ from .norms import (
     rmsnorm_backward,
     rmsnorm_forward,
 )
-from .pattern import Pattern as Pattern
-from .pattern import attention_mask as attention_mask
+from .pattern import Pattern, attention_mask
 from .rope import rope_backward, rope_forward
 from .search import log_softmax, topk
 from .softmax import softmax_backward, softmax_forward
+
+__all__ = [
+    "Array", "Dropout", "Ops", "Pair", "Pattern", "activations", "activations_of", "adam_step",
+    "add_layernorm_backward", "add_layernorm_forward", "add_rmsnorm_backward", "add_rmsnorm_forward",
+    "additive_attention_backward", "additive_attention_forward", "as_it_is", "asarray", "attention_backward",
+    "attention_forward", "attention_mask", "attention_weights", "cast", "concatenate", "conv1d_backward",
+    "conv1d_forward", "cos", "cross_entropy_backward", "cross_entropy_forward", "dropout_backward",
+    "dropout_forward", "dropout_key", "dropout_mask", "embedding_backward", "embedding_forward", "entries",
+    "gated_backward", "gated_forward", "gelu_backward", "gelu_forward", "global_norm", "layernorm_backward",
+    "layernorm_forward", "linear_attention_backward", "linear_attention_forward", "linear_attention_step",
+    "linear_backward", "linear_cross_entropy_backward", "linear_cross_entropy_forward", "linear_forward",
+    "log_softmax", "numpy_ops", "patches_backward", "patches_forward", "relu_backward", "relu_forward",
+    "rmsnorm_backward", "rmsnorm_forward", "rope_backward", "rope_forward", "sigmoid_backward", "sigmoid_forward",
+    "silu_backward", "silu_forward", "sin", "softmax_backward", "softmax_forward", "take", "tanh_backward",
+    "tanh_forward", "to_numpy", "topk", "unchecked", "without_spurious_warnings", "zeros",
+]  # fmt: skip
 
 Forward = TypeVar("Forward", bound=Callable[..., Any], covariant=True)
 Backward = TypeVar("Backward", bound=Callable[..., Any], covariant=True)

@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import tomllib
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -128,7 +129,8 @@ def test_a_dead_link_is_found():
 def commands(document: Document) -> Iterator[list[str]]:
     """The words of each command: the lines of its blocks for a shell, and those that stand between words."""
     lines = "".join(document.blocks("bash")).replace("\\\n", " ").splitlines()
-    inline = re.findall(r"(?<!`)`((?:\w+=\S+ )*(?:make|python|pip|torchrun)\s[^`]+)`", document.prose)
+    programs = "make|python|pip|pipx|uvx|torchrun|minitransformer"
+    inline = re.findall(rf"(?<!`)`((?:\w+=\S+ )*(?:{programs})\s[^`]+)`", document.prose)
     for line in [*lines, *(" ".join(each.split()) for each in inline)]:
         lexer = shlex.shlex(line, posix=True, punctuation_chars="|><&;")
         lexer.whitespace_split = True
@@ -209,6 +211,9 @@ PROGRAMS: dict[str, Callable[..., None]] = {
     "pip": check_pip,
     "torchrun": check_torchrun,
     "docker": check_docker,
+    "minitransformer": partial(check_module, "minitransformer"),
+    "uvx": check_module,
+    "pipx": lambda _, *words: check_module(*words),  # pipx run
     **dict.fromkeys(("source", "cd", "zcat", "jupyter", ".ci/run"), anything),
 }
 

@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -55,6 +56,16 @@ def test_it_translates_as_the_package_does(kept):
         assert tokenizer.decode(tokenizer.encode(sentence)) == sentence
     theirs = package.translate(SENTENCES[:2], beam=4)
     assert [mine.translate(model, tokenizer, sentence) for sentence in SENTENCES[:2]] == theirs
+
+
+def test_a_sentence_that_is_too_long_gets_one_clear_sentence(kept):
+    mine = imported(write())
+    model, _ = mine.load(WEIGHTS)
+    short, long = np.full((1, 2), 3), np.full((1, mine.LONGEST + 1), 3)
+    for source, target in ((short, long), (long, short)):
+        for forward in (model.logits, partial(model.loss_and_gradients, target_out=target)):
+            with pytest.raises(ValueError, match="a sentence has at most 1000 tokens, not 1001"):
+                forward(source, target)
 
 
 def test_its_gradients_are_the_packages(kept):

@@ -165,8 +165,8 @@ def test_the_text_is_not_written_over(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_results_of_longer_trainings_are_not_replaced_without_a_word(capsys: pytest.CaptureFixture[str]) -> None:
     for minutes, said in (("3", 0), ("3", 0), ("2", 1), ("3", 0)):
         assert main(["table1", "--minutes", minutes, "--workers", "1", "--out", "out"]) == 0
-        told = capsys.readouterr().out
-        assert told.count("table1.json came from longer trainings and will be replaced; --out FOLDER keeps it") == said
+        warning = "table1.json came from longer training runs and will be replaced; --out FOLDER keeps it"
+        assert capsys.readouterr().out.count(warning) == said
 
 
 def test_an_interruption_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -148,7 +148,7 @@ def test_an_interrupted_trial_goes_on(folder: Path, fresh: Path, monkeypatch: py
         patch.setattr(Trainer, "_train_step", interrupted_at_thirty)
         with pytest.raises(Interrupted):
             runner.run([TRIAL])
-    assert lines[-1] == "stopped with 0 of 1 trials done; trainings are saved"
+    assert lines[-1] == "stopped with 0 of 1 trials done; training runs are saved"
     with pytest.raises(FileNotFoundError):
         runner.result(TRIAL)
     resumed: list[int] = []

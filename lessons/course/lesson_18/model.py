@@ -20,6 +20,12 @@ PAD, BOS, EOS = 0, 1, 2
 LONGEST = 1000  # tokens of a sentence
 
 
+def check_length(ids):
+    """Raise ValueError for sentences (B, T) that have more tokens than there are positions."""
+    if ids.shape[1] > LONGEST:
+        raise ValueError(f"a sentence has at most {LONGEST} tokens, not {ids.shape[1]}")
+
+
 class Sublayers:
     """The parts that a layer of both stacks calls. Each leaves its cache for the backward."""
 
@@ -109,6 +115,7 @@ class MyTransformer(Layers):
 
     def embed(self, ids):
         """√C · table[ids] + positions, with dropout: (B, T) → (B, T, C)."""
+        check_length(ids)
         return self.dropout(self.table.shape[1] ** 0.5 * self.table[ids] + self.positions[: ids.shape[1]])
 
     def encode(self, source):
@@ -146,6 +153,8 @@ class MyTransformer(Layers):
 
     def logits(self, source, target):
         """(B, Ts) and (B, Tt) → (B, Tt, V)."""
+        check_length(source)
+        check_length(target)
         return transformer(self, source, target)
 
     def loss_and_gradients(self, source, target_in, target_out, label_smoothing=0.1):

@@ -1,1 +1,1 @@
-"""Trials: trainings with their evaluations, each described, run once, kept, and compared with its uncertainty."""
+"""Trials: training runs with their evaluations, each described, run once, kept, and compared with its uncertainty."""

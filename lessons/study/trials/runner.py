@@ -61,9 +61,9 @@ class Runner:
     def run(self, trials: Sequence[Trial]) -> None:
         """Run the trials that are not done yet, with those that they need, the longest first.
 
-        Raises `Interrupted` after Ctrl-C or SIGTERM, when unfinished trainings are saved; `BlockingIOError` if another
-        run uses the folder; `FileNotFoundError` for a text without a test set; `ValueError` for a damaged result, and
-        `CheckpointError` for a damaged model.
+        Raises `Interrupted` after Ctrl-C or SIGTERM, when unfinished training runs are saved; `BlockingIOError` if
+        another run uses the folder; `FileNotFoundError` for a text without a test set; `ValueError` for a damaged
+        result, and `CheckpointError` for a damaged model.
         """
         unique = {self.key(trial): trial for trial in _with_needed(trials)}
         with locked(self.folder):
@@ -86,7 +86,7 @@ class Runner:
                         trial, start = waiting.pop(self._first_ready(waiting, [])), perf_counter()
                         progress.done(trial, self._do(trial), perf_counter() - start)
             except Interrupted:
-                self.say(f"stopped with {progress.number} of {progress.total} trials done; trainings are saved")
+                self.say(f"stopped with {progress.number} of {progress.total} trials done; training runs are saved")
                 raise
 
     def result(self, trial: Trial) -> TrialResult:

@@ -1,4 +1,4 @@
-"""Intervals of differences between trainings of several seeds each, for the effects of seeds and of the test rows."""
+"""Intervals of differences between training runs of several seeds each: the effects of seeds and of the test rows."""
 
 import math
 from collections.abc import Sequence
