@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..system.atomic import unfinished, unfinished_name
+from ..system.progress import tqdm
 from ..system.sealed_json import seal, unseal
 from .batching import Batch, as_ids, check_special_ids, collate
 from .sentence_pairs import StrPath
@@ -260,8 +261,6 @@ def _write(
     one_sided: bool,
 ) -> dict[str, Any]:
     """Write `ids.bin` and `offsets.bin`; return the type and the counts for `meta.json`."""
-    from tqdm.std import tqdm
-
     dtype = "<u2" if tokenizer.vocab_size <= 1 << 16 else "<u4"
     count = dict.fromkeys(COUNTS, 0)
     with (folder / "ids.bin").open("wb") as ids_file, (folder / "offsets.bin").open("wb") as offsets_file:
