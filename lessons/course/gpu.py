@@ -108,8 +108,10 @@ ON_KERNELS = {
     "15": ("add", "relu", "contiguous", "row_sums", "matmul", "max_and_sum", "softmax_rows", "layernorm_backward_rows"),
     "16": ("attention_scores", "attention_lse", "attention_out", "flash_forward"),
     "17": ("running_sums",),
+    "20": ("rmsnorm_rows",),
+    "23": ("chunk_states_backward",),
 }
-"""The exercises that are kernels, by lesson: alone in the course they can't be judged in a browser."""
+"""The exercises that are kernels, by lesson: they alone can't be judged in a browser."""
 
 
 def require_kernels() -> None:

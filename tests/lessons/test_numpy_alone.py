@@ -13,6 +13,10 @@ from course.sources import LESSONS, number_of, sources
 
 SUPPORT = LESSONS.parent / "tests" / "support" / "lessons"
 NAMES = ["package", *map(number_of, sources())]
+PICTURES = "--with=matplotlib.pyplot,mpl_toolkits,contourpy,PIL.Image,IPython.display"
+MORE = {"11": ["sacrebleu.metrics.bleu"], "12": ["sacrebleu.metrics.bleu"], "22": ["sklearn.datasets"]}
+"""What a lesson needs beside NumPy and pictures."""
+
 DRAWS = "13"
 """The lesson whose judges compare with formulas of the report on the paper, which draws."""
 
@@ -34,8 +38,8 @@ ALL = pytest.param(None, id="all", marks=pytest.mark.slow)
 @pytest.mark.parametrize("first", [ONE_OF_EACH, ALL])
 def test_the_package_and_the_judges_need_numpy_alone(first, tmp_path):
     found = {}
-    for pictures, names in ((None, [name for name in NAMES if name != DRAWS]), ("--pictures", [DRAWS])):
-        arguments = filter(None, (pictures, SUPPORT / "verdicts.py", first, *names))
+    for more, names in ((None, [name for name in NAMES if name != DRAWS]), (PICTURES, [DRAWS])):
+        arguments = filter(None, (more, SUPPORT / "verdicts.py", first, *names))
         found |= json.loads(with_numpy_alone(*arguments, folder=tmp_path))
     assert found == everything(*NAMES, first=first is not None)
 
@@ -57,5 +61,6 @@ def test_the_exercises_on_kernels_are_those_that_a_browser_cannot_judge(tmp_path
 
 @pytest.mark.slow
 @pytest.mark.parametrize("source", sources(), ids=lambda source: source.stem)
-def test_a_lesson_needs_numpy_and_pictures_alone(source, tmp_path):
-    with_numpy_alone("--pictures", source, folder=tmp_path)
+def test_a_lesson_needs_few_packages(source, tmp_path):
+    """Without PyTorch it shows its recordings."""
+    with_numpy_alone(",".join((PICTURES, *MORE.get(number_of(source), ()))), source, folder=tmp_path)

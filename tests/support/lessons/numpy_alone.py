@@ -1,20 +1,18 @@
 """Runs a file in a Python like that of a browser: NumPy is its only package, and it has no threads or processes.
 
-    python numpy_alone.py FILE ARGUMENT …
+    python numpy_alone.py [--with=MODULE,MODULE …] FILE ARGUMENT …
 
-With --pictures before the file, matplotlib and IPython are there too.
+With these modules and all that they import, but no other package.
 """
 
 import runpy
 import sys
 import threading
 from collections.abc import Collection
+from importlib import import_module
 from typing import Any
 
-import numpy as np  # noqa: F401 - before anything is refused
-
-OURS = {"numpy", "minitransformer", "course", "support", "kernels", "after", "paper", "study"}
-PICTURES = {"matplotlib", "mpl_toolkits", "contourpy", "PIL", "IPython"}
+OURS = "minitransformer", "course", "support", "kernels", "after", "paper", "study"
 BROWSER_LACKS = {
     *("_multiprocessing", "_posixshmem", "_posixsubprocess", "_ssl", "fcntl", "grp", "msvcrt", "pwd", "resource"),
     *("syslog", "termios"),
@@ -36,21 +34,20 @@ def no_thread(*_: Any) -> None:
     raise RuntimeError("can't start new thread")
 
 
-def like_a_browser(pictures: bool) -> None:
+def like_a_browser(packages: Collection[str]) -> None:
     """Take away from this process what a browser lacks."""
-    if pictures:
-        import IPython.display  # noqa: F401 - with all that it needs, as the next one
-        import matplotlib.pyplot  # noqa: F401
+    for name in packages:
+        import_module(name)
     for name in BROWSER_LACKS & sys.modules.keys():
         del sys.modules[name]
     finders: list[Any] = sys.meta_path
-    finders.insert(0, Refused(OURS | PICTURES if pictures else OURS))
+    finders.insert(0, Refused([*OURS, *(name.partition(".")[0] for name in packages)]))
     setattr(threading.Thread, "start", no_thread)  # noqa: B010
     sys.platform = "emscripten"
 
 
 if __name__ == "__main__":
-    pictures = sys.argv[1] == "--pictures"
-    del sys.argv[: 1 + pictures]
-    like_a_browser(pictures)
+    more = sys.argv[1].removeprefix("--with=").split(",") if sys.argv[1].startswith("--with=") else []
+    del sys.argv[: 1 + bool(more)]
+    like_a_browser(["numpy", *more])
     runpy.run_path(sys.argv[0], run_name="__main__")
