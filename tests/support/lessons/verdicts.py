@@ -18,6 +18,7 @@ from support.toy_training import SETTINGS, toy_trainer
 from course.exercise import exercises
 from course.gpu import ON_KERNELS
 from course.sources import LESSONS
+from minitransformer.data.preparation import CorpusChoice, prepare
 from minitransformer.decoding import Translator
 from minitransformer.training import LOG_NAME, read_log
 from minitransformer.training.checkpoint import load_checkpoint
@@ -43,14 +44,17 @@ def verdicts(number: str, first: bool = False) -> dict[str, list[list[str]]]:
 
 
 def package() -> dict[str, Any]:
-    """Translations by the course's weights; and the numbers of a training of two steps and of its checkpoint."""
+    """A pair of a text as ids, translations, and the numbers of a training of two steps and of its checkpoint."""
     translator = Translator.from_checkpoint(LESSONS / "weights" / "en-de.safetensors", threads=2)
     with tempfile.TemporaryDirectory() as folder:
+        data = prepare(Path(folder) / "text", CorpusChoice(sentences=300, vocab_size=400, max_length=64), progress=True)
+        pair = [ids.tolist() for ids in data.train[100]]
         trainer = toy_trainer(Path(folder), replace(SETTINGS, steps=2), progress=True)
         trainer.train()
         *_, last = read_log(Path(folder) / LOG_NAME)
         weights = load_checkpoint(trainer.last_checkpoint or "").parameters
     return {
+        "pair": pair,
         "translations": translator.translate(SENTENCES, progress=True),
         "numbers": [last["loss"], last["validation_loss"], float(sum(abs(array).sum() for array in weights.values()))],
     }
