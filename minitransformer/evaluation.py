@@ -110,7 +110,8 @@ def evaluate(hypotheses: Sequence[str], references: Sequence[str]) -> Evaluation
     """Return corpus BLEU, cased and lower-cased, and exact matches, with one reference for each hypothesis.
 
     BLEU is sacrebleu's, with its defaults, on untokenised text: 13a tokenisation and exponential smoothing (Papineni
-    2002; Post 2018). Raises `ValueError` if there are no sentences, or not as many hypotheses as references.
+    2002; Post 2018). Raises `ValueError` if there are no sentences, or not as many hypotheses as references,
+    and `ModuleNotFoundError` without sacrebleu.
     """
     from sacrebleu.metrics.bleu import BLEU
 

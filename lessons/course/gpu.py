@@ -104,6 +104,16 @@ DTYPE: Any = None if isinstance(torch, MissingPackage) else torch.float16 if DEV
 """The type of a lesson's larger runs: float16 on a GPU, since a T4 has no bfloat16, else float32."""
 
 
+ON_KERNELS = {
+    "15": ("add", "relu", "contiguous", "row_sums", "matmul", "max_and_sum", "softmax_rows", "layernorm_backward_rows"),
+    "16": ("attention_scores", "attention_lse", "attention_out", "flash_forward"),
+    "17": ("running_sums",),
+    "20": ("rmsnorm_rows",),
+    "23": ("chunk_states_backward",),
+}
+"""The exercises that are kernels, by lesson: they alone can't be judged in a browser."""
+
+
 def require_kernels() -> None:
     """Raise `ModuleNotFoundError`, with a message that says what is missing, if kernels cannot run here."""
     if MISSING:

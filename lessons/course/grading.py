@@ -16,9 +16,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from minitransformer.system.atomic import atomic_write
+from minitransformer.system.progress import tqdm
 from minitransformer.system.visible import visible
 
 from .exercise import CORRECT, NOT_YET
@@ -160,7 +159,7 @@ def grade(
             continue
         extra = [] if chosen else [name for name in names if name in optional_exercises(source)]
         marks["lessons"][number] = {"title": title(source), "exercises": names, "optional": extra}
-        with tqdm(marks["learners"].items(), f"lesson {number}", disable=None, leave=False) as learners:
+        with tqdm(marks["learners"].items(), desc=f"lesson {number}", disable=None, leave=False) as learners:
             for learner, has in learners:
                 each, exercises = latest.get((learner, number)), dict[str, dict[str, str]]()
                 has[number] = {"notebook": each and each.name, "exercises": exercises}

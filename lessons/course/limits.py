@@ -3,8 +3,8 @@
 A signal interrupts the function at every tick, also in a notebook's kernel: a timer's or, on Windows, which has no such
 timer, one that another thread simulates. One long call inside C, such as a huge matrix product, is interrupted only
 when it returns. The old timer and handler are restored after the call. Handlers run in the main thread alone: in
-another thread the function runs without limits. Windows does not tell how much memory a process has used, so there the
-time alone is limited.
+another thread the function runs without limits, and in a browser, where the notebook's stop button interrupts it.
+Windows does not tell how much memory a process has used, so there the time alone is limited.
 """
 
 import _thread
@@ -16,9 +16,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from minitransformer.system import WEBASSEMBLY
+
 try:
     import resource
-except ModuleNotFoundError:  # on Windows
+except ModuleNotFoundError:  # on Windows, in a browser
     resource = None
 
 Result = TypeVar("Result")
@@ -37,7 +39,7 @@ class LimitExceeded(Exception):
 
 def run_limited(seconds: float, function: Callable[[], Result]) -> Result:
     """Return `function()`. Raises `LimitExceeded` if it takes more than `seconds` or `GIGABYTES`."""
-    if threading.current_thread() is not threading.main_thread():
+    if WEBASSEMBLY or threading.current_thread() is not threading.main_thread():
         return function()
     begin, memory, inside, reached = time.monotonic(), _peak_gigabytes(), False, ""
 

@@ -3,18 +3,17 @@
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from minitransformer.ops import Ops
 from minitransformer.probe import Call as OpCall
 from minitransformer.probe import probe
+from minitransformer.system.threads import blas_threads
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "tests" / "benchmarks"
 
@@ -59,7 +58,7 @@ def this_machine() -> Machine:
     a, b = rng.random((2, size, size), dtype=np.float32)
     source = rng.random(24 << 20, dtype=np.float32)  # 96 MiB
     copy, one = np.empty_like(source), np.ones(1, np.float32)
-    with threadpool_limits(1):
+    with blas_threads(1):
         seconds = race(
             {
                 "product": lambda: np.matmul(a, b),
@@ -102,13 +101,6 @@ def quietest(
         for name, profile in profiles.items():
             found[name].append(profile())
     return {name: min(each, key=lambda one: one["total"]) for name, each in found.items()}
-
-
-@contextmanager
-def blas_threads(count: int) -> Iterator[None]:
-    """Let BLAS use `count` threads inside this context."""
-    with threadpool_limits(count, user_api="blas"):
-        yield
 
 
 class Passes(np.ndarray):

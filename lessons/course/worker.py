@@ -10,19 +10,21 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
-from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from .limits import LimitExceeded
+
+if TYPE_CHECKING:  # a browser lacks it
+    from multiprocessing.connection import Connection
 
 ENVIRONMENT = {"TRITON_INTERPRET": "0", "TRITON_ALWAYS_COMPILE": "1"}
 """Always compile: Triton's cache finds a kernel by its text alone, and the cached code may name another file."""
 SECONDS = 60.0  # the limit on one call, the worker's start included
 
 _process: BaseProcess | None = None
-_pipe: Connection | None = None
+_pipe: "Connection | None" = None
 
 
 def call_in_worker(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -56,7 +58,7 @@ def call_in_worker(function: Callable[..., Any], *arguments: Any) -> Any:
     return result
 
 
-def _serve(pipe: Connection) -> None:
+def _serve(pipe: "Connection") -> None:
     """Answer calls until the notebook's process ends; ignore interrupts, on which the notebook kills the worker."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     while True:

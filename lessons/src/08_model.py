@@ -19,11 +19,11 @@
 from dataclasses import replace
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from course import recorded, start
 from course.lesson_08.parts import learn_to_reverse, parts_of
 from course.lesson_08.pictures import draw_beginnings, draw_layer_gradients, draw_sums, figure_1
+from course.measuring import blas_threads
 from minitransformer import Transformer, TransformerConfig, costs, layers
 from minitransformer.gradcheck import check_gradients, error
 from minitransformer.ops import Pair, attention_backward, attention_forward, numpy_ops
@@ -505,7 +505,7 @@ def chain(gain, width=64, depth=12):
 
 
 sizes = {name: chain(gain) for name, gain in (("half of it", 0.5), ("Xavier's bound", 1.0), ("twice", 2.0))}
-with threadpool_limits(1):  # for small products one thread is the fastest: lesson 14 says why
+with blas_threads(1):  # for small products one thread is the fastest: lesson 14 says why
     gains = {"a tenth": 0.1, "Xavier's bound": 1.0, "four times": 4.0}
     runs = {name: learn_to_reverse(gain) for name, gain in gains.items()}
 draw_beginnings(sizes, {name: losses for name, (losses, _) in runs.items()}, np.log(21))

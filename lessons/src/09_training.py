@@ -20,11 +20,11 @@ import copy
 
 import matplotlib.pyplot as plt
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from course import recorded, start
 from course.lesson_09.pictures import draw_batches, draw_runs, draw_schedules
 from course.lesson_09.translation import VOCABULARY, small_model, training, validation_loss, watching
+from course.measuring import blas_threads
 from course.style import BLUE, VERMILION, show
 from minitransformer import ops
 from minitransformer.data.token_dataset import Batches
@@ -33,7 +33,7 @@ from minitransformer.layers import DropoutStream
 from minitransformer.training import DataParallel, optimizer, training_step
 
 check = start("09")
-threadpool_limits(1)  # for small products one thread of BLAS is the fastest: lesson 14 says why
+blas_threads(1)  # for small products one thread of BLAS is the fastest: lesson 14 says why
 rng = np.random.default_rng(0)
 print(f"{len(training):,} pairs, {training.target_lengths.mean():.0f} target tokens on average, "
       f"{training.target_lengths.max()} at most")  # fmt: skip

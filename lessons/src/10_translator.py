@@ -23,11 +23,11 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from course import start
 from course.lesson_10.observing import encoded, marked, observe, short, words_of
 from course.lesson_10.pictures import draw_certainty, draw_errors, draw_map, draw_training
+from course.measuring import blas_threads
 from course.style import show
 from minitransformer import Transformer, TransformerConfig, grammar
 from minitransformer.data.batching import collate
@@ -38,7 +38,7 @@ from minitransformer.ops import numpy_ops
 from minitransformer.training.optimizer import Adam, Schedule, clip_scale
 
 check = start("10")
-threadpool_limits(1)  # for small products one thread of BLAS is the fastest: lesson 14 says why
+blas_threads(1)  # for small products one thread of BLAS is the fastest: lesson 14 says why
 WEIGHTS = Path("weights/en-de.safetensors")
 trained = Translator.from_checkpoint(WEIGHTS)
 tokenizer = trained.tokenizer  # the BPE of lesson 02, trained on the grammar's sentences

@@ -26,18 +26,18 @@ from itertools import islice, product
 from pathlib import Path
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from course import start
 from course.lesson_11 import pictures as draw
 from course.lesson_11.asking import Asking, milliseconds
+from course.measuring import blas_threads
 from minitransformer import decoding, grammar, ops
 from minitransformer.evaluation import evaluate
 from minitransformer.gradcheck import error
 from minitransformer.layers.attention import split_heads
 
 check = start("11")
-threadpool_limits(1)  # for small products one thread of BLAS is the fastest: lesson 14 says why
+blas_threads(1)  # for small products one thread of BLAS is the fastest: lesson 14 says why
 translator = decoding.Translator.from_checkpoint(Path("weights/en-de.safetensors"))
 model, tokenizer, V = translator.model, translator.tokenizer, translator.model.config.vocab_size
 BOS, EOS = tokenizer.bos_id, tokenizer.eos_id

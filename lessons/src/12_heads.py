@@ -20,11 +20,11 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from course import start
 from course.lesson_12 import removing
 from course.lesson_12.pictures import draw_bars, draw_every_head, draw_offsets, draw_pruning
+from course.measuring import blas_threads
 from minitransformer import grammar
 from minitransformer.data.batching import collate
 from minitransformer.decoding import Translator
@@ -33,7 +33,7 @@ from minitransformer.layers import Context
 from minitransformer.layers.attention import split_heads
 
 check = start("12")
-threadpool_limits(1)  # for small products one thread of BLAS is the fastest: lesson 14 says why
+blas_threads(1)  # for small products one thread of BLAS is the fastest: lesson 14 says why
 rng = np.random.default_rng(0)
 translator = Translator.from_checkpoint(Path("weights/en-de.safetensors"))
 model, tokenizer = translator.model, translator.tokenizer

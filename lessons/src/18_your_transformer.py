@@ -17,18 +17,18 @@
 
 # %%
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from course import start
 from course.lesson_18.assembly import imported, part, run_with_numpy_alone, write
 from course.lesson_18.pictures import draw_training
 from course.lesson_18.trials import batch_of, batches_of, gradient_errors, initial_weights
+from course.measuring import blas_threads
 from course.style import show
 from minitransformer.decoding import Translator
 from minitransformer.grammar import pairs
 
 check = start("18")
-threadpool_limits(1)  # lesson 14 says why
+blas_threads(1)  # lesson 14 says why
 rng = np.random.default_rng(0)
 
 # %% [markdown]

@@ -25,13 +25,13 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from course import answers, start
 from course.lesson_18.assembly import imported, write
 from course.lesson_18.trials import gradient_errors
 from course.lesson_19 import pictures as draw
 from course.lesson_19.loop import train
+from course.measuring import blas_threads
 from course.style import show
 from minitransformer.data import BPETokenizer
 from minitransformer.gradcheck import error
@@ -41,7 +41,7 @@ from minitransformer.ops import gelu_backward, gelu_forward
 from minitransformer.training.checkpoint import Checkpoint, save_checkpoint
 
 check = start("19")
-threadpool_limits(1)  # for small products one thread of BLAS is the fastest: lesson 14 says why
+blas_threads(1)  # for small products one thread of BLAS is the fastest: lesson 14 says why
 rng = np.random.default_rng(0)
 
 # %% [markdown]

@@ -19,13 +19,13 @@
 from dataclasses import replace
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 import kernels
 from course import recorded, start
 from course.gpu import machine, tl, torch, triton  # noqa: F401 - before anything else imports triton
 from course.lesson_20 import pictures as draw
 from course.lesson_20.measured import COLOURS, beyond, gaps, measured
+from course.measuring import blas_threads
 from course.style import show
 from course.tensors import numpy, tensor
 from minitransformer import ops
@@ -42,7 +42,7 @@ from minitransformer.pretrained.llama import table as llama_table
 from study.measuring import rounds_text
 
 check = start("20")
-threadpool_limits(1)  # for small products one thread of BLAS is the fastest: lesson 14 says why
+blas_threads(1)  # for small products one thread of BLAS is the fastest: lesson 14 says why
 rng = np.random.default_rng(0)
 
 # %% [markdown]

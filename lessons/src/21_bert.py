@@ -18,11 +18,11 @@
 
 # %%
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from course import start
 from course.lesson_21.pictures import draw_cheat, draw_fine_tuning, draw_objectives, draw_pretraining, draw_spans
 from course.lesson_21.sentences import CLS, FIRST_WORD, LENGTH, PAD, SEP, encode, short, words_of
+from course.measuring import blas_threads
 from course.style import show
 from course.training import train
 from minitransformer.data.spans import corrupt, lengths
@@ -33,7 +33,7 @@ from minitransformer.models import BERT, GPT, IGNORED, BERTConfig, GPTConfig
 from minitransformer.ops import cross_entropy_backward, cross_entropy_forward, layernorm_forward
 
 check = start("21")
-threadpool_limits(1)  # for small products one thread of BLAS is the fastest: lesson 14 says why
+blas_threads(1)  # for small products one thread of BLAS is the fastest: lesson 14 says why
 rng = np.random.default_rng(0)
 
 # %% [markdown]

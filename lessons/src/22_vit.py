@@ -18,12 +18,12 @@
 
 # %%
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from course import start
 from course.lesson_22.cnn import CNN
 from course.lesson_22.linear import linear_map
 from course.lesson_22.pictures import draw_little_data, draw_looks, draw_positions, draw_sentence
+from course.measuring import blas_threads
 from course.style import show
 from course.training import train
 from minitransformer.data.digits import digits
@@ -33,7 +33,7 @@ from minitransformer.models import ViT, ViTConfig
 from minitransformer.ops import linear_forward, patches_forward
 
 check = start("22")
-threadpool_limits(1)  # for small products one thread of BLAS is the fastest: lesson 14 says why
+blas_threads(1)  # for small products one thread of BLAS is the fastest: lesson 14 says why
 rng = np.random.default_rng(0)
 training, held_out = digits()
 images, classes = training.images, training.classes  # (N, 1, 8, 8), (N,)

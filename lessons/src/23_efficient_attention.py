@@ -23,7 +23,6 @@ import textwrap
 
 import matplotlib.pyplot as plt
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from after.command import STUDY
 from course import recorded, start
@@ -32,7 +31,7 @@ from course.gpu import tl, torch, triton  # before anything else imports triton
 from course.lesson_17.roofline import GPUS
 from course.lesson_23.needle import SPECIAL, found
 from course.lesson_23.pictures import draw_chunks, draw_decoding, draw_distances, draw_layers, draw_recall
-from course.measuring import race
+from course.measuring import blas_threads, race
 from course.style import show
 from course.tensors import numpy, tensor
 from minitransformer import ops
@@ -43,7 +42,7 @@ from study.measuring import crossing_text
 from study.report import sections
 
 check = start("23")
-threadpool_limits(1)  # for small products one thread of BLAS is the fastest: lesson 14 says why
+blas_threads(1)  # for small products one thread of BLAS is the fastest: lesson 14 says why
 rng = np.random.default_rng(0)
 
 # %% [markdown]

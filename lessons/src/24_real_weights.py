@@ -24,13 +24,13 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from course import recorded, start
 from course.lesson_24 import stranger, tokenizer
 from course.lesson_24.misreadings import misreadings
 from course.lesson_24.names import our_name
 from course.lesson_24.pictures import draw_file, draw_halves, draw_mistakes
+from course.measuring import blas_threads
 from course.style import show
 from minitransformer import Translator, layers, models, ops, pretrained
 from minitransformer.gradcheck import check_gradients, error
@@ -39,7 +39,7 @@ from minitransformer.layers.attention import merge_heads, split_heads
 from minitransformer.pretrained.files import find_tensors
 
 check = start("24")
-threadpool_limits(1)  # for small products one thread of BLAS is the fastest: lesson 14 says why
+blas_threads(1)  # for small products one thread of BLAS is the fastest: lesson 14 says why
 rng = np.random.default_rng(0)
 place = tempfile.TemporaryDirectory()
 FOLDER = stranger.leave(Path(place.name))  # some seconds, and no network; do not look yet how it is made

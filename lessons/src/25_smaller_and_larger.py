@@ -22,19 +22,19 @@
 from pathlib import Path
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from after.experiments import distillation, scaling
 from course import start
 from course.lesson_25 import fits, pictures, studies, teacher, words
 from course.lesson_25.words import WordModel, Words, log_softmax, softmax
+from course.measuring import blas_threads
 from minitransformer import TransformerConfig
 from minitransformer.costs import flops_per_token, num_parameters
 from minitransformer.gradcheck import check_gradients, numerical_gradient
 from minitransformer.grammar import pairs
 
 check = start("25")
-threadpool_limits(1)  # for small products one thread of BLAS is the fastest: lesson 14 says why
+blas_threads(1)  # for small products one thread of BLAS is the fastest: lesson 14 says why
 rng = np.random.default_rng(0)
 
 # %% [markdown]

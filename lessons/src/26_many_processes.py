@@ -20,7 +20,6 @@
 # %%
 import matplotlib.pyplot as plt
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from course import recorded, start
 from course.lesson_17.roofline import GPUS
@@ -28,6 +27,7 @@ from course.lesson_26 import small
 from course.lesson_26.network import Network
 from course.lesson_26.pictures import draw_drift, draw_exchange
 from course.lesson_26.small import SHARDS, batch_of, loss_and_grad, shard_gradients, small_model
+from course.measuring import blas_threads
 from course.style import BLUE, GREY, INK, VERMILION, show
 from minitransformer import TransformerConfig
 from minitransformer.costs import flops_per_token, num_parameters
@@ -36,7 +36,7 @@ from minitransformer.ops import adam_step
 from minitransformer.training.parallel.shards import TreeSum, share, slices, subtrees
 
 check = start("26")
-threadpool_limits(1)  # for small products one thread of BLAS is the fastest: lesson 14 says why
+blas_threads(1)  # for small products one thread of BLAS is the fastest: lesson 14 says why
 rng = np.random.default_rng(0)
 
 # %% [markdown]

@@ -1,9 +1,9 @@
 """Errors and standard streams: an error that the user can mend becomes one line, a bug keeps its traceback.
 
-The user can mend what the system reports (`OSError`: no such file, no space left; `MemoryError`), and a ValueError,
-TrainingDiverged or FloatingPointError from the program's own packages, whose message is written for the user. An
-exception from NumPy is a bug of ours, and so is one from ops and layers: it is about arrays, and no array comes from
-the command line.
+The user can mend what the system reports (`OSError`: no such file, no space left; `MemoryError`), a missing package,
+and a ValueError, TrainingDiverged or FloatingPointError from the program's own packages, whose message is written for
+the user. An exception from NumPy is a bug of ours, and so is one from ops and layers: it is about arrays, and no array
+comes from the command line.
 """
 
 import os
@@ -17,7 +17,7 @@ from ..system.visible import visible
 from ..training import TrainingDiverged
 
 ERROR, INTERRUPTED, BROKEN_PIPE = 2, 130, 141  # the last two as in shells: 128 + the number of the signal
-DELIBERATE = (ValueError, TrainingDiverged, FloatingPointError)
+DELIBERATE = (ValueError, TrainingDiverged, FloatingPointError, ModuleNotFoundError)
 ABOUT_ARRAYS = ("minitransformer.ops", "minitransformer.layers")
 LONGEST_LINE = 1000
 """Characters of an error message at most: it may quote a sentence or a list of names as long as a file."""

@@ -25,6 +25,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from itertools import groupby, pairwise
 
+from ..system.progress import tqdm
+
 # Words, which no merge crosses: letters, digits, or other signs, with one space before them; the rest is white space.
 # Every character is in exactly one word. No word is longer than 64 characters, which bounds the work on it: encoding
 # takes time linear in the text, whatever the text is.
@@ -68,8 +70,6 @@ def learn_merges(
 
     A character outside `characters` (sorted) is never merged: the text left and right of it counts as two words.
     """
-    from tqdm.std import tqdm
-
     tokens = list(characters)
     words, counts = _as_ids(word_counts, characters)
     pair_counts, words_with = _count_pairs(words, counts)

@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from pathlib import Path
 
 from ..system.atomic import atomic_write
+from ..system.progress import tqdm
 from .sentence_pairs import Corpus, ParallelFiles
 from .token_dataset import file_sha256, sha256
 
@@ -111,8 +112,6 @@ def _fetch_within(limit: float, url: str, timeout: float) -> bytes:
 
 
 def _fetch(url: str, timeout: float, abandoned: threading.Event) -> bytes:
-    from tqdm.std import tqdm
-
     content = bytearray()
     with urllib.request.urlopen(url, timeout=timeout) as response:
         announced = response.length  # None where the server does not say

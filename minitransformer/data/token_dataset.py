@@ -22,7 +22,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..system import WEBASSEMBLY
 from ..system.atomic import unfinished, unfinished_name
+from ..system.progress import tqdm
 from ..system.sealed_json import seal, unseal
 from .batching import Batch, as_ids, check_special_ids, collate
 from .sentence_pairs import StrPath
@@ -260,8 +262,6 @@ def _write(
     one_sided: bool,
 ) -> dict[str, Any]:
     """Write `ids.bin` and `offsets.bin`; return the type and the counts for `meta.json`."""
-    from tqdm.std import tqdm
-
     dtype = "<u2" if tokenizer.vocab_size <= 1 << 16 else "<u4"
     count = dict.fromkeys(COUNTS, 0)
     with (folder / "ids.bin").open("wb") as ids_file, (folder / "offsets.bin").open("wb") as offsets_file:
@@ -350,10 +350,12 @@ def _damaged(folder: Path, name: str, reason: str) -> ValueError:
 
 
 def _map(folder: Path, name: str, dtype: str, size: int) -> NDArray[Any]:
-    """Memory-map a file of `size` numbers. Raises ValueError if it has another size."""
+    """Memory-map a file of `size` numbers; read it in a browser. Raises ValueError if it has another size."""
     path, expected = folder / name, size * np.dtype(dtype).itemsize
     if path.stat().st_size != expected or not expected:
         raise _damaged(folder, name, f"it must have {expected} bytes, but has {path.stat().st_size}")
+    if WEBASSEMBLY:
+        return np.frombuffer(path.read_bytes(), dtype)
     return np.memmap(path, dtype=dtype, mode="r").view(np.ndarray)
 
 

@@ -13,6 +13,7 @@ from ..data.spans import SENTINELS
 from ..data.tokenizer import BPETokenizer
 from ..models import EncoderDecoder, T5Config, Transformer, most_tokens
 from ..ops import Ops, numpy_ops
+from ..system.progress import tqdm
 from ..training.checkpoint import CheckpointError
 from .batches import BatchSearch, search
 from .loading import open_checkpoint, with_tokenizer
@@ -189,8 +190,6 @@ class Translator:
         batch_tokens: int,
         progress: bool,
     ) -> Iterator[list[list[Translation]]]:
-        from tqdm.std import tqdm
-
         options = {"beam": beam, "length_penalty": length_penalty, "n_best": n_best, "forks": self.forks}
         with (
             tqdm(total=total, unit=" sentences", desc="translate", disable=None if progress else True) as bar,

@@ -19,6 +19,7 @@ import numpy as np
 from ..models import BERTConfig, Model, ModelConfig, T5Config, TransformerConfig
 from ..ops import Ops, numpy_ops
 from ..system.allocator import memory_limit
+from ..system.tensor_file import Tensor
 from . import marian, t5
 from .bert import BERT
 from .download import folder_of
@@ -26,10 +27,8 @@ from .files import (
     CONFIG,
     GENERATION,
     LONG_NAMES,
-    TYPES,
     WEIGHTS,
     PretrainedError,
-    Tensor,
     find_tensors,
     narrowed,
     read_json,
@@ -175,8 +174,8 @@ def _check(
         tensor = tensors.get(name)
         if tensor is not None and tensor.shape != shape:
             raise PretrainedError(f"{folder}: {name} has shape {tensor.shape}, but its configuration says {shape}")
-        if tensor is not None and tensor.type not in TYPES:
-            known = ", ".join(TYPES)
+        if tensor is not None and tensor.type not in LONG_NAMES:
+            known = ", ".join(LONG_NAMES)
             raise PretrainedError(f"{folder}: {name} is of type {tensor.type}, which is not supported, only {known}")
 
 

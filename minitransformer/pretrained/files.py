@@ -1,15 +1,8 @@
-"""Folders of weights: `config.json` and safetensors files, checked before memory is taken for the tensors they name.
-
-A safetensors file is the length of its header (8 bytes), the header (JSON with each tensor's type, shape and place),
-and the tensors one after the other. It is read here by hand, because NumPy knows no bfloat16.
-"""
+"""Folders of weights: `config.json` and safetensors files."""
 
 import errno
 import json
-import math
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from reprlib import repr as shortened
 from typing import Any
@@ -17,22 +10,15 @@ from typing import Any
 import numpy as np
 
 from ..system.atomic import atomic_write
+from ..system.tensor_file import Tensor, file_parts, parse_json, read_header
 from ..system.visible import visible
 
 WEIGHTS, INDEX, CONFIG = "model.safetensors", "model.safetensors.index.json", "config.json"
 GENERATION = "generation_config.json"
-LONGEST_HEADER = 100_000_000
-"""Bytes: the limit that safetensors itself sets."""
-
 LONGEST_JSON = 10_000_000
 LONGEST_MESSAGE = 1000
-MOST_AXES = 8
-PIECE = 1 << 20
-TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
-"""The types of tensors that are read; bfloat16 numbers are the upper halves of float32 numbers."""
-
 LONG_NAMES = {"F32": "float32", "F64": "float64", "F16": "float16", "BF16": "bfloat16"}
-"""The types' names in a configuration."""
+"""The types of weights, and their names in a configuration."""
 
 
 class PretrainedError(ValueError):
@@ -48,44 +34,6 @@ class PretrainedError(ValueError):
         super().__init__(message if len(message) <= most else f"{message[: most - 200]} … {message[-200:]}")
 
 
-@dataclass(frozen=True)
-class Tensor:
-    """One tensor in a file, not read yet: its type as safetensors calls it, its shape, and its first byte."""
-
-    path: Path
-    type: str
-    shape: tuple[int, ...]
-    start: int
-
-    def equals(self, other: "Tensor") -> bool:
-        """Return True if another tensor has the same shape and numbers; they are read piece by piece."""
-        if self.shape != other.shape or not {self.type, other.type} <= TYPES.keys():
-            return False
-        pairs = zip(self.pieces(), other.pieces(), strict=True)
-        return all(np.array_equal(ours, theirs, equal_nan=True) for (_, ours), (_, theirs) in pairs)
-
-    def read(self) -> np.ndarray:
-        """Read the tensor; float16 and bfloat16 are widened to float32."""
-        return self._read(0, math.prod(self.shape)).reshape(self.shape)
-
-    def pieces(self) -> Iterator[tuple[slice, np.ndarray]]:
-        """Yield the entries piece by piece, with their places, so that a large table is not in memory twice."""
-        count = math.prod(self.shape)
-        for first in range(0, count, PIECE):
-            stop = min(first + PIECE, count)
-            yield slice(first, stop), self._read(first, stop)
-
-    def _read(self, first: int, stop: int) -> np.ndarray:
-        """Read the entries first, …, stop − 1."""
-        kind = np.dtype(TYPES[self.type])
-        array = np.fromfile(self.path, kind, stop - first, offset=self.start + first * kind.itemsize)
-        if self.type == "BF16":
-            array = (array.astype(np.uint32) << 16).view(np.float32)
-        elif self.type == "F16":
-            array = array.astype(np.float32)
-        return array
-
-
 def read_json(path: Path) -> dict[str, Any]:
     """Read the JSON object in a file. Raises FileNotFoundError, or PretrainedError for other content."""
     if not path.is_file():  # a pipe or a device would never end
@@ -95,25 +43,12 @@ def read_json(path: Path) -> dict[str, Any]:
     if len(content) > LONGEST_JSON:
         raise PretrainedError(f"{path} has more than {LONGEST_JSON:,} bytes: it is no configuration")
     try:
-        values = _parsed(content)
+        values = parse_json(content)
     except (ValueError, RecursionError) as error:
         raise PretrainedError(f"{path} is not valid JSON: {error}") from None
     if not isinstance(values, dict):
         raise PretrainedError(f"{path} is not a JSON object")
     return values
-
-
-def _parsed(content: bytes) -> Any:
-    """Parse a JSON text. Raises ValueError or RecursionError, also for an object with the same key twice."""
-
-    def no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        values = dict(pairs)
-        if len(values) < len(pairs):
-            ((name, _),) = Counter(name for name, _ in pairs).most_common(1)
-            raise ValueError(f"it has {shortened(name)} twice")
-        return values
-
-    return json.loads(content.decode(), object_pairs_hook=no_key_twice)
 
 
 def find_tensors(folder: Path) -> dict[str, Tensor]:
@@ -151,49 +86,10 @@ def _sharded(folder: Path) -> dict[str, Tensor]:
 
 
 def _tensors_of(path: Path) -> dict[str, Tensor]:
-    """Return the tensors that a file's header names, after a check that they lie in the file one after the other."""
-    size = path.stat().st_size
-    with open(path, "rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        if size < 8 or length > min(size - 8, LONGEST_HEADER):
-            raise PretrainedError(f"{path} is truncated or no safetensors file: its header does not fit into it")
-        content = file.read(length)
     try:
-        header = _parsed(content)
-    except (ValueError, RecursionError) as error:
-        raise PretrainedError(f"{path} is no safetensors file: its header is not valid JSON ({error})") from None
-    if not isinstance(header, dict):
-        raise PretrainedError(f"{path} is no safetensors file: its header is not a JSON object")
-    header.pop("__metadata__", None)
-    first, places, found = 8 + length, [], {}
-    for name, entry in header.items():
-        entry = entry if isinstance(entry, dict) else {}
-        shape: Any = entry.get("shape")
-        offsets: Any = entry.get("data_offsets")
-        if not _are_whole(shape) or not _are_whole(offsets) or len(offsets) != 2:
-            raise PretrainedError(f"{path} is damaged: its header describes {shortened(name)} wrongly")
-        kind = str(entry.get("dtype"))
-        if kind in TYPES:  # another type is refused only if the tensor is needed, which a buffer of integers is not
-            bytes_ = math.prod(shape) * np.dtype(TYPES[kind]).itemsize
-            if offsets[1] - offsets[0] != bytes_:
-                raise PretrainedError(f"{path} is damaged: {shortened(name)} has another size than its shape says")
-        places.append((*offsets, name))
-        found[name] = Tensor(path, kind, tuple(shape), first + offsets[0])
-    stop = 0
-    for start, end, name in sorted(places):
-        if start != stop or end < start:
-            raise PretrainedError(f"{path} is damaged: {shortened(name)} does not follow the tensor before it")
-        stop = end
-    if first + stop != size:
-        problem = "is truncated" if first + stop > size else "is damaged"
-        raise PretrainedError(f"{path} {problem}: it has {size:,} bytes, and its header describes {first + stop:,}")
-    return found
-
-
-def _are_whole(values: Any) -> bool:
-    """Return True for a list of a few whole numbers, each small enough for a file's size."""
-    few = isinstance(values, list) and len(values) <= MOST_AXES
-    return few and all(type(value) is int and 0 <= value < 1 << 63 for value in values)
+        return read_header(path)[1]
+    except ValueError as error:
+        raise PretrainedError(f"{path}: {error}") from None
 
 
 def some(names: list[str], most: int = 5) -> str:
@@ -225,19 +121,8 @@ def narrowed(tensors: Mapping[str, np.ndarray], types: Mapping[str, str]) -> Map
 
 def write_tensors(path: Path, tensors: Mapping[str, np.ndarray]) -> None:
     """Write arrays as a safetensors file, which appears whole or not at all; uint16 is bfloat16 (`narrowed`)."""
-    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    stop = 0
-    for name, array in sorted(tensors.items()):
-        kind = {"float32": "F32", "float64": "F64", "float16": "F16", "uint16": "BF16"}[array.dtype.name]
-        header[name] = {"dtype": kind, "shape": list(array.shape), "data_offsets": [stop, stop + array.nbytes]}
-        stop += array.nbytes
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
     with atomic_write(path) as file:
-        file.write(len(text).to_bytes(8, "little"))
-        file.write(text)
-        for _, array in sorted(tensors.items()):
-            file.write(np.ascontiguousarray(array).data)
+        file.writelines(file_parts(tensors, {"format": "pt"}))
 
 
 def write_json(path: Path, values: Mapping[str, Any]) -> None:

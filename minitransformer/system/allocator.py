@@ -3,6 +3,7 @@
 import ctypes
 import os
 import platform
+import sys
 from pathlib import Path
 
 try:
@@ -26,7 +27,7 @@ def keep_freed_memory() -> bool:
     arrays. With this setting the process keeps the memory of its peak. The peak itself is lower, because all threads
     share one arena: memory that one thread frees can be used by another.
     """
-    if platform.libc_ver()[0] != "glibc":
+    if sys.platform != "linux" or platform.libc_ver()[0] != "glibc":
         return False
     mallopt = ctypes.CDLL(None).mallopt
     one_arena, large_blocks = mallopt(M_ARENA_MAX, 1), mallopt(M_MMAP_THRESHOLD, LARGEST_MMAP_THRESHOLD)

@@ -10,6 +10,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
+from . import WEBASSEMBLY
+
 SUFFIX = ".tmp"
 
 
@@ -112,7 +114,7 @@ def _is_running(process: int) -> bool:
 
 def _sync_folder(folder: Path) -> None:
     """Force a rename to disk. Only POSIX systems can; elsewhere the system decides when."""
-    if os.name == "posix":
+    if os.name == "posix" and not WEBASSEMBLY:
         descriptor = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(descriptor)

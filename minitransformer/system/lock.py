@@ -25,10 +25,13 @@ try:
     def _lock(file: FileIO) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
-except ImportError:  # Windows
-    import msvcrt
+except ImportError:  # Windows, or a browser, where there is no second process
 
     def _lock(file: FileIO) -> None:
+        if sys.platform != "win32":
+            return
+        import msvcrt
+
         file.seek(1 << 20)  # others can't read a locked byte, but they must be able to read the holder's name
         try:
             msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]

@@ -8,10 +8,12 @@ are even slower than one: distributing the work takes longer than the work, abov
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import cache
 from threading import Lock
 from typing import Any, Self
+
+from . import WEBASSEMBLY
 
 MOST_THREADS = 1024
 """The most threads that may be asked for: more threads than cores only wait, and a system may refuse thousands."""
@@ -20,6 +22,7 @@ MOST_THREADS = 1024
 class Threads:
     """A context manager with `count` threads, by default one for each core; inside it BLAS has one thread.
 
+    Where no thread can be started, the shares are computed one after the other, with the same results.
     BLAS has one thread even if `count` is 1, because more would round differently from machine to machine.
     Raises `ValueError` for a count below 1 or above `MOST_THREADS`.
     """
@@ -32,8 +35,11 @@ class Threads:
 
     def __enter__(self) -> Self:
         self._context.enter_context(_ONE_BLAS_THREAD)
-        self._pool = ThreadPoolExecutor(self.count)
-        self._context.callback(self._pool.shutdown, cancel_futures=True)
+        self._map = map
+        if not WEBASSEMBLY:
+            pool = ThreadPoolExecutor(self.count)
+            self._context.callback(pool.shutdown, cancel_futures=True)
+            self._map = pool.map
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -41,7 +47,7 @@ class Threads:
 
     def map(self, function: Callable[..., Any], *arguments: Iterable[Any]) -> Iterator[Any]:
         """Return the function's results in the order of the arguments. Raises its first exception."""
-        return self._pool.map(function, *arguments)
+        return self._map(function, *arguments)
 
 
 class _OneBlasThread:
@@ -53,7 +59,7 @@ class _OneBlasThread:
     def __enter__(self) -> None:
         with self._lock:
             if self._inside == 0:
-                self._limit.enter_context(_blas().limit(limits=1, user_api="blas"))
+                self._limit.enter_context(blas_threads(1))
             self._inside += 1
 
     def __exit__(self, *exception: object) -> None:
@@ -66,11 +72,19 @@ class _OneBlasThread:
 _ONE_BLAS_THREAD = _OneBlasThread()
 
 
+def blas_threads(count: int) -> AbstractContextManager[Any]:
+    """Let BLAS use `count` threads, until the context that is returned ends; without threadpoolctl nothing changes."""
+    blas = _blas()
+    return nullcontext() if blas is None else blas.limit(limits=count, user_api="blas")
+
+
 @cache
 def _blas() -> Any:
     """Find the libraries that have threads, only once, since that takes longer than a short translation."""
-    from threadpoolctl import ThreadpoolController
-
+    try:
+        from threadpoolctl import ThreadpoolController
+    except ImportError:
+        return None
     return ThreadpoolController()
 
 

@@ -11,14 +11,16 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from multiprocessing import get_context, parent_process
-from multiprocessing.connection import Connection, wait
 from threading import Thread, current_thread, main_thread
 from threading import enumerate as enumerate_threads
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from warnings import catch_warnings, simplefilter
 
 from .allocator import keep_freed_memory
 from .threads import Threads, available_cores
+
+if TYPE_CHECKING:  # a browser lacks it
+    from multiprocessing.connection import Connection
 
 
 class Workers:
@@ -41,10 +43,8 @@ class Workers:
 
         macOS's own libraries do not allow forks, and a fork beside a thread that computes a matrix product never ends.
         """
-        from tqdm import TMonitor
-
         beside = {*enumerate_threads()} - {current_thread()}
-        return sys.platform == "linux" and all(isinstance(thread, TMonitor) for thread in beside)
+        return sys.platform == "linux" and all(type(thread).__name__ == "TMonitor" for thread in beside)  # tqdm's
 
     def __enter__(self) -> Self:
         self._context.enter_context(self._threads)  # with one BLAS thread, which the processes inherit
@@ -59,6 +59,8 @@ class Workers:
 
         Raises the function's first exception, and `ChildProcessError` if a process was killed.
         """
+        from multiprocessing.connection import wait
+
         if not self._processes:
             self._start()
         waiting, computing = enumerate(items), dict[Any, int]()
@@ -106,7 +108,7 @@ class Workers:
         self._processes, self._connections = [], []
 
 
-def _give_next(connection: Connection, waiting: Iterator[tuple[int, Any]], computing: dict[Any, int]) -> None:
+def _give_next(connection: "Connection", waiting: Iterator[tuple[int, Any]], computing: dict[Any, int]) -> None:
     """Send a free process the next item, if there is one, and note its number."""
     for number, item in waiting:
         computing[connection] = number
@@ -130,7 +132,7 @@ def _without_interrupts() -> Iterator[None]:
         before(*received[0])
 
 
-def _serve(function: Callable[[Any], Any], connection: Connection, parents: list[Connection]) -> None:
+def _serve(function: Callable[[Any], Any], connection: "Connection", parents: list["Connection"]) -> None:
     """Answer each item, in a new process, with an error, or None, and the result."""
     for each in parents:  # the inherited other ends of pipes, which would stay open here
         each.close()

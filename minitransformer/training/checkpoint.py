@@ -24,7 +24,6 @@ import errno
 import hashlib
 import json
 import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,12 +36,10 @@ from ..data.sentence_pairs import is_language
 from ..models import DEFAULT_KIND, Model, ModelConfig, build_model, config_from_dict
 from ..ops import Ops, numpy_ops
 from ..system.atomic import atomic_write
+from ..system.tensor_file import TYPES, Tensor, file_parts, read_header
 
 VERSION = 2
 OPTIMIZER_PREFIX = "optimizer/"
-DTYPES = ("BOOL", "U8", "U16", "U32", "U64", "I8", "I16", "I32", "I64", "F16", "F32", "F64")
-"""The types of arrays that NumPy has too, as safetensors calls them."""
-
 DEEPEST = 8
 """A description may have this many levels of nested objects and lists; four are needed."""
 
@@ -146,11 +143,7 @@ STATE_FIELDS = {"settings": OBJECT, "data": OBJECT, "tokens": WHOLE, "languages"
 
 def save_checkpoint(path: str | Path, checkpoint: Checkpoint) -> None:
     """Write `checkpoint` to a temporary file and rename it to `path`. Raises OSError, with the reason, if it can't."""
-    from safetensors.numpy import save
-
     tensors = checkpoint.parameters | {OPTIMIZER_PREFIX + name: m for name, m in (checkpoint.optimizer or {}).items()}
-    # safetensors 0.8.0 writes the memory of a transposed array under the shape of its transpose
-    tensors = {name: np.asarray(array, order="C") for name, array in tensors.items()}
     description = {
         "sha256": _BLANK_DIGEST.decode(),
         "version": VERSION,
@@ -159,13 +152,12 @@ def save_checkpoint(path: str | Path, checkpoint: Checkpoint) -> None:
         "tokenizer": checkpoint.tokenizer,
         "state": checkpoint.state,
     }
-    content = memoryview(save(tensors, {"minitransformer": json.dumps(description)}))
-    if content[8:_DIGEST_END] != _HEADER_START + _BLANK_DIGEST:
-        raise RuntimeError("this version of safetensors lays out its header otherwise: the checksum has no place")
+    header, *arrays = file_parts(tensors, {"minitransformer": json.dumps(description)})
+    hasher = hashlib.sha256(header)
+    for array in arrays:
+        hasher.update(array)
     with atomic_write(path) as file:
-        file.write(content[:_DIGEST_START])
-        file.write(hashlib.sha256(content).hexdigest().encode())
-        file.write(content[_DIGEST_END:])
+        file.writelines([header[:_DIGEST_START], hasher.hexdigest().encode(), header[_DIGEST_END:], *arrays])
 
 
 def load_checkpoint(path: str | Path, with_optimizer: bool = True) -> Checkpoint:
@@ -184,19 +176,16 @@ def load_checkpoint(path: str | Path, with_optimizer: bool = True) -> Checkpoint
 
 def _read(path: Path, with_optimizer: bool) -> Checkpoint:
     """Read a file whose checksum is right. Raises ValueError if its content is not a checkpoint's."""
-    from safetensors import SafetensorError, safe_open
-
+    metadata, tensors = read_header(path)
+    description = _described(metadata["minitransformer"])
     parameters, optimizer = {}, {}
-    try:
-        with safe_open(path, framework="numpy") as file:
-            description = _described(file.metadata()["minitransformer"])
-            for name in file.keys():  # noqa: SIM118 - a safetensors file is no mapping
-                if not name.startswith(OPTIMIZER_PREFIX):
-                    parameters[name] = _array(file, name)
-                elif with_optimizer:
-                    optimizer[name.removeprefix(OPTIMIZER_PREFIX)] = _array(file, name)
-    except SafetensorError as error:
-        raise ValueError(f"its header is damaged ({error})") from None
+    for name, tensor in tensors.items():
+        if tensor.type not in TYPES:
+            raise ValueError(f"{shortened(name)} is of type {tensor.type}, expected one of {', '.join(TYPES)}")
+        if not name.startswith(OPTIMIZER_PREFIX):
+            parameters[name] = _finite(tensor, name)
+        elif with_optimizer:
+            optimizer[name.removeprefix(OPTIMIZER_PREFIX)] = _finite(tensor, name)
     config, tokenizer, step, state = (description[name] for name in ("config", "tokenizer", "step", "state"))
     return Checkpoint(config, parameters, optimizer or None, tokenizer, step, state)
 
@@ -233,18 +222,15 @@ def _check_sizes(description: Any) -> None:
         depth += 1
         if depth > DEEPEST:
             raise ValueError(f"its description is nested more than {DEEPEST} levels deep")
-        if any(isinstance(value, int) and abs(value) > sys.maxsize for value in level):
+        if any(isinstance(value, int) and abs(value) >= 1 << 63 for value in level):
             raise ValueError("its description holds an integer of more than 64 bits")
         lists = [list(value.values()) if isinstance(value, dict) else value for value in level]
         level = [value for values in lists if isinstance(values, list) for value in values]
 
 
-def _array(file: Any, name: str) -> np.ndarray:
-    """Return one array of a safetensors file. Raises ValueError for a type that NumPy lacks, infinities and NaN."""
-    dtype = file.get_slice(name).get_dtype()
-    if dtype not in DTYPES:
-        raise ValueError(f"{name} is of type {dtype}, expected one of {', '.join(DTYPES)}")
-    array = file.get_tensor(name)
+def _finite(tensor: Tensor, name: str) -> np.ndarray:
+    """Read a tensor. Raises ValueError for infinities and NaN."""
+    array = tensor.read()
     if not np.isfinite(array).all():
         raise ValueError(f"{name} holds a number that is not finite")
     return array
@@ -322,14 +308,11 @@ def prune_checkpoints(
 
 def description_of(path: Path) -> dict[str, Any]:
     """Return a checkpoint's description, read without any check or array; empty if the file is not a checkpoint."""
-    from safetensors import SafetensorError, safe_open
-
     if not path.is_file():
         return {}
     try:
-        with safe_open(path, framework="numpy") as file:
-            description = json.loads((file.metadata() or {})["minitransformer"])
-    except (OSError, SafetensorError, LookupError, ValueError, RecursionError):
+        description = json.loads(read_header(path)[0]["minitransformer"])
+    except (OSError, LookupError, TypeError, ValueError, RecursionError):
         return {}
     return description if isinstance(description, dict) else {}
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from types import FrameType, SimpleNamespace
 from typing import Any
 
+from ..system.progress import tqdm
 from ..system.visible import visible
 
 FIGURES = {
@@ -46,8 +47,6 @@ def stop_request() -> Iterator[SimpleNamespace]:
 
 def progress_bar(step: int, steps: int, enabled: bool = True) -> Any:
     """Return tqdm's bar over the optimiser steps; where standard error is no terminal, `say_above` alone is seen."""
-    from tqdm.std import tqdm
-
     bar: Any = tqdm(
         total=steps, initial=step, unit="step", disable=None if enabled else True, mininterval=0.2, dynamic_ncols=True
     )

@@ -29,7 +29,7 @@ from study.trials.runner import Runner
 from study.trials.translating import Translating
 from study.trials.trial import Trial
 
-LAZY = ("safetensors.numpy", "sacrebleu", "tqdm.std", "threadpoolctl")
+LAZY = ("sacrebleu", "tqdm.std", "threadpoolctl")
 """PyTorch is not among them: few cases need it, and with it every fork would take twice as long."""
 
 ESCAPES = "\x1b[31mred\x1b[0m"

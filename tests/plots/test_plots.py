@@ -231,7 +231,7 @@ def test_a_path_that_cannot_be_written_is_one_sentence(tmp_path):
 def test_pyplot_is_never_imported_and_matplotlib_only_for_pictures():
     code = (
         "import sys, minitransformer.decoding, minitransformer.evaluation\n"
-        "heavy = {'matplotlib', 'sacrebleu', 'tqdm', 'safetensors'} & set(sys.modules)\n"
+        "heavy = {'matplotlib', 'sacrebleu', 'tqdm'} & set(sys.modules)\n"
         "import minitransformer.plots\n"
         "print(sorted(heavy), 'matplotlib.pyplot' in sys.modules)"
     )

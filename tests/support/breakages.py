@@ -117,9 +117,11 @@ a cache that grows with linear attention | inference_bytes: attention.kind == "l
 a check that accepts whatever it is given | check: TOLERANCE → 1e9
 [models/t5.py: pretrained/test_architectures]
 T5's scores divided by √d_k | T5Config._stack: None if self.scaled_scores else 1.0 → None
-[pretrained/files.py: pretrained/test_folders]
+[system/tensor_file.py: pretrained/test_folders]
 a header that describes one tensor twice, of which the last description counts
-    _parsed: len(values) < len(pairs) → False
+    parse_json: len(values) < len(pairs) → False
+[system/tensor_file.py: system/test_tensor_file]
+tensors written in the order of their names | file_parts: [*kinds].index(item[1].dtype), item[0] → item[0]
 [models/encoder_decoder.py: pretrained/test_architectures]
 a source's mask inferred though targets begin with the padding token
     EncoderDecoder._source_mask: given is None and self.config.pad_id != self.config.bos_id → given is None

@@ -20,6 +20,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from minitransformer.system import WEBASSEMBLY
 from minitransformer.system.atomic import atomic_write
 
 from .. import answers
@@ -151,6 +152,9 @@ print("it needs NumPy alone")
 
 def run_with_numpy_alone(path: Path) -> None:
     """Run the file with a Python that refuses all packages but NumPy, and print what it says."""
+    if WEBASSEMBLY:
+        print("a browser starts no second Python: on your own machine this cell runs the file with NumPy alone")
+        return
     done = subprocess.run([sys.executable, "-c", ALONE, path], capture_output=True, text=True)
     print(done.stdout.strip() or done.stderr.strip())
 

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyBboxPatch, Rectangle
 
-from minitransformer.pretrained.files import Tensor
+from minitransformer.system.tensor_file import Tensor
 
 from ..style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SKY, VERMILION, on
 from .stranger import BYTES

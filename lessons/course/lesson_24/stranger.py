@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from minitransformer.data.bpe import learn_merges
 from minitransformer.grammar import pairs
 from minitransformer.models import GPT, GPTConfig
 from minitransformer.pretrained import save
 from minitransformer.pretrained.files import find_tensors
+from minitransformer.system.threads import blas_threads
 from minitransformer.training.optimizer import Adam
 
 from .tokenizer import CHARACTER, merged, words
@@ -44,7 +44,7 @@ def leave(place: Path) -> Path:
     sentences = short_sentences("train", SENTENCES)
     vocabulary, merges = _learned(sentences[:1000])
     ids = _numbers(sentences, vocabulary, merges)
-    with threadpool_limits(1):
+    with blas_threads(1):
         model = _trained(ids, len(vocabulary))
     save(model, folder)
     _as_published(folder, model.config.max_length, model.config.num_layers)

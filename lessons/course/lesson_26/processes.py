@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from minitransformer import Transformer, TransformerConfig
 from minitransformer.data.batching import Batch
+from minitransformer.system.threads import blas_threads
 from minitransformer.training import DataParallel, training_step
 from minitransformer.training.optimizer import Adam
 from minitransformer.training.parallel.processes import ALONE, Processes
@@ -29,7 +29,7 @@ BETAS, EPS = (0.9, 0.98), 1e-9
 
 def trained(processes: Processes = ALONE) -> dict[str, Any]:
     """Train in both ways; return checksums of their weights, and the bytes a step that this process sent in ours."""
-    with threadpool_limits(1):
+    with blas_threads(1):
         ours, theirs = _along_the_tree(processes), _all_reduced(processes)
     return {"tree": ours, "all_reduce": theirs, "bytes": processes.bytes_sent / STEPS}
 

@@ -14,7 +14,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from threading import Thread
@@ -137,6 +136,8 @@ class Runner:
 
     def _run_side_by_side(self, waiting: list[Trial], progress: "_Progress") -> None:
         """Run a process for each trial, `workers` at a time; after a signal all save and end."""
+        from multiprocessing.connection import wait  # here: a browser lacks it
+
         context = multiprocessing.get_context("spawn")
         queue, running = list(waiting), dict[int, tuple[BaseProcess, Trial, float]]()
         with stop_request() as stop:
@@ -250,7 +251,7 @@ def _end_with_parent() -> None:
     """Send SIGTERM to this process when its parent has died."""
     parent = multiprocessing.parent_process()
     if parent is not None:
-        wait([parent.sentinel])
+        parent.join()
         os.kill(os.getpid(), signal.SIGTERM)
 
 

@@ -49,7 +49,8 @@ class Processes:
         self.rank, self.size, self.first, self.where = rank, size, rank == 0, "before the first step"
         self.bytes_sent = 0  # of large arrays, by this process
         self.launched, self._store = store is not None, store
-        self._num_meetings, self._parent, self._was_orphaned = 0, os.getppid(), False
+        self._num_meetings, self._was_orphaned = 0, False
+        self._parent = os.getppid() if self.launched else 0
 
     @classmethod
     def join(cls, device: str = "cpu", timeout: float = TIMEOUT) -> "Processes":
