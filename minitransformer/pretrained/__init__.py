@@ -26,10 +26,7 @@ from .files import (
     CONFIG,
     GENERATION,
     LONG_NAMES,
-    TYPES,
     WEIGHTS,
-    PretrainedError,
-    Tensor,
     find_tensors,
     narrowed,
     read_json,
@@ -40,6 +37,7 @@ from .files import (
 from .gpt2 import GPT2
 from .llama import LLAMA
 from .names import OUTPUT, Architecture, Row
+from .tensors import TYPES, PretrainedError, Tensor
 from .tokenizers import TOKENIZER_FILES, PretrainedTokenizer, load_tokenizer, save_tokenizer
 from .vit import VIT
 
@@ -175,7 +173,7 @@ def _check(
         tensor = tensors.get(name)
         if tensor is not None and tensor.shape != shape:
             raise PretrainedError(f"{folder}: {name} has shape {tensor.shape}, but its configuration says {shape}")
-        if tensor is not None and tensor.type not in TYPES:
+        if tensor is not None and not tensor.readable:
             known = ", ".join(TYPES)
             raise PretrainedError(f"{folder}: {name} is of type {tensor.type}, which is not supported, only {known}")
 

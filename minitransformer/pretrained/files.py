@@ -1,4 +1,4 @@
-"""Folders of weights: `config.json` and safetensors files, checked before memory is taken for the tensors they name.
+"""Folders of weights: `config.json` and the tensors' files, checked before memory is taken for the tensors they name.
 
 A safetensors file is the length of its header (8 bytes), the header (JSON with each tensor's type, shape and place),
 and the tensors one after the other. It is read here by hand, because NumPy knows no bfloat16.
@@ -8,8 +8,7 @@ import errno
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from reprlib import repr as shortened
 from typing import Any
@@ -17,73 +16,18 @@ from typing import Any
 import numpy as np
 
 from ..system.atomic import atomic_write
-from ..system.visible import visible
+from . import pickles
+from .tensors import MOST_AXES, TYPES, PretrainedError, Tensor
 
 WEIGHTS, INDEX, CONFIG = "model.safetensors", "model.safetensors.index.json", "config.json"
+PICKLE, PICKLE_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
 GENERATION = "generation_config.json"
 LONGEST_HEADER = 100_000_000
 """Bytes: the limit that safetensors itself sets."""
 
 LONGEST_JSON = 10_000_000
-LONGEST_MESSAGE = 1000
-MOST_AXES = 8
-PIECE = 1 << 20
-TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
-"""The types of tensors that are read; bfloat16 numbers are the upper halves of float32 numbers."""
-
 LONG_NAMES = {"F32": "float32", "F64": "float64", "F16": "float16", "BF16": "bfloat16"}
 """The types' names in a configuration."""
-
-
-class PretrainedError(ValueError):
-    """A folder without a model that this program can run, or a model that another library's files can't express.
-
-    Names from the folder can't break the message: it is one line of at most LONGEST_MESSAGE characters, with control
-    characters escaped.
-    """
-
-    def __init__(self, message: str) -> None:
-        message = visible(message)
-        most = LONGEST_MESSAGE - 3
-        super().__init__(message if len(message) <= most else f"{message[: most - 200]} … {message[-200:]}")
-
-
-@dataclass(frozen=True)
-class Tensor:
-    """One tensor in a file, not read yet: its type as safetensors calls it, its shape, and its first byte."""
-
-    path: Path
-    type: str
-    shape: tuple[int, ...]
-    start: int
-
-    def equals(self, other: "Tensor") -> bool:
-        """Return True if another tensor has the same shape and numbers; they are read piece by piece."""
-        if self.shape != other.shape or not {self.type, other.type} <= TYPES.keys():
-            return False
-        pairs = zip(self.pieces(), other.pieces(), strict=True)
-        return all(np.array_equal(ours, theirs, equal_nan=True) for (_, ours), (_, theirs) in pairs)
-
-    def read(self) -> np.ndarray:
-        """Read the tensor; float16 and bfloat16 are widened to float32."""
-        return self._read(0, math.prod(self.shape)).reshape(self.shape)
-
-    def pieces(self) -> Iterator[tuple[slice, np.ndarray]]:
-        """Yield the entries piece by piece, with their places, so that a large table is not in memory twice."""
-        count = math.prod(self.shape)
-        for first in range(0, count, PIECE):
-            stop = min(first + PIECE, count)
-            yield slice(first, stop), self._read(first, stop)
-
-    def _read(self, first: int, stop: int) -> np.ndarray:
-        """Read the entries first, …, stop − 1."""
-        kind = np.dtype(TYPES[self.type])
-        array = np.fromfile(self.path, kind, stop - first, offset=self.start + first * kind.itemsize)
-        if self.type == "BF16":
-            array = (array.astype(np.uint32) << 16).view(np.float32)
-        elif self.type == "F16":
-            array = array.astype(np.float32)
-        return array
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -117,35 +61,33 @@ def _parsed(content: bytes) -> Any:
 
 
 def find_tensors(folder: Path) -> dict[str, Tensor]:
-    """Find every tensor of a folder by name, in one file or in several with an index.
+    """Find every tensor of a folder by name, in one file or in several with an index; safetensors before pickles.
 
-    Raises FileNotFoundError, or PretrainedError for files that are damaged or that run code when they are opened.
+    Raises FileNotFoundError, or PretrainedError for files that are damaged or that hold anything but tensors.
     """
-    if (folder / WEIGHTS).is_file():
-        return _tensors_of(folder / WEIGHTS)
-    if (folder / INDEX).is_file():
-        return _sharded(folder)
-    for path in sorted(folder.glob("pytorch_model*.bin*")):
-        raise PretrainedError(
-            f"{path} is refused: it is a pickle, which runs code when it is opened, and there is no {WEIGHTS} beside it"
-        )
+    for weights, index, tensors_of in ((WEIGHTS, INDEX, _tensors_of), (PICKLE, PICKLE_INDEX, pickles.tensors_of)):
+        if (folder / weights).is_file():
+            return tensors_of(folder / weights)
+        if (folder / index).is_file():
+            return _sharded(folder, index, tensors_of)
     raise FileNotFoundError(errno.ENOENT, "No such file", str(folder / WEIGHTS))
 
 
-def _sharded(folder: Path) -> dict[str, Tensor]:
-    places = read_json(folder / INDEX).get("weight_map")
+def _sharded(folder: Path, index: str, tensors_of: Callable[[Path], dict[str, Tensor]]) -> dict[str, Tensor]:
+    """Return the tensors of all files that an index names, each from the file where the index sees it."""
+    places, ending = read_json(folder / index).get("weight_map"), Path(index.removesuffix(".index.json")).suffix
     if not isinstance(places, dict) or not all(isinstance(name, str) for name in places.values()):
-        raise PretrainedError(f"{folder / INDEX} has no weight_map of names of files")
+        raise PretrainedError(f"{folder / index} has no weight_map of names of files")
     found: dict[str, Tensor] = {}
     for name in sorted(set(places.values())):
-        if Path(name).name != name or not name.endswith(".safetensors"):
-            raise PretrainedError(f"{folder / INDEX} names {shortened(name)}, expected a safetensors file beside it")
+        if Path(name).name != name or not name.endswith(ending):
+            raise PretrainedError(f"{folder / index} names {shortened(name)}, expected a {ending} file beside it")
         if not (folder / name).is_file():
             raise FileNotFoundError(errno.ENOENT, "No such file", str(folder / name))
-        promised, held = {each for each, place in places.items() if place == name}, _tensors_of(folder / name)
+        promised, held = {each for each, place in places.items() if place == name}, tensors_of(folder / name)
         for wrong, verb in ((promised - held.keys(), "lacks"), (held.keys() - promised, "also holds")):
             if wrong:
-                raise PretrainedError(f"{folder / name} is not what {INDEX} says: it {verb} {some(sorted(wrong))}")
+                raise PretrainedError(f"{folder / name} is not what {index} says: it {verb} {some(sorted(wrong))}")
         found |= held
     return found
 

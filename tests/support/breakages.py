@@ -152,6 +152,10 @@ a killed save that leaves an old configuration beside new weights | save: CONFIG
 [pretrained/__init__.py: pretrained/test_keys]
 another output layer taken for a copy of the tokens' table
     _without_copies: kept[original].equals(kept[name]) → True
+[pretrained/pickles.py: pretrained/test_pickles]
+an offset in bytes where entries are meant | _tensor: offset * storage.size → offset
+a transposed tensor read as if it lay in order | _tensor: if plain or count == 0 else → if True else
+a function of a stranger's choice taken for a known one | _run: argument not in → not argument and argument not in
 [pretrained/keys.py: pretrained/test_keys]
 a key that nobody knows passed over | Keys.checked: values.keys() - self.known → ()
 [pretrained/files.py: pretrained/test_marks]
