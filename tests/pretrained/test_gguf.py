@@ -41,7 +41,7 @@ def test_four_bits_of_a_byte() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_weight_is_that_of_the_package(kind: str, tmp_path: Path) -> None:
-    """Of blocks with random bytes, so with all numbers and all scales, infinite ones too; in pieces and at once."""
+    """Blocks of random bytes have all numbers and scales, infinite ones too. They are read in pieces and at once."""
     generator, writer = np.random.default_rng(len(kind)), gguf.GGUFWriter(tmp_path / "some.gguf", "llama")
     _, weights, size, _ = next(each for each in PACKINGS.values() if each.name == kind)
     for number, shape in enumerate([(3, 256), (1, 512), (4, 2, 768), (4099, 256)]):
@@ -159,7 +159,7 @@ def write_tokenizer(path: Path, values: dict[str, Any]) -> Any:
 
 @pytest.fixture(scope="module")
 def lines() -> list[str]:
-    return [each.english for each in islice(sample("train", seed=1), 600)] + ["naïve Café, x² ½ 2024 I'LL"] * 20
+    return [each.english for each in islice(sample("train", seed=1), 600)] + ["naïve Café, x² ½ 2024 I'LL"] * 200
 
 
 @pytest.fixture(scope="module")
