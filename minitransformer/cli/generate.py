@@ -47,7 +47,8 @@ HELP = "continue a text with a language model: GPT, GPT-2, Llama"
 
 def add_options(parser: Parser) -> None:
     """Declare the options of `generate`."""
-    add_option(parser, "model", "MODEL", path_name, "a checkpoint, a folder of `save_pretrained`, or a hub's name")
+    help_text = "a checkpoint, a folder of `save_pretrained`, a GGUF file, or a hub's name"
+    add_option(parser, "model", "MODEL", path_name, help_text)
     prompts = parser.add_argument("prompts", nargs="*", metavar="PROMPT", help="texts to continue")
     add_option(parser, "--file", "FILE", path_name, "continue each line of a file (UTF-8, .gz too)")
     add_option(parser, "--max-tokens", "N", positive_int, "tokens to write at most (default: 100)", default=100)

@@ -21,22 +21,23 @@ def add_checkpoint_argument(parser: argparse.ArgumentParser, **more: Any) -> Non
 
 
 def is_checkpoint(name: str) -> bool:
-    """Return True for the name of a checkpoint, and False for that of a folder or a repository.
+    """Return True for the name of a checkpoint, and False for that of a folder, a GGUF file or a repository.
 
     Raises ValueError for a file of another library's, which says what to name instead.
     """
     path = Path(name)
     if path.is_file() and not description_of(path):
+        from ..pretrained.gguf_file import is_gguf
+
+        if is_gguf(path):
+            return False
         if (path.parent / "config.json").is_file():
             raise ValueError(f"{name} is a part of another library's folder: name the folder, {path.parent}")
-        with open(path, "rb") as file:
-            if file.read(4) == b"GGUF":
-                raise ValueError(f"{name} is a GGUF file, which is not read: name a folder with a config.json")
     return name.endswith(".safetensors") or (path.exists() and not path.is_dir())
 
 
 def open_model(name: str, backend: Backend) -> Opened:
-    """Return the model in a checkpoint, or in a folder that `save_pretrained` of `transformers` wrote, or of that name.
+    """Return the model in a checkpoint, in a GGUF file, in a folder of `save_pretrained`, or of that name on the hub.
 
     Raises FileNotFoundError, CheckpointError, ValueError for a folder without a model, and PretrainedError for one
     that can't be used.

@@ -3,16 +3,18 @@
     model, tokenizer = load("gpt2")
     logits, _ = model.forward([tokenizer.encode("Once upon a time")])
 
-A folder is what Hugging Face's `save_pretrained` writes: gpt2, llama, bert, t5, vit or marian. It may come from a
-stranger: it holds data and no code, and all sizes are checked before memory is taken.
+A folder is what Hugging Face's `save_pretrained` writes: gpt2, llama, bert, t5, vit or marian. llama.cpp's GGUF file
+stands for such a folder. Both may come from a stranger: they hold data, no code of theirs runs, and all sizes are
+checked before memory is taken.
 """
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,12 +25,12 @@ from ..system.tensor_file import Tensor
 from . import marian, t5
 from .bert import BERT
 from .download import folder_of
+from .errors import PretrainedError
 from .files import (
     CONFIG,
     GENERATION,
     LONG_NAMES,
     WEIGHTS,
-    PretrainedError,
     find_tensors,
     narrowed,
     read_json,
@@ -36,10 +38,12 @@ from .files import (
     write_json,
     write_tensors,
 )
+from .gguf_file import is_gguf
+from .gguf_model import folder_like
 from .gpt2 import GPT2
 from .llama import LLAMA
 from .names import OUTPUT, Architecture, Row
-from .tokenizers import TOKENIZER_FILES, PretrainedTokenizer, load_tokenizer, save_tokenizer
+from .tokenizers import TOKENIZER_FILES, PretrainedTokenizer, load_tokenizer, save_tokenizer, tokenizer_in
 from .vit import VIT
 
 __all__ = ["ARCHITECTURES", "PretrainedError", "PretrainedTokenizer", "load", "save"]
@@ -65,8 +69,36 @@ class Origin:
     types: Mapping[str, str]
 
 
+class Source(NamedTuple):
+    """A folder or a GGUF file, and what it says of its model.
+
+    config: the file with the configuration, for messages; values and generation: as in `Origin`; tensors and tokenizer:
+    functions that find them, the second for a kind of model.
+    """
+
+    place: Path
+    config: Path
+    values: Mapping[str, Any]
+    generation: Mapping[str, Any]
+    tensors: Callable[[], Mapping[str, Tensor]]
+    tokenizer: Callable[[str], Any]
+
+
+def _source(folder_or_name: str | Path) -> Source:
+    """Open a GGUF file, a folder, or the folder of a name."""
+    path = Path(folder_or_name)
+    if is_gguf(path):
+        values, tensors, metadata = folder_like(path)
+        return Source(path, path, values, {}, lambda: tensors, lambda kind: tokenizer_in(path, metadata, values))
+    folder = folder_of(folder_or_name)
+    values = read_json(folder / CONFIG)
+    generation = read_json(folder / GENERATION) if (folder / GENERATION).is_file() else {}
+    find, tokenizer = partial(find_tensors, folder), partial(load_tokenizer, folder, values=values)
+    return Source(folder, folder / CONFIG, values, generation, find, tokenizer)
+
+
 def load(folder_or_name: str | Path, ops: Ops = numpy_ops, dtype: str = "float32") -> tuple[Any, Any]:
-    """Return the model in a folder and its tokenizer or `None`; a name that is no folder is downloaded.
+    """Return the model in a folder or a GGUF file and its tokenizer or `None`; another name is downloaded.
 
     The tokens that begin and end a text are those of `generation_config.json` where it names some; its other settings,
     which say how to search or to draw, are in `model.origin.generation` and go back with `save`.
@@ -75,16 +107,15 @@ def load(folder_or_name: str | Path, ops: Ops = numpy_ops, dtype: str = "float32
     damaged files, options or kinds of model that are not supported, tensors that are missing, too many or not the
     copies that they should be.
     """
-    folder = folder_of(folder_or_name)
-    values = read_json(folder / CONFIG)
+    source = _source(folder_or_name)
+    folder, values = source.place, source.values
     kind = values.get("model_type")
     if not isinstance(kind, str) or kind not in ARCHITECTURES:
-        known = ", ".join(ARCHITECTURES)
-        raise PretrainedError(f"{folder / CONFIG}: model_type {kind!r} is not supported, only {known}")
+        raise PretrainedError(f"{source.config}: model_type {kind!r} is not supported, only {', '.join(ARCHITECTURES)}")
     architecture = ARCHITECTURES[kind]
     _check_head(folder, architecture, values.get("architectures"))
-    generation = read_json(folder / GENERATION) if (folder / GENERATION).is_file() else {}
-    tensors = _canonical(architecture, find_tensors(folder))
+    generation = source.generation
+    tensors = _canonical(architecture, source.tensors())
     types = {name: tensor.type for name, tensor in tensors.items()}
     tensors = _without_copies(folder, architecture, tensors, values.get("tie_word_embeddings", architecture.tied))
     marks = {name: generation[name] for name in MARKS if generation.get(name) is not None}
@@ -92,7 +123,7 @@ def load(folder_or_name: str | Path, ops: Ops = numpy_ops, dtype: str = "float32
     try:
         config = architecture.from_config({**architecture.keys.checked(values), **marks}, shapes)
     except (TypeError, ValueError, ArithmeticError, LookupError) as error:
-        raise PretrainedError(f"{folder / CONFIG}: {error}") from None
+        raise PretrainedError(f"{source.config}: {error}") from None
     _check_constant(folder, architecture, config, tensors)
     if config.num_layers_in_all > len(tensors):
         layers = config.num_layers_in_all
@@ -100,7 +131,7 @@ def load(folder_or_name: str | Path, ops: Ops = numpy_ops, dtype: str = "float32
     rows = architecture.table(config)
     _check(folder, architecture, config, rows, tensors)
     _check_memory(folder, rows, dtype)
-    tokenizer = load_tokenizer(folder, kind, values)
+    tokenizer = source.tokenizer(kind)
     if isinstance(config, BERTConfig) and config.mask_id is None and tokenizer is not None:
         config = replace(config, mask_id=tokenizer.mask_id)
     model = config.model.blank(config, ops, dtype)
@@ -174,7 +205,7 @@ def _check(
         tensor = tensors.get(name)
         if tensor is not None and tensor.shape != shape:
             raise PretrainedError(f"{folder}: {name} has shape {tensor.shape}, but its configuration says {shape}")
-        if tensor is not None and tensor.type not in LONG_NAMES:
+        if tensor is not None and not tensor.readable:
             known = ", ".join(LONG_NAMES)
             raise PretrainedError(f"{folder}: {name} is of type {tensor.type}, which is not supported, only {known}")
 

@@ -3,11 +3,15 @@
 import errno
 from pathlib import Path
 
-from .files import CONFIG, GENERATION, INDEX, PretrainedError
+from .errors import PretrainedError
+from .files import CONFIG, GENERATION, INDEX, PICKLE_INDEX
 from .tokenizers import TOKENIZER_FILES
 
 WANTED = [CONFIG, GENERATION, "model*.safetensors", INDEX, *TOKENIZER_FILES]
-"""The files of a repository that are downloaded: no pickles, no code, and nothing in the folders of other programs."""
+"""The files of a repository that are downloaded: no code, and nothing in the folders of other programs."""
+
+PICKLES = ["pytorch_model*.bin", PICKLE_INDEX]
+"""Downloaded too, where a repository has no safetensors files."""
 
 
 def folder_of(folder_or_name: str | Path) -> Path:
@@ -30,6 +34,8 @@ def folder_of(folder_or_name: str | Path) -> Path:
         ) from None
     try:
         folder = Path(snapshot_download(name, allow_patterns=WANTED, ignore_patterns=["*/*"]))
+        if not any(folder.glob("*.safetensors")):
+            snapshot_download(name, allow_patterns=[CONFIG, *PICKLES], ignore_patterns=["*/*"])
     except errors.GatedRepoError:
         reason = "its owner asks for consent: give it on the model's page, then log in with `hf auth login`"
     except errors.RepositoryNotFoundError:
@@ -39,7 +45,7 @@ def folder_of(folder_or_name: str | Path) -> Path:
     except Exception as error:  # huggingface_hub raises many kinds
         reason = " ".join(str(error).split())[:300]
     else:
-        if not any(folder.glob("*.safetensors")):
-            raise PretrainedError(f"{name} has no safetensors files on the hub, the only weights that are read")
+        if not any(any(folder.glob(each)) for each in ("*.safetensors", *PICKLES)):
+            raise PretrainedError(f"{name} has no weights on the hub in safetensors files or in pytorch_model.bin")
         return folder
     raise PretrainedError(f"{name} is no folder, and it can't be downloaded: {reason}")

@@ -1,8 +1,8 @@
-"""Folders of weights: `config.json` and safetensors files."""
+"""Folders of weights: `config.json` and the tensors' files."""
 
 import errno
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from reprlib import repr as shortened
 from typing import Any
@@ -11,27 +11,15 @@ import numpy as np
 
 from ..system.atomic import atomic_write
 from ..system.tensor_file import Tensor, file_parts, parse_json, read_header
-from ..system.visible import visible
+from . import pickles
+from .errors import PretrainedError
 
 WEIGHTS, INDEX, CONFIG = "model.safetensors", "model.safetensors.index.json", "config.json"
+PICKLE, PICKLE_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
 GENERATION = "generation_config.json"
 LONGEST_JSON = 10_000_000
-LONGEST_MESSAGE = 1000
 LONG_NAMES = {"F32": "float32", "F64": "float64", "F16": "float16", "BF16": "bfloat16"}
 """The types of weights, and their names in a configuration."""
-
-
-class PretrainedError(ValueError):
-    """A folder without a model that this program can run, or a model that another library's files can't express.
-
-    Names from the folder can't break the message: it is one line of at most LONGEST_MESSAGE characters, with control
-    characters escaped.
-    """
-
-    def __init__(self, message: str) -> None:
-        message = visible(message)
-        most = LONGEST_MESSAGE - 3
-        super().__init__(message if len(message) <= most else f"{message[: most - 200]} … {message[-200:]}")
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -52,35 +40,33 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def find_tensors(folder: Path) -> dict[str, Tensor]:
-    """Find every tensor of a folder by name, in one file or in several with an index.
+    """Find every tensor of a folder by name, in one file or in several with an index; safetensors before pickles.
 
-    Raises FileNotFoundError, or PretrainedError for files that are damaged or that run code when they are opened.
+    Raises FileNotFoundError, or PretrainedError for files that are damaged or that hold anything but tensors.
     """
-    if (folder / WEIGHTS).is_file():
-        return _tensors_of(folder / WEIGHTS)
-    if (folder / INDEX).is_file():
-        return _sharded(folder)
-    for path in sorted(folder.glob("pytorch_model*.bin*")):
-        raise PretrainedError(
-            f"{path} is refused: it is a pickle, which runs code when it is opened, and there is no {WEIGHTS} beside it"
-        )
+    for weights, index, tensors_of in ((WEIGHTS, INDEX, _tensors_of), (PICKLE, PICKLE_INDEX, pickles.tensors_of)):
+        if (folder / weights).is_file():
+            return tensors_of(folder / weights)
+        if (folder / index).is_file():
+            return _sharded(folder, index, tensors_of)
     raise FileNotFoundError(errno.ENOENT, "No such file", str(folder / WEIGHTS))
 
 
-def _sharded(folder: Path) -> dict[str, Tensor]:
-    places = read_json(folder / INDEX).get("weight_map")
+def _sharded(folder: Path, index: str, tensors_of: Callable[[Path], dict[str, Tensor]]) -> dict[str, Tensor]:
+    """Return the tensors of all files that an index names, each from the file where the index sees it."""
+    places, ending = read_json(folder / index).get("weight_map"), Path(index.removesuffix(".index.json")).suffix
     if not isinstance(places, dict) or not all(isinstance(name, str) for name in places.values()):
-        raise PretrainedError(f"{folder / INDEX} has no weight_map of names of files")
+        raise PretrainedError(f"{folder / index} has no weight_map of names of files")
     found: dict[str, Tensor] = {}
     for name in sorted(set(places.values())):
-        if Path(name).name != name or not name.endswith(".safetensors"):
-            raise PretrainedError(f"{folder / INDEX} names {shortened(name)}, expected a safetensors file beside it")
+        if Path(name).name != name or not name.endswith(ending):
+            raise PretrainedError(f"{folder / index} names {shortened(name)}, expected a {ending} file beside it")
         if not (folder / name).is_file():
             raise FileNotFoundError(errno.ENOENT, "No such file", str(folder / name))
-        promised, held = {each for each, place in places.items() if place == name}, _tensors_of(folder / name)
+        promised, held = {each for each, place in places.items() if place == name}, tensors_of(folder / name)
         for wrong, verb in ((promised - held.keys(), "lacks"), (held.keys() - promised, "also holds")):
             if wrong:
-                raise PretrainedError(f"{folder / name} is not what {INDEX} says: it {verb} {some(sorted(wrong))}")
+                raise PretrainedError(f"{folder / name} is not what {index} says: it {verb} {some(sorted(wrong))}")
         found |= held
     return found
 

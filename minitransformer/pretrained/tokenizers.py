@@ -248,11 +248,8 @@ def load_tokenizer(folder: Path, kind: str, values: Mapping[str, Any]) -> Any:
             raise PretrainedError(f"{folder / file} has more than {LARGEST:,} bytes: it is no tokenizer's")
     if name == "MarianTokenizer" and FILE not in files:
         return MarianTokenizer(folder, options, values)
-    try:
-        from . import vocabularies
-    except ImportError:
-        message = "its tokenizer needs the package tokenizers: pip install tokenizers"
-        raise PretrainedError(f"{folder}: {message}") from None
+    _check_package(folder)
+    from . import vocabularies
 
     def read() -> PretrainedTokenizer:
         inner = (
@@ -261,6 +258,36 @@ def load_tokenizer(folder: Path, kind: str, values: Mapping[str, Any]) -> Any:
         return PretrainedTokenizer(inner, options, values, _template(folder))
 
     return _ask(f"{folder / files[0]} is not a tokenizer", read)
+
+
+def tokenizer_in(path: Path, metadata: Mapping[str, Any], values: Mapping[str, Any]) -> PretrainedTokenizer | None:
+    """Return the tokenizer in a GGUF file with this metadata, `None` if there is none.
+
+    Raises PretrainedError for a missing package, and for a tokenizer that is not supported.
+    """
+    if metadata.get("tokenizer.ggml.model", "none") in ("none", "no_vocab"):
+        return None
+    _check_package(path)
+    from . import gguf_tokenizer
+
+    def read() -> PretrainedTokenizer:
+        template = metadata.get("tokenizer.chat_template")
+        try:
+            inner, options = gguf_tokenizer.tokenizer_of(metadata)
+        except PretrainedError as error:
+            raise PretrainedError(f"{path}: {error}") from None
+        return PretrainedTokenizer(inner, options, values, template if isinstance(template, str) else None)
+
+    return _ask(f"{path} holds no tokenizer", read)
+
+
+def _check_package(place: Path) -> None:
+    """Raise PretrainedError if the package tokenizers is missing."""
+    try:
+        import tokenizers  # noqa: F401
+    except ImportError:
+        message = "its tokenizer needs the package tokenizers: pip install tokenizers"
+        raise PretrainedError(f"{place}: {message}") from None
 
 
 def _template(folder: Path) -> str | None:

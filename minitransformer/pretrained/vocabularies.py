@@ -54,7 +54,7 @@ def read(folder: Path, options: Options, name: str) -> Tokenizer:
     metaspace = inner.pre_tokenizer is None and isinstance(inner.model, BPE) and inner.model.byte_fallback
     if name == "LlamaTokenizer" and metaspace:
         inner.normalizer = None
-        _spaces(inner, options, True)
+        spaces(inner, options, True)
     if name == "GPT2Tokenizer" and isinstance(inner.pre_tokenizer, pre_tokenizers.ByteLevel):
         inner.pre_tokenizer.add_prefix_space = flag(options, "add_prefix_space", inner.pre_tokenizer.add_prefix_space)
     named = {name: options[name] for each in MARKS if options.get(name := f"{each}_token")}
@@ -71,7 +71,7 @@ def gpt2(folder: Path, options: Options) -> Tokenizer:
     inner.decoder = decoders.ByteLevel()
     end = "<|endoftext|>"
     marks = add_marks(inner, folder, options, bos=end, eos=end, unk=end)
-    _surround(inner, marks, flag(options, "add_bos_token", False), flag(options, "add_eos_token", False))
+    surround(inner, marks, flag(options, "add_bos_token", False), flag(options, "add_eos_token", False))
     return inner
 
 
@@ -123,7 +123,7 @@ def t5(folder: Path, options: Options) -> Tokenizer:
     )
     inner.decoder = decoders.Metaspace(replacement=SPACE, prepend_scheme="always")
     marks = add_marks(inner, folder, options, *_fixed(proto), *gaps, eos="</s>", unk="<unk>", pad="<pad>")
-    _surround(inner, marks, begins=False, ends=True)
+    surround(inner, marks, begins=False, ends=True)
     return inner
 
 
@@ -134,20 +134,25 @@ def llama(folder: Path, options: Options) -> Tokenizer:
     if proto.normalizer_spec.precompiled_charsmap:
         raise PretrainedError(f"{folder / 'tokenizer.model'} normalises texts, which is not supported for Llama")
     ids = {piece.piece: index for index, piece in enumerate(proto.pieces)}
-    merges = [
-        (piece[:cut], piece[cut:])
-        for piece in sorted(ids, key=lambda piece: -proto.pieces[ids[piece]].score)
-        for cut in range(1, len(piece))
-        if piece[:cut] in ids and piece[cut:] in ids
-    ]
-    inner = Tokenizer(BPE(ids, merges, fuse_unk=True, byte_fallback=True))
-    _spaces(inner, options, proto.normalizer_spec.add_dummy_prefix)
+    inner = by_scores(ids, {piece.piece: piece.score for piece in proto.pieces})
+    spaces(inner, options, proto.normalizer_spec.add_dummy_prefix)
     marks = add_marks(inner, folder, options, *_fixed(proto), bos="<s>", eos="</s>", unk="<unk>")
-    _surround(inner, marks, flag(options, "add_bos_token", False), flag(options, "add_eos_token", False))
+    surround(inner, marks, flag(options, "add_bos_token", False), flag(options, "add_eos_token", False))
     return inner
 
 
-def _spaces(inner: Tokenizer, options: Options, prefix: bool) -> None:
+def by_scores(ids: dict[str, int], scores: Mapping[str, float]) -> Tokenizer:
+    """Build byte pairs from the pieces that they make; a pair whose piece has a higher score is merged first."""
+    merges = [
+        (piece[:cut], piece[cut:])
+        for piece in sorted(ids, key=lambda piece: -scores[piece])
+        for cut in range(1, len(piece))
+        if piece[:cut] in ids and piece[cut:] in ids
+    ]
+    return Tokenizer(BPE(ids, merges, fuse_unk=True, byte_fallback=True))
+
+
+def spaces(inner: Tokenizer, options: Options, prefix: bool) -> None:
     """Let a tokenizer write spaces as Llama does, with one more before a text unless an option forbids it."""
     prefix = flag(options, "add_prefix_space", prefix)
     scheme = ("always" if flag(options, "legacy", False) else "first") if prefix else "never"
@@ -178,7 +183,7 @@ def mark(value: Any) -> AddedToken:
     return AddedToken(values["content"], **{"special": True, **given})
 
 
-def add_marks(inner: Tokenizer, folder: Path, options: Options, *more: Any, **defaults: str) -> dict[str, str]:
+def add_marks(inner: Tokenizer, folder: Path | str, options: Options, *more: Any, **defaults: str) -> dict[str, str]:
     """Let a tokenizer find special tokens in texts, and leave them out when it decodes; return those with a name.
 
     Tokens of `added_tokens_decoder` must get the ids that it names, or PretrainedError is raised.
@@ -206,7 +211,7 @@ def _fixed(proto: Any) -> list[dict[str, Any]]:
     return [{"content": each.piece, "special": each.type == CONTROL, "normalized": False} for each in pieces]
 
 
-def _added(folder: Path, options: Options) -> dict[int, dict[str, Any]]:
+def _added(folder: Path | str, options: Options) -> dict[int, dict[str, Any]]:
     """Return the tokens that were added to the vocabulary, by id."""
     listed = options.get("added_tokens_decoder") or {}
     if not isinstance(listed, dict) or not all(k.isdecimal() and isinstance(v, dict) for k, v in listed.items()):
@@ -214,7 +219,7 @@ def _added(folder: Path, options: Options) -> dict[int, dict[str, Any]]:
     return {int(index): token for index, token in listed.items()}
 
 
-def _surround(inner: Tokenizer, marks: Mapping[str, str], begins: bool, ends: bool) -> None:
+def surround(inner: Tokenizer, marks: Mapping[str, str], begins: bool, ends: bool) -> None:
     """Put the marks that begin and end a text around it, for callers that ask for special tokens."""
     first = [marks["bos"]] if begins and "bos" in marks else []
     last = [marks["eos"]] if ends and "eos" in marks else []

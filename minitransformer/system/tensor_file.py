@@ -20,6 +20,9 @@ TYPES = {"I64": "<i8", "F64": "<f8", "F32": "<f4", "I32": "<i4", "BF16": "<u2", 
 """The types of tensors that are read, in the order in which safetensors writes them: wide ones first, so that each is
 aligned. Bfloat16 numbers are the upper halves of float32 numbers."""
 
+FLOATS = {"F64", "F32", "BF16", "F16"}
+"""The types that weights may have."""
+
 LONGEST_HEADER = 100_000_000
 """Bytes: the limit that safetensors itself sets."""
 
@@ -36,9 +39,14 @@ class Tensor:
     shape: tuple[int, ...]
     start: int
 
+    @property
+    def readable(self) -> bool:
+        """True if its numbers can be weights: those of other types, such as integers, can't."""
+        return self.type in FLOATS
+
     def equals(self, other: "Tensor") -> bool:
         """Return True if another tensor has the same shape and numbers; they are read piece by piece."""
-        if self.shape != other.shape or not {self.type, other.type} <= TYPES.keys():
+        if self.shape != other.shape or not (self.readable and other.readable):
             return False
         pairs = zip(self.pieces(), other.pieces(), strict=True)
         return all(np.array_equal(ours, theirs, equal_nan=True) for (_, ours), (_, theirs) in pairs)
@@ -62,11 +70,14 @@ class Tensor:
             file.seek(self.start + first * kind.itemsize)
             if file.readinto(array.data) < array.nbytes:
                 raise ValueError("it became shorter while it was read")
-        if self.type == "BF16":
-            array = (array.astype(np.uint32) << 16).view(np.float32)
-        elif self.type == "F16":
-            array = array.astype(np.float32)
-        return array
+        return widened(array)
+
+
+def widened(array: np.ndarray) -> np.ndarray:
+    """Return an array of a file with float16 numbers in float32, and unsigned ones too, which are bfloat16."""
+    if array.dtype == np.uint16:
+        return (array.astype(np.uint32) << 16).view(np.float32)
+    return array.astype(np.float32) if array.dtype == np.float16 else array
 
 
 def read_header(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:

@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+import torch
 from support.pretrained_cases import random_model
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -18,11 +19,12 @@ import sys
 from minitransformer.cli import main
 from minitransformer.pretrained import load
 for name in sys.argv[1:]:
-    if name != "some/model":
+    if name not in ("some/model", "some/pickled"):
         print(main(["generate", name, "Once"]))
     else:
         model, tokenizer = load(name)
-        print(model.config.kind, model.parameters.count, tokenizer.decode(tokenizer.encode("the dog")))
+        text = "no text" if tokenizer is None else tokenizer.decode(tokenizer.encode("the dog"))
+        print(model.config.kind, model.parameters.count, text)
 """
 WANTED = {"config.json", "generation_config.json", "model.safetensors", "vocab.json", "merges.txt"}
 ERRORS = {"gated": (403, "GatedRepo"), "other": (401, "RepoNotFound"), "broken": (500, None)}
@@ -35,7 +37,8 @@ def server(tmp_path: Path) -> Iterator[tuple[ThreadingHTTPServer, list[str]]]:
     random_model("gpt2", 0).save_pretrained(folder)
     (folder / "vocab.json").write_text(json.dumps({letter: number for number, letter in enumerate("thedogĠ")}))
     (folder / "merges.txt").write_text("#version: 0.2\n")
-    for name in ("pytorch_model.bin", "modeling.py", "README.md", "onnx/config.json", "onnx/model.safetensors"):
+    torch.save(random_model("gpt2", 0).state_dict(), folder / "pytorch_model.bin")
+    for name in ("modeling.py", "README.md", "onnx/config.json", "onnx/model.safetensors"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(b"nothing that is needed")
     files = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
@@ -52,8 +55,9 @@ def server(tmp_path: Path) -> Iterator[tuple[ThreadingHTTPServer, list[str]]]:
             repository, _, rest = path.removeprefix("/api/models").removeprefix("/some/").partition("/")
             name = rest.partition("/")[2].partition("/")[2]  # resolve/main/name
             body, status, code = b"{}", *ERRORS.get(repository, (404, None))
-            if repository in ("model", "pickled"):
-                there = files if repository == "model" else {"config.json": b"{}", "pytorch_model.bin": b""}
+            if repository in ("model", "pickled", "bare"):
+                kept = {"pickled": {"config.json", "pytorch_model.bin"}, "bare": {"config.json"}}
+                there = {name: files[name] for name in kept.get(repository, files)}
                 if path.startswith("/api/models") and rest.startswith("tree"):
                     entries = [{"type": "file", "path": n, "size": len(b), "oid": n} for n, b in there.items()]
                     body, status = json.dumps(entries).encode(), 200
@@ -102,11 +106,11 @@ def test_a_model_is_downloaded_by_name(server: tuple[ThreadingHTTPServer, list[s
     endpoint = f"http://127.0.0.1:{hub.server_port}"
     count = sum(p.numel() for p in random_model("gpt2", 0).parameters())
     wanted = [f"gpt {count} the dog"]
-    refused = ["some/gated", "some/other", "some/broken", "some/pickled", "not a name"]
-    said, errors = run(tmp_path, endpoint, "some/model", "some/model", *refused)
-    assert said == [*wanted * 2, *["2"] * len(refused)]
-    assert sorted(sent) == sorted([*WANTED, "config.json"])  # that of the pickled one
-    reasons = ("its owner asks for consent", "no such model", "or it fails", "no safetensors files", "")
+    refused = ["some/gated", "some/other", "some/broken", "some/bare", "not a name"]
+    said, errors = run(tmp_path, endpoint, "some/model", "some/model", "some/pickled", *refused)
+    assert said == [*wanted * 2, f"gpt {count} no text", *["2"] * len(refused)]
+    assert sorted(sent) == sorted([*WANTED, "config.json", "pytorch_model.bin", "config.json"])
+    reasons = ("its owner asks for consent", "no such model", "or it fails", "no weights on the hub", "")
     for name, reason, line in zip(refused, reasons, errors, strict=True):
         assert name in line
         assert reason in line

@@ -50,7 +50,7 @@ def tensors(change: Callable[[Any], Any]) -> Callable[[Path], None]:
     return lambda folder: rewrite(folder, change)
 
 
-def only_pickle(folder: Path) -> None:
+def misnamed(folder: Path) -> None:
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
 
 
@@ -122,7 +122,7 @@ BAD: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "surplus": (tensors(lambda t: t | {"extra": torch.ones(3)}), "does not have: extra"),
     "integers": (tensors(lambda t: t | {NORM: t[NORM].int()}), "of type I32"),
-    "pickle": (only_pickle, "it is a pickle, which runs code"),
+    "weights of another format": (misnamed, "no file of torch.save"),
     "no weights": (lambda folder: (folder / "model.safetensors").unlink(), "model.safetensors"),
     "truncated": (content(lambda data: data[:-5]), "truncated"),
     "longer": (content(lambda data: data + b"12345"), "damaged"),

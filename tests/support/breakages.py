@@ -138,7 +138,7 @@ ViT's classes read from the last patch | ViT.forward: hidden[:, 0] → hidden[:,
 Llama's gate and up swapped | table: "gate", "up" → "up", "gate"
 [pretrained/vocabularies.py: pretrained/test_vocabularies]
 T5's gaps numbered upwards | t5: reversed(range(count)) → range(count)
-Llama's newest piece merged first | llama: -proto.pieces → proto.pieces
+Llama's newest piece merged first | by_scores: -scores[piece] → scores[piece]
 sentencepiece's own word on the space before a text ignored | llama: proto.normalizer_spec.add_dummy_prefix → True
 [pretrained/pipeline.py: pretrained/test_pipeline]
 a step that takes off all of a text, taken for the end of its growth
@@ -154,6 +154,30 @@ a killed save that leaves an old configuration beside new weights | save: CONFIG
 [pretrained/__init__.py: pretrained/test_keys]
 another output layer taken for a copy of the tokens' table
     _without_copies: kept[original].equals(kept[name]) → True
+[pretrained/pickles.py: pretrained/test_pickles]
+an offset in bytes where entries are meant | _tensor: offset * storage.size → offset
+a transposed tensor read as if it lay in order | _tensor: if plain or count == 0 else → if True else
+a function of a stranger's choice taken for a known one | _run: argument not in → not argument and argument not in
+[pretrained/gguf.py: pretrained/test_gguf]
+the highest bits of a byte first
+    fields: np.arange(0, 8, bits, dtype=np.uint8) → np.arange(8 - bits, -1, -bits).astype(np.uint8)
+the lowest level of a group of Q4_K taken for its step | _in_groups: s, t = parts → t, s = parts
+the upper bits of a group's scale from the group before it
+    _in_groups: low >> 6 << 4 → np.roll(low, 1, 1) >> 6 << 4
+the fifth bits of Q5_K from the group beside it
+    q5_k: fifth.reshape(-1, 4, 64) → np.roll(fifth, 32, 1).reshape(-1, 4, 64)
+the upper bits of Q6_K from the half beside it
+    q6_k: blocks[:, 128:192].reshape(-1, 2, 32) → blocks[:, 128:192].reshape(-1, 2, 32)[:, ::-1]
+[pretrained/gguf_file.py: pretrained/test_gguf]
+rows of queries and keys left as llama.cpp turns them | Packed._read: rows.swapaxes(1, 2) → rows
+an offset in weights where bytes are meant | Packed._blocks: start // weights * size → start
+a tensor that lies above another | opened: first + tensor.start != stop → first + tensor.start > stop
+[pretrained/gguf_model.py: pretrained/test_gguf]
+keys put in order as if they had as many heads as queries
+    folder_like: "attn_k": "num_key_value_heads" → "attn_k": "num_attention_heads"
+stretched rotations read as if they were plain | _rope: if tensor is None → if True
+[pretrained/gguf_tokenizer.py: pretrained/test_gguf]
+digits that stay together | _bytes: individual_digits=True → individual_digits=False
 [pretrained/keys.py: pretrained/test_keys]
 a key that nobody knows passed over | Keys.checked: values.keys() - self.known → ()
 [pretrained/files.py: pretrained/test_marks]

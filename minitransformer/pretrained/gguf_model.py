@@ -1,0 +1,185 @@
+"""The models in GGUF files, as the folders that they were converted from: options and names of tensors.
+
+Another architecture is another row in `FAMILIES`, if its folder's `model_type` is in `ARCHITECTURES`.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from reprlib import repr as shortened
+from typing import Any
+
+import numpy as np
+
+from ..layers import RotaryConfig
+from ..system.tensor_file import Tensor
+from .errors import PretrainedError
+from .gguf_file import Content, opened
+from .keys import Keys, words
+
+OPTIONS = {
+    "embedding_length": "hidden_size",
+    "block_count": "num_hidden_layers",
+    "feed_forward_length": "intermediate_size",
+    "attention.head_count": "num_attention_heads",
+    "attention.head_count_kv": "num_key_value_heads",
+    "attention.key_length": "head_dim",
+    "attention.layer_norm_rms_epsilon": "rms_norm_eps",
+    "context_length": "max_position_embeddings",
+    "vocab_size": "vocab_size",
+}
+"""The names of options in a GGUF file, after that of the architecture, and in a folder's `config.json`."""
+
+KEYS = Keys(
+    obeyed=words("rope.freq_base rope.dimension_count attention.value_length", OPTIONS),
+    supported={
+        "rope.scaling.type": "none",
+        "rope.scaling.factor": 1.0,
+        "rope.scale_linear": 1.0,
+        "attention.causal": True,
+        "attention.sliding_window": 0,
+        "expert_count": 0,
+        "expert_used_count": 0,
+        "tensor_data_layout": "Meta AI original pth",
+    },
+    idle=words("rope.scaling.original_context_length rope.scaling.finetuned"),
+)
+
+MARKS = {"bos_token_id": ["bos"], "eos_token_id": ["eos", "eot", "eom"], "pad_token_id": ["padding"]}
+"""Special tokens of a folder, and of a file: a text ends with any of the three in the second line."""
+
+STRETCHED = "rope_freqs.weight"
+"""The tensor by which Llama 3.1's slow rotations are divided."""
+
+NAMES = {
+    "token_embd": "model.embed_tokens",
+    "output_norm": "model.norm",
+    "output": "lm_head",
+    "attn_norm": "input_layernorm",
+    "ffn_norm": "post_attention_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+"""The parts of Llama's names in a file and in a folder."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """An architecture of llama.cpp's.
+
+    model_type     that of its folders
+    names          the parts of its tensors' names in a file and in a folder
+    turned         True if the rows of queries and keys come in pairs (`gguf_file.Packed`)
+    biases         names of a folder's options that say whether a linear map has a bias, with such a bias in the file
+    """
+
+    model_type: str
+    names: Mapping[str, str]
+    turned: bool = False
+    biases: Mapping[str, str] | None = None
+
+
+FAMILIES = {
+    "llama": Family(
+        "llama",
+        NAMES,
+        turned=True,
+        biases={"attention_bias": "blk.0.attn_q.bias", "mlp_bias": "blk.0.ffn_up.bias"},
+    ),
+}
+"""By `general.architecture`."""
+
+
+def folder_like(path: Path) -> tuple[dict[str, Any], dict[str, Tensor], Mapping[str, Any]]:
+    """Return what the folder of a file's model would hold: `config.json` and the tensors; and the file's metadata.
+
+    Raises PretrainedError for architectures and options that are not supported.
+    """
+    content = opened(path)
+    metadata = content.metadata
+    name = metadata.get("general.architecture")
+    if not isinstance(name, str) or name not in FAMILIES:
+        raise PretrainedError(
+            f"{path}: the architecture {shortened(name)} is not supported, only {', '.join(FAMILIES)}"
+        )
+    if metadata.get("general.type", "model") != "model" or metadata.get("split.count", 1) not in (0, 1):
+        raise PretrainedError(f"{path} is not a whole model: it is an adapter, or one of several parts")
+    family = FAMILIES[name]
+    options = {key.removeprefix(f"{name}."): each for key, each in metadata.items() if key.startswith(f"{name}.")}
+    for key, value in options.items():
+        if isinstance(value, list | np.ndarray):
+            raise PretrainedError(f"{path}: {name}.{key} is a list, and only layers that are all alike are supported")
+    try:
+        values = _config(family, KEYS.checked(options), content)
+    except PretrainedError as error:
+        raise PretrainedError(f"{path}: {error}") from None
+    tensors: dict[str, Tensor] = {}
+    for theirs, tensor in content.tensors.items():
+        heads = {"attn_q": "num_attention_heads", "attn_k": "num_key_value_heads"}.get(theirs.split(".")[-2:][0])
+        if family.turned and heads is not None and theirs.startswith("blk."):
+            count = values[heads]
+            if type(count) is not int or count < 1 or tensor.shape[0] % (2 * count):
+                raise PretrainedError(f"{path}: {theirs} has {tensor.shape[0]} rows, not those of {count} heads")
+            tensor = replace(tensor, heads=count)
+        if theirs != STRETCHED:
+            tensors[_renamed(theirs, family.names)] = tensor
+    return values, tensors, metadata
+
+
+def _renamed(name: str, names: Mapping[str, str]) -> str:
+    """Return a tensor's name in a folder; one that is not known stays."""
+    found = re.fullmatch(r"(?:blk\.(\d+)\.)?(\w+)\.(weight|bias)", name, re.ASCII)
+    if found is None or found[2] not in names:
+        return name
+    layer = "" if found[1] is None else f"model.layers.{int(found[1])}."
+    return f"{layer}{names[found[2]]}.{found[3]}"
+
+
+def _config(family: Family, options: Mapping[str, Any], content: Content) -> dict[str, Any]:
+    """Return the `config.json` of a file's model."""
+    metadata, tensors = content
+    values = {OPTIONS[name]: value for name, value in options.items() if name in OPTIONS}
+    values.setdefault("num_key_value_heads", values.get("num_attention_heads"))
+    width = options.get("rope.dimension_count")
+    if width is not None and values.setdefault("head_dim", width) != width:
+        raise PretrainedError(
+            f"rope.dimension_count {width} is not supported, only all of a head's {values['head_dim']}"
+        )
+    if options.get("attention.value_length", values.get("head_dim")) != values.get("head_dim"):
+        raise PretrainedError(f"attention.value_length {options['attention.value_length']} is not that of the keys")
+    if "token_embd.weight" in tensors:
+        values.setdefault("vocab_size", tensors["token_embd.weight"].shape[0])
+    for name, marks in MARKS.items():
+        ids = [metadata[key] for mark in marks if (key := f"tokenizer.ggml.{mark}_token_id") in metadata]
+        values |= {name: ids[0] if len(ids) == 1 else sorted(set(ids), key=ids.index)} if ids else {name: None}
+    values |= {name: bias in tensors for name, bias in (family.biases or {}).items()}
+    return {
+        "model_type": family.model_type,
+        **values,
+        "tie_word_embeddings": "output.weight" not in tensors,
+        "rope_parameters": _rope(options.get("rope.freq_base", 10_000.0), width, content),
+    }
+
+
+def _rope(theta: Any, width: Any, content: Content) -> dict[str, Any]:
+    """Return `rope_parameters`; where rotations are stretched, their divisors must be those of Llama 3.1."""
+    tensor = content.tensors.get(STRETCHED)
+    if tensor is None:
+        return {"rope_type": "default", "rope_theta": theta}
+    if type(width) is int and tensor.shape == (width // 2,) and width <= 1024:
+        divisors = tensor.read().astype(float)
+        try:
+            plain, llama3 = RotaryConfig(theta=theta), RotaryConfig(theta=theta, factor=float(divisors.max()))
+        except (TypeError, ValueError) as error:
+            raise PretrainedError(f"{STRETCHED}: {error}") from None
+        if np.allclose(np.array(plain.frequencies(width)) / llama3.frequencies(width), divisors, rtol=1e-4):
+            lengths = {"original_max_position_embeddings": llama3.original_max_length, "factor": llama3.factor}
+            bounds = {"low_freq_factor": llama3.low_freq_factor, "high_freq_factor": llama3.high_freq_factor}
+            return {"rope_type": "llama3", "rope_theta": theta, **lengths, **bounds}
+    raise PretrainedError(f"{STRETCHED} stretches positions in another way than Llama 3.1, which is not supported")

