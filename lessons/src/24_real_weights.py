@@ -92,8 +92,8 @@ show(
 #
 # There is no code in it. The older format, `pytorch_model.bin`, is a Python *pickle*: a list of instructions that build
 # objects, and that may call any function on the way. Since PyTorch 2.6 (2025) `torch.load` refuses most of these unless
-# you say `weights_only=False`, but `pickle.load` and older versions do not. (This package reads no pickles.) Here are
-# the first bytes of our file:
+# you say `weights_only=False`, but `pickle.load` and older versions do not. (This package runs no pickle: it reads the
+# tensors that one describes, and calls nothing.) Here are the first bytes of our file:
 
 # %%
 data = (FOLDER / "model.safetensors").read_bytes()
