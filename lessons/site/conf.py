@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 
 SITE = Path(__file__).resolve().parent
-sys.path.insert(0, str(SITE))
+sys.path[:0] = [str(SITE), str(SITE.parent), str(SITE.parents[1])]  # the extensions, the course, the library
+os.environ.setdefault("TRITON_INTERPRET", "1")  # the kernels' docstrings are read without a GPU
 
 project = "minitransformer"
 author = "the authors of minitransformer"
@@ -20,6 +21,11 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_tippy",
     "sphinxcontrib.katex",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.viewcode",
+    "columns",
+    "docstrings",
+    "reference",
     "repository",
 ]
 templates_path = ["templates"]
@@ -40,10 +46,16 @@ tippy_js = ["popper.min.js", "tippy.umd.min.js"]
 tippy_skip_urls = [r"(?!.*glossary\.html#)"]
 tippy_enable_wikitips = tippy_enable_doitips = False
 
+# The reference shows names as users import them, in the order of the source.
+add_module_names = False
+autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
+python_maximum_signature_line_length = 88
+
 html_theme = "sphinx_book_theme"
 html_title = "minitransformer"
 html_static_path = ["static"]
-html_css_files = ["site.css"]
+html_css_files = ["site.css", "reference.css"]
 html_theme_options = {
     "use_download_button": False,
     "show_navbar_depth": 1,
