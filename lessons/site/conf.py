@@ -1,47 +1,45 @@
-"""Sphinx's settings for the site: `make site`."""
+"""Sphinx's settings for the site that `make site` builds."""
 
 import os
 import sys
 from pathlib import Path
 
+import sphinxcontrib.katex
+from sphinx.application import Sphinx
+
 SITE = Path(__file__).resolve().parent
 sys.path[:0] = [str(SITE), str(SITE.parent), str(SITE.parents[1])]  # the extensions, the course, the library
 os.environ.setdefault("TRITON_INTERPRET", "1")  # the kernels' docstrings are read without a GPU
 
-project = "minitransformer"
-author = "the authors of minitransformer"
-language = "en"
-root_doc = "index"
+project = html_title = "minitransformer"
 address = os.environ.get("URL", "").rstrip("/")
-html_baseurl = f"{address}/" if address else ""
-
 extensions = [
-    "myst_nb",
-    "sphinx_design",
-    "sphinx_copybutton",
-    "sphinx_tippy",
-    "sphinxcontrib.katex",
-    "sphinx.ext.autodoc",
-    "sphinx.ext.viewcode",
     "columns",
     "docstrings",
+    "myst_nb",
     "reference",
     "repository",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.viewcode",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "sphinx_tippy",
+    "sphinxcontrib.katex",
 ]
-templates_path = ["templates"]
+exclude_patterns = ["files", "vendored"]
 
-# Notebooks show the outputs that are committed; nothing is executed here.
-nb_execution_mode = "off"
+nb_execution_mode = "off"  # notebooks show the outputs that are committed
 myst_enable_extensions = ["attrs_inline", "colon_fence", "dollarmath", "html_image"]
 myst_heading_anchors = 4  # the anchors that a code host gives to headings
 myst_dmath_double_inline = True
 
-# Formulas are set while the site is built: pages load KaTeX's style and fonts, and no script.
+# Formulas are set while the site is built, and a wrong one ends the build. Pages load KaTeX's fonts, and no script.
 katex_prerender = True
 katex_js_path = str(SITE / "node_modules/katex/dist/katex.min.js")
 katex_css_path = "katex.min.css"
+sphinxcontrib.katex.KATEX_DEFAULT_OPTIONS["throwOnError"] = True
 
-# A link to the glossary shows the word's meaning.
+# A link to a word of the glossary shows what the word means.
 tippy_js = ["popper.min.js", "tippy.umd.min.js"]
 tippy_skip_urls = [r"(?!.*glossary\.html#)"]
 tippy_enable_wikitips = tippy_enable_doitips = False
@@ -52,24 +50,27 @@ autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 python_maximum_signature_line_length = 88
 
-html_theme = "sphinx_book_theme"
-html_title = "minitransformer"
+copybutton_selector = "div.highlight-ipython3 pre, div.highlight-python pre, div.highlight-bash pre"
+
+html_theme = "furo"
+html_baseurl = f"{address}/" if address else ""
 html_static_path = ["static"]
 html_css_files = ["site.css", "reference.css"]
-html_theme_options = {
-    "use_download_button": False,
-    "show_navbar_depth": 1,
-    "show_toc_level": 2,
-    "pygments_light_style": "a11y-high-contrast-light",
-    "pygments_dark_style": "a11y-high-contrast-dark",
-}
-html_show_sphinx = False
 html_show_copyright = False
-html_last_updated_fmt = None
-exclude_patterns = ["files", "vendored"]
+html_sourcelink_suffix = ""
+html_theme_options = {"top_of_page_buttons": []}
+pygments_style, pygments_dark_style = "a11y-high-contrast-light", "a11y-high-contrast-dark"
+templates_path = ["templates"]
+
+if address:
+    extensions.append("sphinxext.opengraph")
+    ogp_site_url = html_baseurl
+    ogp_social_cards = {"enable": False}
+    ogp_image = "_static/attention.png"
+    ogp_image_alt = "Cross-attention of a trained model"
 
 
-def setup(app):
+def setup(app: Sphinx) -> None:
     """Take what `stage.py` has put beside the pages."""
     app.config.html_static_path.append(str(app.srcdir / "vendored"))
     app.config.html_extra_path.append(str(app.srcdir / "files"))
