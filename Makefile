@@ -103,13 +103,17 @@ notebooks: $(test_ready)
 	PYTHONPATH=lessons $(PYTHON) -m course.notebooks $(ARGS)
 
 # Warnings are errors: a link that leads nowhere is one.
-site: $(site_ready) lessons/site/node_modules build/explorer.html
+site: $(site_ready) $(test_ready) lessons/site/node_modules build/explorer.html build/proof.json
 	$(PYTHON) lessons/site/stage.py build/site-source
 	URL=$(URL) $(PYTHON) -m sphinx --quiet --fail-on-warning -d build/site-doctrees -c lessons/site build/site-source build/site
 
 build/explorer.html: $(translator) minitransformer/explorer/page.html
 	@mkdir -p build
 	$(PYTHON) -m minitransformer explore $(translator) --int8 --out $@
+
+# The worst errors of the ops, which the site's reference shows; proved again where an op has changed.
+build/proof.json: $(wildcard minitransformer/ops/*.py) tests/ops/test_op_gradients.py | $(test_ready)
+	$(PYTHON) -m pytest --quiet $(side_by_side) -m 'not slow' tests/ops/test_op_gradients.py --proof $@
 
 test: $(test_ready)
 	$(PYTHON) -m pytest $(side_by_side) -m 'not slow' $(ARGS)

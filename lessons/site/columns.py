@@ -36,7 +36,8 @@ class Columns(SphinxDirective):
         for line in self.content:
             yield "::::{div}"
             for name in line.split():
-                yield from (f"```{{source}} {path}", f":pyobject: {name}", ":language: python", ":dedent:", ":emphasize-lines: 1-", "```")
+                yield from (f"```{{source}} {path}", f":pyobject: {name}", ":language: python", ":dedent:")
+                yield from (":emphasize-lines: 1-", "```")
             yield "::::"
         yield ":::::"
         yield f"[`{path}`]({os.path.relpath(path, os.path.dirname(self.env.docname))})"

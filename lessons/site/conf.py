@@ -2,6 +2,7 @@
 
 import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import sphinxcontrib.katex
@@ -19,7 +20,6 @@ extensions = [
     "myst_nb",
     "reference",
     "repository",
-    "sphinx.ext.autodoc",
     "sphinx.ext.viewcode",
     "sphinx_copybutton",
     "sphinx_design",
@@ -48,6 +48,7 @@ tippy_enable_wikitips = tippy_enable_doitips = False
 add_module_names = False
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
+autodoc_mock_imports = [name for name in ("torch", "triton") if find_spec(name) is None]
 python_maximum_signature_line_length = 88
 
 copybutton_selector = "div.highlight-ipython3 pre, div.highlight-python pre, div.highlight-bash pre"

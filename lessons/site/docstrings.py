@@ -1,12 +1,14 @@
-"""A Sphinx extension: autodoc reads our docstrings, which are plain text with `code`, and our signatures, as written."""
+"""A Sphinx extension: autodoc takes our docstrings, which are plain text with `code`, and signatures as written."""
 
 import ast
 import inspect
 import re
 import textwrap
-from typing import Any
+from dataclasses import is_dataclass
+from typing import TYPE_CHECKING, Any
 
-from sphinx.application import Sphinx
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 CODE = re.compile(r"`([^`]+)`")
 ROW = re.compile(r"(\w\S*(?:, \S+)*) {2,}(\S.*)")
@@ -55,29 +57,33 @@ def _inline(text: str, own: frozenset[str]) -> str:
     return "".join(pieces)
 
 
-def docstring(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+def docstring(app: "Sphinx", what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """autodoc-process-docstring."""
     has_arguments = inspect.isfunction(obj) or inspect.isclass(obj)
     own = frozenset(inspect.signature(obj).parameters if has_arguments else ())
     lines[:] = [*as_rst("\n".join(lines), own).splitlines(), ""]
 
 
-def signature(app: Sphinx, what: str, name: str, obj: Any, options: Any, given: Any, returns: Any) -> Any:
+def signature(app: "Sphinx", what: str, name: str, obj: Any, options: Any, given: Any, returns: Any) -> Any:
     """autodoc-process-signature: a function's signature as its source has it, `Array` and all."""
-    function = inspect.unwrap(obj) if what in ("function", "method") else None
-    if not inspect.isfunction(function):
+    if what not in ("function", "method", "class"):
+        return None
+    function = inspect.unwrap(obj) if what in ("function", "method") else vars(obj).get("__init__")
+    if not inspect.isfunction(function) or is_dataclass(obj):
         return None
     definition = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
     if not isinstance(definition, ast.FunctionDef):
         return None
     arguments = definition.args
-    if what == "method" and not any(ast.unparse(each) == "staticmethod" for each in definition.decorator_list):
+    if what != "function" and not any(ast.unparse(each) == "staticmethod" for each in definition.decorator_list):
         arguments.args = arguments.args[1:]
-    return f"({ast.unparse(arguments)})", definition.returns and ast.unparse(definition.returns)
+    result = ast.unparse(definition.returns).replace("'", "") if definition.returns and what != "class" else None
+    return f"({ast.unparse(arguments)})", result
 
 
-def setup(app: Sphinx) -> dict[str, bool]:
+def setup(app: "Sphinx") -> dict[str, bool]:
     """Register."""
+    app.setup_extension("sphinx.ext.autodoc")
     app.connect("autodoc-process-docstring", docstring)
     app.connect("autodoc-process-signature", signature)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -13,8 +13,8 @@ TOKEN = re.compile(
 GREEK = {"σ": r"\sigma", "Φ": r"\Phi", "φ": r"\varphi", "ε": r"\varepsilon", "β": r"\beta", "π": r"\pi"}
 NAMED = {"exp", "log", "max", "min", "tanh"}
 SIGNS = {
-    "Σ": r"\sum ", "·": r"\cdot ", "−": "-", "←": r"\leftarrow ", "+=": r"\mathrel{+}= ", "′": "'", "ᵀ": r"^\top ", "√": r"\sqrt ", "@": r"\mathbin{@}",
-    "∞": r"\infty ", "…": r"\ldots ", ", ": r",\quad ",
+    "Σ": r"\sum ", "·": r"\cdot ", "−": "-", "←": r"\leftarrow ", "+=": r"\mathrel{+}= ", "′": "'", "ᵀ": r"^\top ",
+    "√": r"\sqrt ", "@": r"\mathbin{@}", "∞": r"\infty ", "…": r"\ldots ", ", ": r",\quad ",
 }  # fmt: skip
 EXPONENTS = str.maketrans("⁻ˣ²³", "-x23")
 IS_FORMULA = re.compile(r"[=←√−]")

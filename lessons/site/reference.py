@@ -1,63 +1,59 @@
 """A Sphinx extension: the directives `op` and `public` of the reference.
 
-An op's entry has its formulas, which are the cheat sheet's, its lesson, the worst errors of the last proof, the axes of
-its arrays, and the docstrings of its forward and its backward. The proof is the file that `pytest --proof` writes; an
-entry says so where there is none.
+An op's entry has its formulas, which are the cheat sheet's, its lesson, the worst errors of the last proof, the arrays
+that it declares, and the docstrings of its forward and its backward.
 """
 
-import inspect
-import json
 from collections.abc import Iterator
 from importlib import import_module
-from pathlib import Path
-from typing import Any
 
-from course import cheat_sheet
-from course.sources import number_of, sources
 from docutils import nodes
 from formulas import tex
+from proof import KINDS, PROOF, Proof, shown
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
+from course import cheat_sheet
+from course.sources import number_of, sources
 from minitransformer import ops
+from minitransformer.ops.arguments import ArrayArgument
 
-ROOT = Path(__file__).resolve().parents[2]
-PROOF = ROOT / "build/proof.json"
 ROWS = {row.name: row for row in (*cheat_sheet.MODEL, *cheat_sheet.FAMILY, *cheat_sheet.ALONE)}
 LESSONS = {number_of(source): f"/lessons/{source.stem}" for source in sources()}
-
-
-class Proof:
-    """The worst errors of a run of the tests, by component and kind; empty where no run left its file."""
-
-    def __init__(self, path: Path) -> None:
-        found = json.loads(path.read_text("utf-8")) if path.exists() else {}
-        self.worst: dict[str, dict[str, float]] = found.get("worst", {})
-        self.versions: dict[str, str] = found.get("versions", {})
-
-    def of(self, op: str) -> dict[str, float]:
-        """Return an op's worst errors over all of its cases, such as "attention, causal"."""
-        cases = [errors for name, errors in self.worst.items() if name.partition(",")[0] == op]
-        return {kind: max(each[kind] for each in cases) for kind in (cases[0] if cases else ())}
-
-
-def shown(error: float) -> str:
-    """Return an error as text, with a minus sign, at which no line is broken."""
-    return f"{error:.1e}".replace("-", "−")
 
 
 def autodoc(package: str, names: list[str]) -> Iterator[str]:
     """Yield the directives that document these names of a package."""
     yield "````{eval-rst}"
     for name in names:
-        thing = getattr(import_module(package), name)
-        kind = "class" if inspect.isclass(thing) else "function"
+        kind = "class" if name[0].isupper() else "function"
         yield f".. auto{kind}:: {package}.{name}"
         if kind == "class":
             yield "   :members:"
-            yield "   :show-inheritance:"
+            if getattr(import_module(package), name).__bases__ != (object,):
+                yield "   :show-inheritance:"
         yield ""
     yield "````"
+
+
+def errors_of(op: str) -> str:
+    """Return a sentence about the proof of an op's gradients."""
+    worst = Proof(PROOF).of(op)
+    if not worst:
+        return "The site was built without a run of the proof, whose worst errors would stand here."
+    autograd, differences = (shown(worst[kind]) for kind in KINDS)
+    return (
+        f"Worst error of its gradients in the last run of the proof: **{autograd}** against PyTorch's autograd, "
+        f"**{differences}** against finite differences."
+    )
+
+
+def described(array: ArrayArgument) -> str:
+    """Return an array's name, shape and kind."""
+    kinds = {"ids": f" of integers below {array.limit}", "mask": " of booleans"}
+    kind = " or what broadcasts to it" if array.broadcast else kinds.get(array.kind, "")
+    other = f" or probabilities `{array.as_probabilities()}`" if array.or_probabilities else ""
+    return f"`{array.name} {array}`{kind}{other}{' or `None`' if array.optional else ''}"
 
 
 class Public(SphinxDirective):
@@ -77,6 +73,7 @@ class Op(SphinxDirective):
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
+        self.env.note_dependency(str(PROOF))
         return self.parse_text_to_nodes("\n".join(self.lines(self.arguments[0])))
 
     def lines(self, name: str) -> Iterator[str]:
@@ -92,27 +89,19 @@ class Op(SphinxDirective):
             yield from ("", f"Here {cheat_sheet._text(row.note)}.", "")
         yield f"{{doc}}`Lesson {row.lesson} <{LESSONS[row.lesson]}>` derives it."
         if row.backward:
-            yield f"{self.errors(name)}"
+            yield errors_of(name)
         yield ""
+        arrays = getattr(ops, names[0]).declaration.arrays
+        yield from (f"It takes {'; '.join(map(described, arrays))}.", "")
         yield from autodoc("minitransformer.ops", names)
-
-    def errors(self, name: str) -> str:
-        """Return a sentence about the proof of an op's gradients."""
-        worst = Proof(self.config.proof).of(name)
-        if not worst:
-            return "The site was built without a run of the proof, whose worst errors would stand here."
-        autograd, differences = worst["autograd"], worst["finite differences"]
-        return (
-            f"Worst error of its gradients in the last run of the proof: **{shown(autograd)}** against "
-            f"PyTorch's autograd, **{shown(differences)}** against finite differences."
-        )
 
 
 class ProofTable(SphinxDirective):
     """```{proof}```: the worst errors of every component."""
 
     def run(self) -> list[nodes.Node]:
-        return self.parse_text_to_nodes("\n".join(self.lines(Proof(self.config.proof))))
+        self.env.note_dependency(str(PROOF))
+        return self.parse_text_to_nodes("\n".join(self.lines(Proof(PROOF))))
 
     def lines(self, proof: Proof) -> Iterator[str]:
         """Yield a table as Markdown."""
@@ -123,13 +112,12 @@ class ProofTable(SphinxDirective):
         yield from (f"Measured with {versions}, in float64:", "")
         yield from ("| component | against autograd | against finite differences |", "|---|--:|--:|")
         for name, errors in proof.worst.items():
-            columns = (shown(errors[kind]) if kind in errors else "–" for kind in ("autograd", "finite differences"))
+            columns = (shown(errors[kind]) if kind in errors else "–" for kind in KINDS)
             yield f"| {name} | {' | '.join(columns)} |"
 
 
-def setup(app: Sphinx) -> dict[str, Any]:
+def setup(app: Sphinx) -> dict[str, bool]:
     """Register."""
-    app.add_config_value("proof", PROOF, "env")
     app.add_directive("op", Op)
     app.add_directive("public", Public)
     app.add_directive("proof", ProofTable)
