@@ -37,7 +37,8 @@ class Columns(SphinxDirective):
             yield "::::{div}"
             for name in line.split():
                 yield from (f"```{{source}} {path}", f":pyobject: {name}", ":language: python", ":dedent:")
-                yield from (":emphasize-lines: 1-", "```")
+                caption = [f":caption: {name}"] if "." in name else []
+                yield from (*caption, ":emphasize-lines: 1-", "```")
             yield "::::"
         yield ":::::"
         yield f"[`{path}`]({os.path.relpath(path, os.path.dirname(self.env.docname))})"

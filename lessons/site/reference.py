@@ -53,7 +53,8 @@ def described(array: ArrayArgument) -> str:
     kinds = {"ids": f" of integers below {array.limit}", "mask": " of booleans"}
     kind = " or what broadcasts to it" if array.broadcast else kinds.get(array.kind, "")
     other = f" or probabilities `{array.as_probabilities()}`" if array.or_probabilities else ""
-    return f"`{array.name} {array}`{kind}{other}{' or `None`' if array.optional else ''}"
+    shape = str(array).replace("(...,)", "(...)")
+    return f"`{array.name} {shape}`{kind}{other}{' or `None`' if array.optional else ''}"
 
 
 class Public(SphinxDirective):
@@ -86,7 +87,7 @@ class Op(SphinxDirective):
             yield from ("::::{div}", title, "", "$$", tex(formula), "$$", "::::")
         yield ":::::"
         if row.note:
-            yield from ("", f"Here {cheat_sheet._text(row.note)}.", "")
+            yield from ("", f'<p class="op-note">{cheat_sheet._text(row.note)}</p>', "")
         yield f"{{doc}}`Lesson {row.lesson} <{LESSONS[row.lesson]}>` derives it."
         if row.backward:
             yield errors_of(name)

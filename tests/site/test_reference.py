@@ -36,8 +36,9 @@ def public_names(package: Any) -> set[str]:
 def documented(package: str) -> list[str]:
     """Return the names of a package that the pages give to `public` and `op`, a page after the other."""
     text = "\n".join(PAGES.values())
-    found = re.findall(rf"```{{public}} {re.escape(package)}\n(.*?)```", text, re.DOTALL)
-    names: list[str] = " ".join(found).split() + re.findall(rf"autoclass:: {re.escape(package)}\.(\w+)", text)
+    names = re.findall(rf"autoclass:: {re.escape(package)}\.(\w+)", text)
+    for found in re.findall(rf"```{{public}} {re.escape(package)}\n(.*?)```", text, re.DOTALL):
+        names += found.split()
     if package == "minitransformer.ops":
         pairs = {name for name, _ in numpy_ops.pairs()}
         entries = re.findall(r"```{op} (\w+)", text)
