@@ -5,7 +5,6 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-import sphinxcontrib.katex
 from sphinx.application import Sphinx
 
 SITE = Path(__file__).resolve().parent
@@ -17,14 +16,16 @@ address = os.environ.get("URL", "").rstrip("/")
 extensions = [
     "columns",
     "docstrings",
+    "glossary",
+    "katex",
     "myst_nb",
     "reference",
     "repository",
+    "sphinx.ext.githubpages",
     "sphinx.ext.viewcode",
     "sphinx_copybutton",
     "sphinx_design",
     "sphinx_tippy",
-    "sphinxcontrib.katex",
 ]
 exclude_patterns = ["files", "vendored"]
 
@@ -33,14 +34,10 @@ myst_enable_extensions = ["attrs_inline", "colon_fence", "dollarmath", "html_ima
 myst_heading_anchors = 4  # the anchors that a code host gives to headings
 myst_dmath_double_inline = True
 
-# Formulas are set while the site is built, and a wrong one ends the build. Pages load KaTeX's fonts, and no script.
-katex_prerender = True
-katex_js_path = str(SITE / "node_modules/katex/dist/katex.min.js")
-katex_css_path = "katex.min.css"
-sphinxcontrib.katex.KATEX_DEFAULT_OPTIONS["throwOnError"] = True
+html_math_renderer = "katex"
 
 # A link to a word of the glossary shows what the word means.
-tippy_js = ["popper.min.js", "tippy.umd.min.js"]
+tippy_js = ["popper.min.js", "tippy-bundle.umd.min.js"]
 tippy_skip_urls = [r"(?!.*glossary\.html#)"]
 tippy_enable_wikitips = tippy_enable_doitips = False
 
@@ -57,6 +54,8 @@ html_theme = "furo"
 html_baseurl = f"{address}/" if address else ""
 html_static_path = ["static"]
 html_css_files = ["site.css", "reference.css"]
+html_css_files = ["katex.min.css", "site.css"]
+html_js_files = ["site.js"]
 html_show_copyright = False
 html_sourcelink_suffix = ""
 html_theme_options = {"top_of_page_buttons": []}
@@ -67,8 +66,8 @@ if address:
     extensions.append("sphinxext.opengraph")
     ogp_site_url = html_baseurl
     ogp_social_cards = {"enable": False}
-    ogp_image = "_static/attention.png"
-    ogp_image_alt = "Cross-attention of a trained model"
+    ogp_image = f"{html_baseurl}github/pictures/attention.png"
+    ogp_image_alt = "What one head of a trained translator looks at"
 
 
 def setup(app: Sphinx) -> None:

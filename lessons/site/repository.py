@@ -9,7 +9,7 @@ from typing import Any
 from docutils import nodes
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
-from sphinx.transforms.post_transforms import SphinxPostTransform
+from sphinx.transforms import SphinxTransform
 from sphinx.util.osutil import relative_uri
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -17,12 +17,12 @@ PAGES = "source/"
 LANGUAGES = {".py": "python", ".js": "javascript", ".json": "json", ".md": "markdown"}
 
 
-class RepositoryLinks(SphinxPostTransform):
+class RepositoryLinks(SphinxTransform):
     """Resolve a link to what is no document of the site."""
 
-    default_priority = 8  # before MyST's resolver, which would warn
+    default_priority = 400  # after the document is parsed
 
-    def run(self, **kwargs: Any) -> None:
+    def apply(self, **kwargs: Any) -> None:
         for node in list(self.document.findall(pending_xref)):
             if node["reftype"] != "myst" or node.get("refdomain"):
                 continue
@@ -35,9 +35,13 @@ class RepositoryLinks(SphinxPostTransform):
                 place = f"{PAGES}{path}.html"
             else:
                 continue
-            here = self.env.app.builder.get_target_uri(self.env.docname)
-            uri = relative_uri(here, place) + (f"#{anchor}" if anchor else "")
+            uri = relative_uri(f"{self.env.docname}.html", place) + (f"#{anchor}" if anchor else "")
             node.replace_self(nodes.reference("", "", *node[0].children, internal=True, refuri=uri))
+
+
+def keep_files(app: Sphinx) -> None:
+    """Begin with the files of the last build: documents that have not changed are not read again."""
+    app.env.repository_files = getattr(app.env, "repository_files", set())
 
 
 def pages(app: Sphinx) -> Iterator[tuple[str, dict[str, str], str]]:
@@ -57,7 +61,7 @@ def pages(app: Sphinx) -> Iterator[tuple[str, dict[str, str], str]]:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the links and the pages."""
-    app.connect("builder-inited", lambda app: setattr(app.env, "repository_files", set()))
-    app.add_post_transform(RepositoryLinks)
+    app.connect("builder-inited", keep_files)
+    app.add_transform(RepositoryLinks)
     app.connect("html-collect-pages", pages)
     return {"parallel_read_safe": True, "parallel_write_safe": False}

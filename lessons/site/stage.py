@@ -30,10 +30,10 @@ PICTURES = (
     "lessons/*/pictures/**/*.png",
     "tests/benchmarks/results/*.png",
 )
-FILES = ("lessons/cheat-sheet*", "build/explorer.html")
-OWN = ("*.md", "paths/*", "reference/**/*", "tour/**/*")
+FILES = (".github/pictures/attention.png", "lessons/cheat-sheet*", "build/explorer.html")
+OWN = ("*.md", "lessons/*.md", "reference/**/*.md", "tour/**/*.md")
 VENDORED = {
-    ".": ("katex/dist/katex.min.css", "@popperjs/core/dist/umd/popper.min.js", "tippy.js/dist/tippy.umd.min.js"),
+    ".": ("katex/dist/katex.min.css", "@popperjs/core/dist/umd/popper.min.js", "tippy.js/dist/tippy-bundle.umd.min.js"),
     "fonts": ("katex/dist/fonts/*.woff2",),
 }
 MOVED = {
@@ -52,14 +52,12 @@ def move(text: str) -> str:
 
 def staged() -> Iterator[tuple[str, bytes]]:
     """Yield each file's place in the folder, and its content."""
-    for pattern in DOCUMENTS:
-        for path in ROOT.glob(pattern):
-            yield move(path.relative_to(ROOT).as_posix()), move(path.read_text("utf-8")).encode("utf-8")
+    for folder, patterns in {ROOT: DOCUMENTS, SITE: OWN}.items():
+        for path in (found for pattern in patterns for found in folder.glob(pattern)):
+            yield move(path.relative_to(folder).as_posix()), move(path.read_text("utf-8")).encode("utf-8")
     for place, patterns in {"": PICTURES, "files/": FILES}.items():
         for path in (found for pattern in patterns for found in ROOT.glob(pattern)):
             yield place + move(path.relative_to(ROOT).as_posix()), path.read_bytes()
-    for path in (found for pattern in OWN for found in SITE.glob(pattern) if found.is_file()):
-        yield path.relative_to(SITE).as_posix(), path.read_bytes()
     for place, patterns in VENDORED.items():
         for path in (found for pattern in patterns for found in (SITE / "node_modules").glob(pattern)):
             yield f"vendored/{place}/{path.name}", path.read_bytes()
