@@ -1,13 +1,13 @@
 """The reference and the tour: every public name and every op of the paper is there, and text becomes what it means."""
 
-import inspect
 import re
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 import pytest
 from support.prove import Proof
+from support.public_names import public_names
 
 import kernels
 import kernels.functional
@@ -25,14 +25,6 @@ def _modules_of_the_site(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(SITE)
 
 
-def public_names(package: Any) -> set[str]:
-    """Return the functions and classes of a package that are its own."""
-    if hasattr(package, "__all__"):
-        return {name for name in package.__all__ if callable(getattr(package, name))}
-    own = {name: thing for name, thing in vars(package).items() if inspect.isfunction(thing) or inspect.isclass(thing)}
-    return {name for name, thing in own.items() if thing.__module__.startswith(package.__name__) and name[0] != "_"}
-
-
 def documented(package: str) -> list[str]:
     """Return the names of a package that the pages give to `public` and `op`, a page after the other."""
     text = "\n".join(PAGES.values())
@@ -48,7 +40,7 @@ def documented(package: str) -> list[str]:
 
 
 @pytest.mark.parametrize("package", [ops, layers, models, pretrained, kernels, kernels.functional])
-def test_every_public_name_is_in_the_reference_once(package: Any):
+def test_every_public_name_is_in_the_reference_once(package: ModuleType):
     names = documented(package.__name__)
     assert len(names) == len(set(names))
     assert set(names) == public_names(package)

@@ -1,5 +1,6 @@
 """The site: `make site` builds it, no link is dead, and a visitor can use it; Chromium, without a network."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -9,9 +10,15 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+from support.public_names import public_names
 from support.site_pages import dead, foreign, pages, raw_formulas, read
+
+import kernels
+import kernels.functional
+from minitransformer import layers, models, ops, pretrained
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -72,6 +79,27 @@ def test_a_lesson_is_a_chapter(site: Path, lesson: str):
     assert {"run-lesson", "prev-page", "next-page"} <= page.classes
     assert f"../_sources/lessons/{lesson}.ipynb" in page.links
     assert any("glossary.html#" in link for link in page.links)
+
+
+@pytest.mark.parametrize("package", [ops, layers, models, pretrained, kernels, kernels.functional])
+def test_search_finds_every_public_name(site: Path, package: ModuleType):
+    """It leads to the entry on a page of the reference."""
+    script = (site / "searchindex.js").read_text("utf-8")
+    index = json.loads(script[script.index("(") + 1 : script.rindex(")")])
+    found = {}
+    for document, _, _, anchor, name in index["objects"][package.__name__]:
+        found[name] = index["docnames"][document], anchor or f"{package.__name__}.{name}"
+    assert public_names(package) <= set(found)
+    for page, anchor in found.values():
+        assert page.startswith("reference/")
+        assert anchor in read(site / f"{page}.html").anchors
+
+
+def test_an_op_has_its_formulas_and_its_worst_errors(site: Path):
+    text = (site / "reference/attention.html").read_text("utf-8")
+    assert {"op-formulas", "katex-display"} <= read(site / "reference/attention.html").classes
+    assert "last run of the proof" in text
+    assert "without a run of the proof" not in text
 
 
 def test_a_visitor(site: Path):
