@@ -1,7 +1,7 @@
 # make demo · make test are all the set-up there is: each makes .venv where it is missing and installs what it needs.
 # PYTHON=/path/to/python uses that interpreter instead, as it is, and installs nothing.
 
-.PHONY: help demo explorer page paper after lessons notebooks test test-draw test-all test-real bench-cpu lint
+.PHONY: help demo explorer page paper after lessons notebooks site test test-draw test-all test-real bench-cpu lint
 
 help:
 	@echo 'make demo      install the core, train a small translator, show what it learned (minutes)'
@@ -11,6 +11,8 @@ help:
 	@echo 'make after     what came after the paper, measured (less than two hours; ARGS="decoding inside" for a part)'
 	@echo 'make lessons   set up Jupyter and open lesson 00'
 	@echo 'make notebooks rebuild the course'\''s executed notebooks from their sources (ARGS="00 01" for some)'
+	@echo 'make site      build/site: the course, the reports and the explorer as a web site, with Node'
+	@echo '               (URL=https://... for the address at which it will be)'
 	@echo 'make test      prove every gradient, layer and model against PyTorch and finite differences'
 	@echo '               (ARGS="-k attention" for a part)'
 	@echo 'make test-draw a draw of the long proofs, eight minutes: another one for each commit'
@@ -26,6 +28,7 @@ lessons_ready := .venv/lessons
 test_ready := .venv/test
 bench_ready := .venv/bench
 lint_ready := .venv/lint
+site_ready := .venv/site
 endif
 
 # A process a core; more than four want more memory than time is won. A file's tests stay together: they share set-up.
@@ -66,6 +69,10 @@ PIP_INSTALL = .venv/bin/python -m pip install --quiet --disable-pip-version-chec
 	$(PIP_INSTALL) -e '.[lint]'
 	@touch $@
 
+.venv/site: pyproject.toml constraints.txt | .venv/bin/python
+	$(PIP_INSTALL) -e '.[site]'
+	@touch .venv/core $@
+
 translator = lessons/weights/en-de.safetensors
 sentences = "The old teacher reads a book." "Now, a student who closed many doors does not visit this quiet hospital." \
             "The soldier did not cry because I wrote our report."
@@ -84,8 +91,8 @@ explorer: $(core_ready)
 page: minitransformer/explorer/node_modules
 	cd minitransformer/explorer && npm run --silent build
 
-minitransformer/explorer/node_modules: minitransformer/explorer/package-lock.json
-	cd minitransformer/explorer && npm ci --no-fund --no-audit
+%/node_modules: %/package-lock.json
+	cd $* && npm ci --loglevel error
 	@touch $@
 
 paper: $(core_ready)
@@ -99,6 +106,19 @@ lessons: $(lessons_ready)
 
 notebooks: $(test_ready)
 	PYTHONPATH=lessons $(PYTHON) -m course.notebooks $(ARGS)
+
+# Warnings are errors: a link that leads nowhere is one.
+site: $(site_ready) $(test_ready) lessons/site/node_modules build/explorer.html build/proof.json
+	$(PYTHON) lessons/site/stage.py build/site-source
+	URL=$(URL) $(PYTHON) -m sphinx --quiet --fail-on-warning -d build/site-doctrees -c lessons/site build/site-source build/site
+
+build/explorer.html: $(translator) minitransformer/explorer/page.html
+	@mkdir -p build
+	$(PYTHON) -m minitransformer explore $(translator) --int8 --out $@
+
+# The worst errors of the ops, which the site's reference shows; proved again where an op has changed.
+build/proof.json: $(wildcard minitransformer/ops/*.py) tests/ops/test_op_gradients.py | $(test_ready)
+	$(PYTHON) -m pytest --quiet $(side_by_side) -m 'not slow' tests/ops/test_op_gradients.py --proof $@
 
 test: $(test_ready)
 	$(PYTHON) -m pytest $(side_by_side) -m 'not slow' $(ARGS)

@@ -33,9 +33,10 @@ UNTIL = pytest.StashKey[float]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--draw SECONDS`, for CI."""
+    """`--draw SECONDS`, for CI, and `--proof FILE`, for the site."""
     said = "only slow tests: for three quarters of the time those of changed rooms, then others; drawn by HEAD"
     parser.addoption("--draw", type=float, metavar="SECONDS", help=said)
+    parser.addoption("--proof", type=Path, metavar="FILE", help="write the table of the proof as JSON")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -122,10 +123,13 @@ def pytest_testnodedown(node: Any) -> None:
             node.config.stash[PROOF].record(component, kind, error)
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config) -> None:
     """The table: component | worst error against autograd | worst error against finite differences."""
     lines = config.stash[PROOF].table()
     if lines:
         terminalreporter.section("the proof")
         for line in lines:
             terminalreporter.write_line(line)
+    if config.option.proof is not None and exitstatus == pytest.ExitCode.OK:
+        config.option.proof.parent.mkdir(parents=True, exist_ok=True)
+        config.option.proof.write_text(config.stash[PROOF].json(), encoding="utf-8")

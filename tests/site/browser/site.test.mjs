@@ -1,0 +1,136 @@
+// The built site as a visitor sees it: on ten kinds of pages, light and dark, wide and narrow, without a network.
+
+import assert from "node:assert/strict";
+import { createRequire } from "node:module";
+import { readFileSync } from "node:fs";
+import { after, before, test } from "node:test";
+
+const require = createRequire(new URL("../../../minitransformer/explorer/package.json", import.meta.url));
+const { chromium } = require("playwright-core");
+const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
+const { SITE, SITE_CHROMIUM } = process.env;
+const READ = 3_000_000; // bytes that a visitor loads to read a lesson, at most
+const KINDS = [
+  "index.html",
+  "README.html",
+  "lessons/README.html",
+  "lessons/weekend.html",
+  "lessons/04_attention.html",
+  "lessons/16_flash_attention.html",
+  "lessons/glossary.html",
+  "lessons/paper/paper.html",
+  "lessons/after/after.html",
+  "source/minitransformer/ops/attention.py.html",
+  "search.html?q=attention",
+];
+
+let browser;
+before(async () => {
+  browser = await chromium.launch({
+    executablePath: SITE_CHROMIUM,
+    args: ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"],
+  });
+});
+after(() => browser?.close());
+
+/** A visitor at a page; afterwards nothing must have asked another host or failed. */
+async function visit(name, use, { width = 1024, scheme = "light" } = {}) {
+  const context = await browser.newContext({ viewport: { width, height: 844 }, colorScheme: scheme });
+  const page = await context.newPage();
+  const faults = [];
+  const loaded = [];
+  page.on("pageerror", (error) => faults.push(`error: ${error.message}`));
+  page.on("console", (message) => message.type() === "error" && faults.push(`console: ${message.text()}`));
+  page.on("request", (request) => {
+    if (!request.url().startsWith(SITE) && !/^(data|blob):/.test(request.url()))
+      faults.push(`request: ${request.url()}`);
+  });
+  page.on("response", (response) => {
+    if (response.status() >= 400) faults.push(`${response.status()}: ${response.url()}`);
+    loaded.push(response.body().then((body) => body.length).catch(() => 0));
+  });
+  await page.goto(SITE + name, { waitUntil: "networkidle" });
+  await use(page, loaded);
+  await context.close();
+  assert.deepEqual(faults, [], name);
+}
+
+const overflow = (page) => page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+
+for (const scheme of ["light", "dark"]) {
+  test(`axe finds nothing serious in the ${scheme}`, async () => {
+    for (const name of KINDS) {
+      await visit(
+        name,
+        async (page) => {
+          await page.evaluate(axe);
+          const { violations } = await page.evaluate(() => axe.run({ exclude: ["iframe"] }));
+          const serious = violations.filter((each) => ["serious", "critical"].includes(each.impact));
+          const told = serious.map((each) => `${each.id}: ${each.nodes.slice(0, 3).map((node) => node.html)}`);
+          assert.deepEqual(told, [], `${name}, ${scheme}`);
+        },
+        { scheme },
+      );
+    }
+  });
+}
+
+test("no page is wider than a phone", async () => {
+  const lessons = await listed("lessons/README.html");
+  for (const name of [...KINDS, ...lessons]) {
+    await visit(name, async (page) => assert.equal(await overflow(page), 0, name), { width: 390 });
+  }
+});
+
+test("a lesson is read with 3 MB", async () => {
+  for (const name of await listed("lessons/README.html")) {
+    await visit(name, async (_, loaded) => {
+      const bytes = (await Promise.all(loaded)).reduce((sum, each) => sum + each, 0);
+      assert.ok(bytes <= READ, `${name}: ${bytes}`);
+    });
+  }
+});
+
+test("the explorer on the front page thinks", () =>
+  visit("index.html", async (page) => {
+    await page.locator("iframe.explorer").scrollIntoViewIfNeeded();
+    const explorer = page.frameLocator("iframe.explorer");
+    await explorer.locator("body[data-ready]").waitFor();
+    await explorer.locator("#sentence").fill("The old teacher reads a book.");
+    await explorer.locator("#sentence").press("Enter");
+    await explorer.getByRole("button", { name: "Replay" }).waitFor({ timeout: 60_000 });
+    assert.match(await explorer.locator("#bar .output bdi").textContent(), /Lehrer/);
+  }));
+
+test("a word of the glossary says what it means", () =>
+  visit("lessons/04_attention.html", async (page) => {
+    await page.locator('article a[href="glossary.html#mask"]').first().focus();
+    await page.locator(".tippy-box").waitFor();
+    assert.match(await page.locator(".tippy-box").textContent(), /which keys a query may see/);
+  }));
+
+test("hints and solutions unfold, and the keyboard reaches the text first", () =>
+  visit("lessons/04_attention.html", async (page) => {
+    await page.keyboard.press("Tab");
+    assert.equal(await page.evaluate(() => document.activeElement.textContent.trim()), "Skip to content");
+    const solution = page.locator("details", { has: page.getByText("The solution", { exact: true }) }).first();
+    assert.equal(await solution.locator("pre").isVisible(), false);
+    await solution.locator("summary").press("Enter");
+    assert.equal(await solution.locator("pre").isVisible(), true);
+  }));
+
+test("the search finds", () =>
+  visit("search.html?q=perplexity", async (page) => {
+    await page.locator("#search-results li a", { hasText: "Glossary" }).first().waitFor();
+  }));
+
+/** The lessons to which a page links. */
+async function listed(name) {
+  let found;
+  await visit(name, async (page) => {
+    const links = await page.$$eval("article a", (all) => all.map((each) => each.href.split("#")[0]));
+    found = [...new Set(links.filter((link) => /lessons\/\d\d_/.test(link)).map((link) => link.slice(SITE.length)))];
+  });
+  assert.ok(found.length > 20);
+  return found;
+}

@@ -1,0 +1,122 @@
+"""The site: `make site` builds it, no link is dead, and a visitor can use it; Chromium, without a network."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from support.public_names import public_names
+from support.site_pages import dead, foreign, pages, raw_formulas, read
+
+import kernels
+import kernels.functional
+from minitransformer import layers, models, ops, pretrained
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+LESSONS = sorted(path.stem for path in (ROOT / "lessons").glob("[0-9][0-9]_*.ipynb"))
+MUST = "MINITRANSFORMER_BROWSER"
+"""With this variable set what is missing is an error, not a reason to skip."""
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+MISSING = [
+    what
+    for what, there in {
+        "make": shutil.which("make"),
+        "Node (nodejs.org)": shutil.which("node"),
+        "Chromium (a system's package chromium)": CHROMIUM,
+        "what `make page` installs": (ROOT / "minitransformer/explorer/node_modules/playwright-core").exists(),
+        "what `make site` installs": find_spec("sphinx") and (ROOT / "lessons/site/node_modules/katex").exists(),
+    }.items()
+    if not there
+]
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(MISSING) and MUST not in os.environ, reason=f"not on this machine: {', '.join(MISSING)}"),
+]
+
+
+@pytest.fixture(scope="module")
+def site() -> Path:
+    assert not MISSING, f"not on this machine: {', '.join(MISSING)}"
+    environment = {name: value for name, value in os.environ.items() if name != "URL"}
+    make = ["make", "site", f"PYTHON={sys.executable}"]
+    result = subprocess.run(make, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return ROOT / "build/site"
+
+
+def test_every_link_leads_somewhere(site: Path):
+    assert {name: found for name in pages(site) if (found := dead(site, name))} == {}
+
+
+def test_nothing_is_loaded_from_elsewhere(site: Path):
+    assert {name: found for name in pages(site) if (found := foreign(read(site / name)))} == {}
+
+
+def test_every_formula_is_set(site: Path):
+    for name in pages(site):
+        page = read(site / name)
+        assert not raw_formulas(page), name
+        assert "katex-error" not in page.classes, name
+
+
+@pytest.mark.parametrize("lesson", LESSONS)
+def test_a_lesson_is_a_chapter(site: Path, lesson: str):
+    """Its minutes and stars, where it can be run, the chapters before and after it."""
+    page = read(site / f"lessons/{lesson}.html")
+    assert "minutes" in page.prose
+    assert "★" in page.prose
+    assert {"run-lesson", "prev-page", "next-page"} <= page.classes
+    assert f"../_sources/lessons/{lesson}.ipynb" in page.links
+    assert any("glossary.html#" in link for link in page.links)
+
+
+@pytest.mark.parametrize("package", [ops, layers, models, pretrained, kernels, kernels.functional])
+def test_search_finds_every_public_name(site: Path, package: ModuleType):
+    """It leads to the entry on a page of the reference."""
+    script = (site / "searchindex.js").read_text("utf-8")
+    index = json.loads(script[script.index("(") + 1 : script.rindex(")")])
+    found = {}
+    for document, _, _, anchor, name in index["objects"][package.__name__]:
+        found[name] = index["docnames"][document], anchor or f"{package.__name__}.{name}"
+    assert public_names(package) <= set(found)
+    for page, anchor in found.values():
+        assert page.startswith("reference/")
+        assert anchor in read(site / f"{page}.html").anchors
+
+
+def test_an_op_has_its_formulas_and_its_worst_errors(site: Path):
+    text = (site / "reference/attention.html").read_text("utf-8")
+    assert {"op-formulas", "katex-display"} <= read(site / "reference/attention.html").classes
+    assert "last run of the proof" in text
+    assert "without a run of the proof" not in text
+
+
+def test_a_visitor(site: Path):
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        result = subprocess.run(
+            ["node", "--test", "--test-reporter=spec", HERE / "browser/site.test.mjs"],
+            env={**os.environ, "SITE": f"http://127.0.0.1:{server.server_port}/", "SITE_CHROMIUM": CHROMIUM or ""},
+            capture_output=True,
+            text=True,
+        )
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert result.returncode == 0, result.stdout + result.stderr

@@ -1,0 +1,83 @@
+"""The pages of a site, as a reader of their HTML sees them: links, anchors, what is loaded, text."""
+
+import re
+from dataclasses import dataclass, field
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+from posixpath import dirname, join, normpath
+from urllib.parse import unquote, urlsplit
+
+LOADED = {("script", "src"), ("img", "src"), ("iframe", "src"), ("link", "href"), ("source", "src"), ("video", "src")}
+UNREAD = {"script", "style", "pre", "code", "annotation", "title"}
+"""Elements whose text is no prose."""
+
+
+@dataclass
+class Page(HTMLParser):
+    """What a page links to, loads, and says outside code."""
+
+    html: str
+    links: list[str] = field(default_factory=list)
+    loaded: list[str] = field(default_factory=list)
+    anchors: set[str] = field(default_factory=set)
+    classes: set[str] = field(default_factory=set)
+    prose: str = ""
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        self._open: list[str] = []
+        self.feed(self.html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = {name: value or "" for name, value in attrs}
+        self.anchors |= {values[name] for name in ("id", "name") if name in values}
+        self.classes |= set(values.get("class", "").split())
+        if tag == "a" and "href" in values:
+            self.links.append(values["href"])
+        self.loaded += [values[name] for element, name in LOADED if element == tag and name in values]
+        if tag in UNREAD:
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if self._open and tag == self._open[-1]:
+            self._open.pop()
+
+    def handle_data(self, data: str) -> None:
+        if not self._open:
+            self.prose += data
+
+
+@cache
+def read(path: Path) -> Page:
+    return Page(path.read_text("utf-8"))
+
+
+def pages(site: Path) -> list[str]:
+    """Return the names of all pages."""
+    return sorted(path.relative_to(site).as_posix() for path in site.rglob("*.html"))
+
+
+def dead(site: Path, name: str) -> list[str]:
+    """Return a page's links, and what it loads, that lead nowhere on the site."""
+    page, found = read(site / name), []
+    for target in [*page.links, *page.loaded]:
+        parts = urlsplit(target)
+        if parts.scheme or parts.netloc:
+            continue
+        path = site / normpath(join(dirname(name), unquote(parts.path))) if parts.path else site / name
+        if not path.is_file() or not path.resolve().is_relative_to(site.resolve()):
+            found.append(target)
+        elif parts.fragment and path.suffix == ".html" and unquote(parts.fragment) not in {"", *read(path).anchors}:
+            found.append(target)
+    return found
+
+
+def foreign(page: Page) -> list[str]:
+    """Return what a page loads from elsewhere."""
+    return [each for each in page.loaded if urlsplit(each).netloc or each.startswith("//")]
+
+
+def raw_formulas(page: Page) -> list[str]:
+    """Return formulas that a reader would see as TeX."""
+    return re.findall(r"\$[^$\n]{1,200}\$|\\(?:frac|sqrt|mathrm|begin)\b", page.prose)
