@@ -39,6 +39,8 @@ copybutton_selector = "div.highlight-ipython3 pre, div.highlight-python pre, div
 
 html_theme = "furo"
 html_baseurl = f"{address}/" if address else ""
+html_favicon = "static/icon.svg"
+html_scaled_image_link = False  # a picture may stand in a link of its own
 html_static_path = ["static"]
 html_css_files = ["katex.min.css", "site.css"]
 html_js_files = ["site.js"]

@@ -1,5 +1,6 @@
 """A Sphinx extension: links into the repository lead to pages that show its files."""
 
+import re
 from collections.abc import Iterator
 from html import escape
 from pathlib import Path
@@ -35,13 +36,17 @@ class RepositoryLinks(SphinxTransform):
                 place = f"{PAGES}{path}.html"
             else:
                 continue
-            uri = relative_uri(f"{self.env.docname}.html", place) + (f"#{anchor}" if anchor else "")
+            line = anchor.replace("L", "L-")
+            uri = relative_uri(f"{self.env.docname}.html", place) + (f"#{line}" if line else "")
             node.replace_self(nodes.reference("", "", *node[0].children, internal=True, refuri=uri))
 
 
-def keep_files(app: Sphinx) -> None:
-    """Begin with the files of the last build: documents that have not changed are not read again."""
+def begin(app: Sphinx) -> None:
+    """Begin with the files of the last build, as documents that have not changed are not read again, and of the rest."""
     app.env.repository_files = getattr(app.env, "repository_files", set())
+    for page in (app.srcdir / "files").rglob("*.html"):
+        linked = re.findall(rf'href="(?:\.\./)*{PAGES}([^"]+)\.html"', page.read_text("utf-8"))
+        app.env.repository_files.update(linked)
 
 
 def pages(app: Sphinx) -> Iterator[tuple[str, dict[str, str], str]]:
@@ -61,7 +66,7 @@ def pages(app: Sphinx) -> Iterator[tuple[str, dict[str, str], str]]:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the links and the pages."""
-    app.connect("builder-inited", keep_files)
+    app.connect("builder-inited", begin)
     app.add_transform(RepositoryLinks)
     app.connect("html-collect-pages", pages)
     return {"parallel_read_safe": True, "parallel_write_safe": False}
