@@ -32,6 +32,7 @@ html_math_renderer = "katex"
 
 # A link to a word of the glossary shows what the word means.
 tippy_js = ["popper.min.js", "tippy-bundle.umd.min.js"]
+tippy_props = {"placement": "top", "maxWidth": 400}
 tippy_skip_urls = [r"(?!.*glossary\.html#)"]
 tippy_enable_wikitips = tippy_enable_doitips = False
 
@@ -46,7 +47,7 @@ html_css_files = ["katex.min.css", "site.css"]
 html_js_files = ["site.js"]
 html_show_copyright = False
 html_sourcelink_suffix = ""
-html_theme_options = {"top_of_page_buttons": []}
+html_theme_options = {"top_of_page_buttons": ["view"]}  # templates/components
 pygments_style, pygments_dark_style = "a11y-high-contrast-light", "a11y-high-contrast-dark"
 templates_path = ["templates"]
 

@@ -13,7 +13,7 @@ GLOSSARY = "lessons/glossary"
 TWO_MEANINGS = {"alignment", "barrier", "cache", "kernel", "memory", "projection", "race", "segment", "state", "wave"}
 """Lessons also use them in another sense than the glossary's: they link them where they mean it."""
 
-EXCEPT = (nodes.reference, nodes.literal, nodes.math, nodes.strong, nodes.raw, pending_xref)
+EXCEPT = (nodes.reference, nodes.literal, nodes.math, nodes.emphasis, nodes.strong, nodes.raw, pending_xref)
 """Where no word becomes a link."""
 
 
@@ -24,7 +24,7 @@ def words(text: str) -> Iterator[tuple[str, str]]:
         yield from ((word, anchor) for word in heading.split(", ") if word not in TWO_MEANINGS)
 
 
-def prose(node: nodes.Element) -> Iterator[nodes.Text]:
+def prose(node: nodes.Node) -> Iterator[nodes.Text]:
     """Yield the texts in which a word may be a link."""
     for child in node.children:
         if isinstance(child, nodes.Text):

@@ -39,7 +39,7 @@ VENDORED = {
 }
 MOVED = {
     ".github/": "github/",  # hosts of pages leave out folders whose names begin with a dot
-    "runs/explorer.html": "../explorer.html",  # the page that lesson 00 shows
+    r"src=\"runs/explorer.html": r"loading=\"lazy\" src=\"../explorer.html",  # the page that lesson 00 shows
     "build/explorer.html": "explorer.html",
 }
 

@@ -55,20 +55,24 @@ async function visit(name, use, { width = 1024, scheme = "light" } = {}) {
   assert.deepEqual(faults, [], name);
 }
 
-for (const scheme of ["light", "dark"]) {
-  test(`axe finds nothing serious in the ${scheme}`, async () => {
+const tooWide = (page) =>
+  page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+
+for (const [scheme, width] of Object.entries({ light: 1440, dark: 768 })) {
+  test(`axe finds nothing serious in the ${scheme}, and nothing is too wide at ${width} pixels`, async () => {
     const told = [];
     for (const name of KINDS) {
       await visit(
         name,
         async (page) => {
+          if (await tooWide(page)) told.push(`${name}: wider than ${width}`);
           await page.evaluate(axe);
           const { violations } = await page.evaluate(() => axe.run({ exclude: ["iframe"] }));
           for (const { id, impact, nodes } of violations)
             if (["serious", "critical"].includes(impact))
               told.push(`${name}: ${id}: ${nodes.slice(0, 3).map((node) => node.html)}`);
         },
-        { scheme },
+        { scheme, width },
       );
     }
     assert.deepEqual(told, []);
@@ -80,8 +84,7 @@ test("no page is wider than a phone, and no lesson weighs more than 3 MB", async
     await visit(
       name,
       async (page, loaded) => {
-        const wide = () => document.documentElement.scrollWidth - document.documentElement.clientWidth;
-        assert.equal(await page.evaluate(wide), 0, name);
+        assert.equal(await tooWide(page), 0, name);
         const bytes = (await Promise.all(loaded)).reduce((sum, each) => sum + each, 0);
         if (name.startsWith("lessons/")) assert.ok(bytes <= READ, `${name}: ${bytes}`);
       },
