@@ -65,7 +65,7 @@ PIP_INSTALL = .venv/bin/python -m pip install --quiet --disable-pip-version-chec
 	$(PIP_INSTALL) -e '.[bench]'
 	@touch $@
 
-.venv/lint: .venv/test
+.venv/lint: .venv/test .venv/site
 	$(PIP_INSTALL) -e '.[lint]'
 	@touch $@
 

@@ -38,6 +38,7 @@ html_math_renderer = "katex"
 
 # A link to a word of the glossary shows what the word means.
 tippy_js = ["popper.min.js", "tippy-bundle.umd.min.js"]
+tippy_props = {"placement": "top", "maxWidth": 400}
 tippy_skip_urls = [r"(?!.*glossary\.html#)"]
 tippy_enable_wikitips = tippy_enable_doitips = False
 
@@ -52,12 +53,14 @@ copybutton_selector = "div.highlight-ipython3 pre, div.highlight-python pre, div
 
 html_theme = "furo"
 html_baseurl = f"{address}/" if address else ""
+html_favicon = "static/icon.svg"
+html_scaled_image_link = False  # a picture may stand in a link of its own
 html_static_path = ["static"]
 html_css_files = ["katex.min.css", "site.css", "reference.css"]
 html_js_files = ["site.js"]
 html_show_copyright = False
 html_sourcelink_suffix = ""
-html_theme_options = {"top_of_page_buttons": []}
+html_theme_options = {"top_of_page_buttons": ["view"]}  # templates/components
 pygments_style, pygments_dark_style = "a11y-high-contrast-light", "a11y-high-contrast-dark"
 templates_path = ["templates"]
 

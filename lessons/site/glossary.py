@@ -13,7 +13,7 @@ GLOSSARY = "lessons/glossary"
 TWO_MEANINGS = {"alignment", "barrier", "cache", "kernel", "memory", "projection", "race", "segment", "state", "wave"}
 """Lessons also use them in another sense than the glossary's: they link them where they mean it."""
 
-INSIDE = (nodes.title, nodes.reference, nodes.literal, nodes.thead, pending_xref)
+EXCEPT = (nodes.reference, nodes.literal, nodes.math, nodes.emphasis, nodes.strong, nodes.raw, pending_xref)
 """Where no word becomes a link."""
 
 
@@ -22,6 +22,15 @@ def words(text: str) -> Iterator[tuple[str, str]]:
     for heading in re.findall(r"^### (.+)$", text, re.MULTILINE):
         anchor = re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
         yield from ((word, anchor) for word in heading.split(", ") if word not in TWO_MEANINGS)
+
+
+def prose(node: nodes.Node) -> Iterator[nodes.Text]:
+    """Yield the texts in which a word may be a link."""
+    for child in node.children:
+        if isinstance(child, nodes.Text):
+            yield child
+        elif not isinstance(child, EXCEPT):
+            yield from prose(child)
 
 
 class LinkWords(SphinxTransform):
@@ -35,25 +44,22 @@ class LinkWords(SphinxTransform):
         self.env.note_dependency(f"{GLOSSARY}.md")
         glossary = (self.env.srcdir / f"{GLOSSARY}.md").read_text("utf-8")
         linked = {node.get("reftargetid") for node in self.document.findall(pending_xref)}
+        texts = [text for paragraph in self.document.findall(nodes.paragraph) for text in prose(paragraph)]
         for word, anchor in words(glossary):
             pattern = re.compile(rf"\b{re.escape(word)}s?\b", 0 if word.isupper() else re.IGNORECASE)
-            if anchor not in linked and (use := self.first_use(pattern)):
+            place = next((place for place, text in enumerate(texts) if pattern.search(text)), None)
+            if place is not None and anchor not in linked:
                 linked.add(anchor)
-                self.link(*use, anchor)
+                texts[place : place + 1] = self.link(texts[place], pattern, anchor)
 
-    def first_use(self, pattern: re.Pattern[str]) -> tuple[nodes.Text, re.Match[str]] | None:
-        for paragraph in self.document.findall(nodes.paragraph):
-            for text in paragraph.findall(nodes.Text):
-                inside = isinstance(text.parent, INSIDE) or isinstance(paragraph.parent.parent.parent, INSIDE)
-                if not inside and (found := pattern.search(text)):
-                    return text, found
-        return None
-
-    def link(self, text: nodes.Text, found: re.Match[str], anchor: str) -> None:
+    def link(self, text: nodes.Text, pattern: re.Pattern[str], anchor: str) -> tuple[nodes.Text, nodes.Text]:
+        """Return the texts before and after the word."""
+        before, word, after = re.split(f"({pattern.pattern})", text, maxsplit=1, flags=pattern.flags)
         target = {"reftarget": GLOSSARY, "reftargetid": anchor, "refdoc": self.env.docname, "refexplicit": True}
-        word = pending_xref("", nodes.inline("", found[0]), refdomain="doc", reftype="myst", **target)
-        before, after = nodes.Text(text[: found.start()]), nodes.Text(text[found.end() :])
-        text.parent.replace(text, [before, word, after])
+        link = pending_xref("", nodes.inline("", word), refdomain="doc", reftype="myst", **target)
+        around = nodes.Text(before), nodes.Text(after)
+        text.parent.replace(text, [around[0], link, around[1]])
+        return around
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -1,5 +1,6 @@
 """A Sphinx extension: links into the repository lead to pages that show its files."""
 
+import re
 from collections.abc import Iterator
 from html import escape
 from pathlib import Path
@@ -9,12 +10,19 @@ from typing import Any
 from docutils import nodes
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
+from sphinx.builders.html import StandaloneHTMLBuilder
+from sphinx.environment import BuildEnvironment
 from sphinx.transforms import SphinxTransform
 from sphinx.util.osutil import relative_uri
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = "source/"
 LANGUAGES = {".py": "python", ".js": "javascript", ".json": "json", ".md": "markdown"}
+
+
+def shown(env: BuildEnvironment) -> set[str]:
+    """Return the paths that have a page, which Sphinx keeps from build to build: what has not changed is not read."""
+    return vars(env).setdefault("repository_files", set())
 
 
 class RepositoryLinks(SphinxTransform):
@@ -31,23 +39,27 @@ class RepositoryLinks(SphinxTransform):
             if name and (self.env.srcdir / "files" / path).is_file():
                 place = path
             elif name and (ROOT / path).exists():
-                self.env.repository_files.add(path)
+                shown(self.env).add(path)
                 place = f"{PAGES}{path}.html"
             else:
                 continue
-            uri = relative_uri(f"{self.env.docname}.html", place) + (f"#{anchor}" if anchor else "")
+            line = anchor.replace("L", "L-")
+            uri = relative_uri(f"{self.env.docname}.html", place) + (f"#{line}" if line else "")
             node.replace_self(nodes.reference("", "", *node[0].children, internal=True, refuri=uri))
 
 
-def keep_files(app: Sphinx) -> None:
-    """Begin with the files of the last build: documents that have not changed are not read again."""
-    app.env.repository_files = getattr(app.env, "repository_files", set())
+def add_linked(app: Sphinx) -> None:
+    """Add what pages link that Sphinx does not read."""
+    for page in (app.srcdir / "files").rglob("*.html"):
+        linked = re.findall(rf'href="(?:\.\./)*{PAGES}([^"]+)\.html"', page.read_text("utf-8"))
+        shown(app.env).update(linked)
 
 
 def pages(app: Sphinx) -> Iterator[tuple[str, dict[str, str], str]]:
     """Yield a page for each file and folder to which a link leads."""
+    assert isinstance(app.builder, StandaloneHTMLBuilder)
     highlight = app.builder.highlighter.highlight_block
-    for name in sorted(app.env.repository_files):
+    for name in sorted(shown(app.env)):
         path = ROOT / name
         if path.is_dir():
             items = (f"{each.name}/" if each.is_dir() else each.name for each in sorted(path.iterdir()))
@@ -61,7 +73,7 @@ def pages(app: Sphinx) -> Iterator[tuple[str, dict[str, str], str]]:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the links and the pages."""
-    app.connect("builder-inited", keep_files)
+    app.connect("builder-inited", add_linked)
     app.add_transform(RepositoryLinks)
     app.connect("html-collect-pages", pages)
     return {"parallel_read_safe": True, "parallel_write_safe": False}

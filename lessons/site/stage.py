@@ -4,6 +4,7 @@ The folder mirrors the repository, so that a link between two of its documents i
 stands here, `files` is copied into the site as it is, and `vendored` holds what pages load.
 """
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,7 +39,7 @@ VENDORED = {
 }
 MOVED = {
     ".github/": "github/",  # hosts of pages leave out folders whose names begin with a dot
-    "runs/explorer.html": "../explorer.html",  # the page that lesson 00 shows
+    r"src=\"runs/explorer.html": r"loading=\"lazy\" src=\"../explorer.html",  # the page that lesson 00 shows
     "build/explorer.html": "explorer.html",
 }
 
@@ -50,6 +51,12 @@ def move(text: str) -> str:
     return text
 
 
+def relink(page: str) -> str:
+    """Return a page of HTML whose links lead to pages of the site."""
+    page = re.sub(r'href="(\d\d_\w+)\.ipynb"', r'href="\1.html"', page)
+    return re.sub(r'href="\.\./(minitransformer/[^"]+)"', r'href="../source/\1.html"', page)
+
+
 def staged() -> Iterator[tuple[str, bytes]]:
     """Yield each file's place in the folder, and its content."""
     for folder, patterns in {ROOT: DOCUMENTS, SITE: OWN}.items():
@@ -57,7 +64,10 @@ def staged() -> Iterator[tuple[str, bytes]]:
             yield move(path.relative_to(folder).as_posix()), move(path.read_text("utf-8")).encode("utf-8")
     for place, patterns in {"": PICTURES, "files/": FILES}.items():
         for path in (found for pattern in patterns for found in ROOT.glob(pattern)):
-            yield place + move(path.relative_to(ROOT).as_posix()), path.read_bytes()
+            content = path.read_bytes()
+            if path.suffix == ".html":
+                content = relink(content.decode("utf-8")).encode("utf-8")
+            yield place + move(path.relative_to(ROOT).as_posix()), content
     for place, patterns in VENDORED.items():
         for path in (found for pattern in patterns for found in (SITE / "node_modules").glob(pattern)):
             yield f"vendored/{place}/{path.name}", path.read_bytes()

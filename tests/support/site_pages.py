@@ -66,9 +66,9 @@ def dead(site: Path, name: str) -> list[str]:
         if parts.scheme or parts.netloc:
             continue
         path = site / normpath(join(dirname(name), unquote(parts.path))) if parts.path else site / name
-        if not path.is_file() or not path.resolve().is_relative_to(site.resolve()):
-            found.append(target)
-        elif parts.fragment and path.suffix == ".html" and unquote(parts.fragment) not in {"", *read(path).anchors}:
+        there = path.is_file() and path.resolve().is_relative_to(site.resolve())
+        anchors = read(path).anchors if there and path.suffix == ".html" else set()
+        if not there or (parts.fragment and unquote(parts.fragment) not in anchors):
             found.append(target)
     return found
 
