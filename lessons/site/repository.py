@@ -25,6 +25,11 @@ def shown(env: BuildEnvironment) -> set[str]:
     return vars(env).setdefault("repository_files", set())
 
 
+def in_repository(path: str) -> Path:
+    """Return the file or folder of a path as the site has it, which `stage.py` may have moved."""
+    return ROOT / re.sub(r"^github/", ".github/", path)
+
+
 class RepositoryLinks(SphinxTransform):
     """Resolve a link to what is no document of the site."""
 
@@ -38,7 +43,7 @@ class RepositoryLinks(SphinxTransform):
             path = normpath(join(dirname(self.env.docname), name))
             if name and (self.env.srcdir / "files" / path).is_file():
                 place = path
-            elif name and (ROOT / path).exists():
+            elif name and in_repository(path).exists():
                 shown(self.env).add(path)
                 place = f"{PAGES}{path}.html"
             else:
@@ -60,7 +65,7 @@ def pages(app: Sphinx) -> Iterator[tuple[str, dict[str, str], str]]:
     assert isinstance(app.builder, StandaloneHTMLBuilder)
     highlight = app.builder.highlighter.highlight_block
     for name in sorted(shown(app.env)):
-        path = ROOT / name
+        path = in_repository(name)
         if path.is_dir():
             items = (f"{each.name}/" if each.is_dir() else each.name for each in sorted(path.iterdir()))
             body = "".join(f"<li><code>{escape(item)}</code></li>" for item in items)
