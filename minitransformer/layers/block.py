@@ -44,7 +44,12 @@ class Block(Layer):
         width, attention, norm = config.d_model, config.attention, config.norm
         kind = SelfAttention if attention.kind == "softmax" else LinearSelfAttention
         self.self_attention = kind(
-            ops, width, attention, causal=config.causal, init=config.init, rotary=rotary, relative=relative
+            *(ops, width, attention),
+            causal=config.causal,
+            init=config.init,
+            rotary=rotary,
+            relative=relative,
+            head_norm=norm if "heads" in norm.extra else None,
         )
         self.self_attention_norm = ResidualNorm(ops, width, norm, config.dropout)
         self.cross = config.cross

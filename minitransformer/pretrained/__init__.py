@@ -39,14 +39,18 @@ from .files import (
 )
 from .gpt2 import GPT2
 from .llama import LLAMA
+from .llama_relatives import MISTRAL, QWEN2, QWEN3
 from .names import OUTPUT, Architecture, Row
 from .tokenizers import TOKENIZER_FILES, PretrainedTokenizer, load_tokenizer, save_tokenizer
 from .vit import VIT
 
 __all__ = ["ARCHITECTURES", "PretrainedError", "PretrainedTokenizer", "load", "save"]
 
-ARCHITECTURES = {each.name: each for each in (GPT2, LLAMA, BERT, t5.T5, VIT, marian.MARIAN)}
-"""By `model_type` of a folder's `config.json`; each says which kinds of model of `models.KINDS` it holds."""
+ARCHITECTURES = {each.name: each for each in (GPT2, MISTRAL, QWEN2, QWEN3, LLAMA, BERT, t5.T5, VIT, marian.MARIAN)}
+"""By `model_type` of a folder's `config.json`; each says which kinds of model of `models.KINDS` it holds.
+
+The first that can hold a model writes it, unless it came from a folder of another one.
+"""
 
 MARKS = ("bos_token_id", "eos_token_id", "decoder_start_token_id")
 """The special tokens for which `generation_config.json` goes before `config.json`."""
@@ -213,7 +217,7 @@ def save(model: Model, folder: str | Path, tokenizer: Any = None) -> None:
     for what the other's files can't express, before anything is written, and OSError for files that can't be. The
     configuration is written last: without it no half of a model can be loaded.
     """
-    architecture, folder = _architecture_of(model.config), Path(folder)
+    architecture, folder = _architecture_of(model), Path(folder)
     values = architecture.to_config(model.config)
     named = {name: model.ops.to_numpy(each.data) for name, each in model.parameters.named.items()}
     if isinstance(model.config, TransformerConfig):
@@ -243,8 +247,11 @@ def save(model: Model, folder: str | Path, tokenizer: Any = None) -> None:
     write_json(folder / CONFIG, {**values, "dtype": dtype})
 
 
-def _architecture_of(config: ModelConfig) -> Architecture:
-    """Return the architecture whose files can hold a model. Raises PretrainedError if none can."""
+def _architecture_of(model: Model) -> Architecture:
+    """Return the architecture whose files can hold a model: its own. Raises PretrainedError if none can."""
+    config, origin = model.config, model.origin
+    if origin is not None and origin.config == config:
+        return ARCHITECTURES[origin.values["model_type"]]
     for architecture in ARCHITECTURES.values():
         if config.kind in architecture.kinds and architecture.holds(config):
             return architecture

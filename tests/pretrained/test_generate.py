@@ -34,21 +34,21 @@ def marian() -> Any:
     return tr.MarianMTModel(tr.MarianConfig(**sizes, **marks, scale_embedding=True, activation_function="silu"))
 
 
+def relative(title: str, **options: Any) -> Any:
+    """A Llama, or a relative."""
+    sizes = {"vocab_size": V, "hidden_size": WIDTH, "intermediate_size": 31, "num_hidden_layers": 2}
+    sizes |= {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 40}
+    return getattr(tr, f"{title}ForCausalLM")(getattr(tr, f"{title}Config")(**sizes, **options))
+
+
 THEIRS = {
     "gpt2": lambda: tr.GPT2LMHeadModel(
         tr.GPT2Config(vocab_size=V, n_positions=40, n_embd=WIDTH, n_layer=2, n_head=4, bos_token_id=2, eos_token_id=2)
     ),
-    "llama": lambda: tr.LlamaForCausalLM(
-        tr.LlamaConfig(
-            vocab_size=V,
-            hidden_size=WIDTH,
-            intermediate_size=31,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            num_key_value_heads=2,
-            max_position_embeddings=40,
-        )
-    ),
+    "llama": lambda: relative("Llama"),
+    "mistral": lambda: relative("Mistral", sliding_window=4),
+    "qwen2": lambda: relative("Qwen2", use_sliding_window=True, sliding_window=3, max_window_layers=0),
+    "qwen3": lambda: relative("Qwen3", head_dim=6),
     "t5": lambda: t5(tie_word_embeddings=True),
     "t5 1.1": lambda: t5(tie_word_embeddings=False, feed_forward_proj="gated-gelu"),
     "marian": marian,

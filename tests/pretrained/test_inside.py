@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.pretrained_cases import KINDS, exact, inputs, ours, random_model
+from support.pretrained_cases import KINDS, TITLES, exact, inputs, ours, random_model
 from torch import Tensor
 
 from minitransformer.evaluation import text_nats
@@ -34,7 +34,7 @@ def lens_of_theirs(kind: str, model: Any, hidden: Any) -> list[Tensor]:
     """The output layer on each layer's hidden states, the last of which has been normalised or is left out."""
     if kind == "gpt2":
         return [model.lm_head(model.transformer.ln_f(each)) for each in hidden[:-1]]
-    if kind == "llama":
+    if kind in TITLES:
         return [model.lm_head(model.model.norm(each)) for each in hidden[:-1]]
     if kind == "vit":
         return [model.classifier(model.vit.layernorm(each)[:, 0]) for each in hidden[:-1]]

@@ -43,6 +43,9 @@ PUBLISHED = {
     "gradient_checkpointing",
     "llama": "_name_or_path max_sequence_length pretraining_tp rope_scaling rope_theta is_llama_config "
     "rope_interleaved transformers.js_config torch_dtype unsloth_version max_length pad_token_id",
+    "mistral": "sliding_window rope_theta torch_dtype use_cache",
+    "qwen2": "use_mrope max_window_layers sliding_window use_sliding_window rope_theta torch_dtype",
+    "qwen3": "max_window_layers use_sliding_window rope_scaling rope_theta attention_bias head_dim torch_dtype",
     "bert": "_num_labels directionality finetuning_task output_past pooler_fc_size pooler_num_attention_heads "
     "pooler_num_fc_layers pooler_size_per_head pooler_type position_embedding_type gradient_checkpointing "
     "sbert_ce_default_activation_function sentence_transformers id2label",
@@ -105,6 +108,26 @@ REFUSED: list[tuple[str, Mapping[str, Any], str]] = [
             "original_max_position_embeddings": 0,
         },
         "original_max_length is 0",
+    ),
+    ("mistral", {"sliding_window": 0}, "sliding_window is 0, expected 1 or more"),
+    ("mistral", {"attention_bias": True}, "'attention_bias' is no key that is known here"),
+    ("qwen2", {"layer_types": ["full_attention", "sliding_attention"] * 20}, "layer_types names 40 layers"),
+    ("qwen2", {"layer_types": [["sliding_attention"]]}, "layer_types is not supported, only a list of"),
+    (
+        "qwen2",
+        {"num_hidden_layers": 3, "layer_types": ["sliding_attention", "full_attention", "full_attention"]},
+        "layer_types is not supported, only with every n-th layer that has no window",
+    ),
+    (
+        "qwen3",
+        {
+            "num_hidden_layers": 2,
+            "layer_types": None,
+            "use_sliding_window": True,
+            "sliding_window": 4,
+            "max_window_layers": 1,
+        },
+        "max_window_layers 1 is not supported, only 0",
     ),
     ("bert", {"architectures": ["BertForTokenClassification"]}, "holds a BertForTokenClassification"),
     ("bert", {"architectures": ["BertForMultipleChoice"]}, "holds a BertForMultipleChoice"),

@@ -20,6 +20,8 @@ tr.utils.logging.set_verbosity_error()
 tr.utils.logging.disable_progress_bar()
 
 KINDS = tuple(ARCHITECTURES)
+TITLES = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3"}
+"""Llama and its relatives, with the beginning of the names of their classes."""
 
 
 def random_model(kind: str, seed: int) -> Any:
@@ -35,7 +37,7 @@ def random_model(kind: str, seed: int) -> Any:
         values |= {"n_inner": draw.choice([None, d_ff]), "activation_function": act, "tie_word_embeddings": tied}
         values |= {"layer_norm_epsilon": draw.choice([1e-5, 1e-3])}
         model = tr.GPT2LMHeadModel(tr.GPT2Config(**sizes, **values))
-    elif kind == "llama":
+    elif kind in TITLES:
         kv = draw.choice([each for each in (1, 2, 3, 4) if heads % each == 0])
         rope: dict[str, Any] = {"rope_type": "default", "rope_theta": draw.choice([10000.0, 500.0])}
         if draw.random() < 0.5:
@@ -44,8 +46,8 @@ def random_model(kind: str, seed: int) -> Any:
         values = {"hidden_size": heads * width, "num_attention_heads": heads, "num_key_value_heads": kv}
         values |= {"head_dim": draw.choice([width, 8]), "intermediate_size": d_ff, "num_hidden_layers": depth}
         values |= {"max_position_embeddings": 32, "rope_parameters": rope, "tie_word_embeddings": tied}
-        values |= {"attention_bias": draw.random() < 0.5, "mlp_bias": draw.random() < 0.5, "rms_norm_eps": 1e-5}
-        model = tr.LlamaForCausalLM(tr.LlamaConfig(**sizes, **values))
+        values |= {"rms_norm_eps": 1e-5, **own_options(kind, draw, depth)}
+        model = getattr(tr, f"{TITLES[kind]}ForCausalLM")(getattr(tr, f"{TITLES[kind]}Config")(**sizes, **values))
     elif kind == "bert":
         values = {"hidden_size": heads * width, "num_attention_heads": heads, "num_hidden_layers": depth}
         values |= {"intermediate_size": d_ff, "hidden_act": act, "max_position_embeddings": draw.randint(9, 20)}
@@ -90,6 +92,22 @@ def random_model(kind: str, seed: int) -> Any:
     return model.eval()
 
 
+def own_options(kind: str, draw: random.Random, depth: int) -> dict[str, Any]:
+    """Options that Llama or one relative alone has."""
+    window = draw.choice([None, 2, 3, 5])
+    if kind == "llama":
+        return {"attention_bias": draw.random() < 0.5, "mlp_bias": draw.random() < 0.5}
+    if kind == "mistral":
+        return {"sliding_window": window}
+    if kind in ("qwen2", "qwen3"):
+        full = draw.choice([1, 2, 3])  # every so many layers
+        layers = ["full_attention" if (i + 1) % full == 0 else "sliding_attention" for i in range(depth)]
+        found = {"use_sliding_window": window is not None, "sliding_window": window or 4}
+        found |= {"layer_types": layers} if window else {}
+        return found | ({"attention_bias": draw.random() < 0.5} if kind == "qwen3" else {})
+    raise NotImplementedError(kind)
+
+
 def inputs(kind: str, model: Any, seed: int) -> dict[str, np.ndarray]:
     """Return the arguments that `transformers` takes, with padding on the right; the padding's ids are other tokens."""
     generator, config = np.random.default_rng(seed), model.config
@@ -101,7 +119,9 @@ def inputs(kind: str, model: Any, seed: int) -> dict[str, np.ndarray]:
         return generator.integers(1, config.vocab_size - 1, (3, length))
 
     def mask(length: int) -> np.ndarray:
-        return (np.arange(length) < generator.integers(2, length + 1, (3, 1))).astype(np.int64)
+        windowed = getattr(config, "sliding_window", None) is not None  # then a place of padding may see no token
+        shortest = length - 1 if windowed else 2
+        return (np.arange(length) < generator.integers(shortest, length + 1, (3, 1))).astype(np.int64)
 
     if kind in ("t5", "marian"):
         target, start = ids(7), config.decoder_start_token_id or 0
@@ -157,9 +177,10 @@ def exact(model: Any) -> Iterator[Any]:
     if hasattr(model, "set_attn_implementation") and model.config.model_type not in ("t5", "gpt2"):
         model.set_attn_implementation("sdpa")  # the eager one takes its softmax in float32
     for module in model.modules():
-        if type(module).__name__ in ("T5LayerNorm", "LlamaRMSNorm"):
+        name = type(module).__name__
+        if name == "T5LayerNorm" or name.endswith("RMSNorm"):
             module.forward = MethodType(rms, module)
-        elif type(module).__name__ == "LlamaRotaryEmbedding":
+        elif name.endswith("RotaryEmbedding"):
             frequencies = turned(model.config.rope_parameters, model.config.head_dim)
             assert torch.allclose(frequencies.float(), module.inv_freq.float(), rtol=1e-5)
 
@@ -169,7 +190,7 @@ def exact(model: Any) -> Iterator[Any]:
                 return angles.cos(), angles.sin()
 
             module.forward = MethodType(forward, module)
-        elif type(module).__name__ == "MarianSinusoidalPositionalEmbedding":
+        elif name == "MarianSinusoidalPositionalEmbedding":
             count, width = module.weight.shape
             angles = torch.arange(count).double()[:, None] * 10000 ** (-torch.arange(0, width, 2).double() / width)
             module.weight.data = torch.cat((angles.sin(), angles.cos()), dim=1)
