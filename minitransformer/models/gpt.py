@@ -40,8 +40,8 @@ class GPTConfig(TextConfig):
 
     `decoder` is the configuration of its stack. `d_k`, the width of a head, defaults to `d_model / num_heads`. `rotary`
     belongs to the positions "rotary", `sparse` adds keys to those in the window, and `bias` is the feed-forward
-    network's. `extra_norms` says where there are more of them; logits stay between plus and minus `logits_softcap`. A
-    text ends with `eos_id` or one of `other_eos_ids`.
+    network's. `extra_norms` says where there are more of them, `scale` multiplies scores (default: 1/√d_k), and logits
+    stay between plus and minus `logits_softcap`. A text ends with `eos_id` or one of `other_eos_ids`.
     With `embedding_scale = 1 / init_std` vectors of tokens are as large as the sinusoids that are added to them.
     Matrices start as N(0, init_std²), those before a residual connection smaller by `√(2 · num_layers)`. Raises
     `ValueError` or `TypeError` for values that give no model.
@@ -78,6 +78,7 @@ class GPTConfig(TextConfig):
     attention: AttentionKind = choice(*get_args(AttentionKind), default="softmax", help="kind of attention")
     window: int | None = whole(None, "attention reaches this many tokens back (default: all)", least=0)
     sparse: SparseConfig | None = None
+    scale: float | None = positive(None)
     softcap: float | None = positive(None, "scores stay between plus and minus this")
     logits_softcap: float | None = positive(None)
     tied: bool = flag(True, "the output layer shares the table of tokens")
@@ -103,6 +104,7 @@ class GPTConfig(TextConfig):
             self.attention_dropout,
             self.num_kv_heads,
             self.attention_bias,
+            scale=self.scale,
             softcap=self.softcap,
             rotary=(self.rotary or RotaryConfig()) if self.positions == "rotary" else None,
             relative=BIASES.get(self.positions),

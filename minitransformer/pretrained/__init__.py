@@ -3,8 +3,8 @@
     model, tokenizer = load("gpt2")
     logits, _ = model.forward([tokenizer.encode("Once upon a time")])
 
-A folder is what Hugging Face's `save_pretrained` writes: gpt2, llama, bert, t5, vit or marian. It may come from a
-stranger: it holds data and no code, and all sizes are checked before memory is taken.
+A folder is what Hugging Face's `save_pretrained` writes, for one of ARCHITECTURES. It may come from a stranger: it
+holds data and no code, and all sizes are checked before memory is taken.
 """
 
 import math
@@ -21,6 +21,7 @@ from ..ops import Ops, numpy_ops
 from ..system.allocator import memory_limit
 from . import marian, t5
 from .bert import BERT
+from .distilbert import DISTILBERT
 from .download import folder_of
 from .files import (
     CONFIG,
@@ -37,20 +38,42 @@ from .files import (
     write_json,
     write_tensors,
 )
+from .gemma import GEMMA, GEMMA2, GEMMA3
 from .gpt2 import GPT2
 from .llama import LLAMA
 from .llama_relatives import MISTRAL, QWEN2, QWEN3
 from .names import OUTPUT, Architecture, Row
+from .roberta import CAMEMBERT, ROBERTA, XLM_ROBERTA
 from .tokenizers import TOKENIZER_FILES, PretrainedTokenizer, load_tokenizer, save_tokenizer
 from .vit import VIT
 
 __all__ = ["ARCHITECTURES", "PretrainedError", "PretrainedTokenizer", "load", "save"]
 
-ARCHITECTURES = {each.name: each for each in (GPT2, MISTRAL, QWEN2, QWEN3, LLAMA, BERT, t5.T5, VIT, marian.MARIAN)}
+ARCHITECTURES = {
+    each.name: each
+    for each in (
+        *(GPT2, MISTRAL, QWEN2, QWEN3, GEMMA, GEMMA2, GEMMA3, LLAMA),
+        *(BERT, ROBERTA, XLM_ROBERTA, CAMEMBERT, DISTILBERT),
+        *(t5.T5, t5.MT5, marian.MARIAN, VIT),
+    )
+}
 """By `model_type` of a folder's `config.json`; each says which kinds of model of `models.KINDS` it holds.
 
 The first that can hold a model writes it, unless it came from a folder of another one.
 """
+
+MISSING = {
+    "phi3": "its maps to queries, keys and values are one tensor, and so are gate and up",
+    "gpt_neox": "attention and feed-forward network read the same input, side by side",
+    "gpt_neo": "every second layer has a window, and its scores are not divided by √d_k",
+    "opt": "the positions of its decoder begin at row 2 of their table",
+    "olmo2": "it has norms of sub-layers' outputs and none before them, and norms over all heads at once",
+    "electra": "its head tells replaced tokens from others, and its embedding has another width than its layers",
+    "albert": "all its layers are one, and its embedding has another width than its layers",
+    "modernbert": "it is a BERT with gates, rotations of two speeds and windows in turn",
+    "bart": "the positions of its encoder and decoder are learned and begin at row 2 of their tables",
+}
+"""The parts of other common kinds of model that are missing here, by `model_type`."""
 
 MARKS = ("bos_token_id", "eos_token_id", "decoder_start_token_id")
 """The special tokens for which `generation_config.json` goes before `config.json`."""
@@ -84,8 +107,9 @@ def load(folder_or_name: str | Path, ops: Ops = numpy_ops, dtype: str = "float32
     values = read_json(folder / CONFIG)
     kind = values.get("model_type")
     if not isinstance(kind, str) or kind not in ARCHITECTURES:
-        known = ", ".join(ARCHITECTURES)
-        raise PretrainedError(f"{folder / CONFIG}: model_type {kind!r} is not supported, only {known}")
+        known, missing = ", ".join(ARCHITECTURES), MISSING.get(kind) if isinstance(kind, str) else None
+        why = f": {missing}; supported are {known}" if missing else f", only {known}"
+        raise PretrainedError(f"{folder / CONFIG}: model_type {kind!r} is not supported{why}")
     architecture = ARCHITECTURES[kind]
     _check_head(folder, architecture, values.get("architectures"))
     generation = read_json(folder / GENERATION) if (folder / GENERATION).is_file() else {}

@@ -1,6 +1,6 @@
 """Llama's files, and what its relatives share: rotary positions turn the halves of a head, as ours do by default."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..layers import RotaryConfig, SparseConfig
@@ -110,12 +110,14 @@ def read_window(values: Mapping[str, Any]) -> int:
     return window - 1
 
 
-def read_layer_types(values: Mapping[str, Any]) -> dict[str, Any]:
+def read_layer_types(values: Mapping[str, Any], every: int | None = None) -> dict[str, Any]:
     """Return the fields for a window in all layers but every n-th, from the name of each layer's attention.
 
-    Raises PretrainedError for layers in another order.
+    Without names it is `every`. Raises PretrainedError for layers in another order.
     """
-    named, full, windowed = values["layer_types"], "full_attention", "sliding_attention"
+    named, full, windowed = values.get("layer_types"), "full_attention", "sliding_attention"
+    if named is None:
+        return {"window": read_window(values), "sparse": SparseConfig(full_every=every)}
     if not isinstance(named, list) or any(each not in (full, windowed) for each in named):
         raise PretrainedError(f"layer_types is not supported, only a list of {full!r} and {windowed!r}")
     if len(named) != required(values, "num_hidden_layers"):
@@ -143,14 +145,16 @@ def written_windows(config: GPTConfig) -> dict[str, Any]:
 def to_config(config: GPTConfig) -> dict[str, Any]:
     """Return their configuration. Raises PretrainedError for a model with parts that Llama does not have."""
     require_ours(config, "Llama", norm="rmsnorm", extra_norms="none", window=None, sparse=None, softcap=None)
-    require_ours(config, "Llama", embedding_scale=1.0, logits_softcap=None)
+    require_ours(config, "Llama", embedding_scale=1.0, scale=None, logits_softcap=None)
     if config.attention_bias == "inputs":
         require_ours(config, "Llama", attention_bias=True)
     names = {"model_type": "llama", "architectures": ["LlamaForCausalLM"]}
     return names | write(config, "Llama") | write_options(config, OWN)
 
 
-def write(config: GPTConfig, target: str) -> dict[str, Any]:
+def write(
+    config: GPTConfig, target: str, written_rope: Callable[[RotaryConfig], dict[str, Any]] | None = None
+) -> dict[str, Any]:
     """Return the part of their configuration that all relatives share. Raises PretrainedError as `to_config`."""
     require_ours(config, target, positions="rotary", norm_first=True, gated=True, attention="softmax")
     attention, rotary = config.decoder.block.attention, config.rotary or RotaryConfig()
@@ -162,12 +166,14 @@ def write(config: GPTConfig, target: str) -> dict[str, Any]:
         "head_dim": attention.d_k,
         "bos_token_id": config.bos_id,
         "eos_token_id": written_ends(config),
-        "rope_parameters": written_rotary(rotary),
+        "rope_parameters": (written_rope or written_rotary)(rotary),
     }
 
 
 def written_rotary(rotary: RotaryConfig) -> dict[str, Any]:
-    """Return their `rope_parameters`."""
+    """Return their `rope_parameters`. Raises PretrainedError for two rotations in turn."""
+    if rotary.full_theta is not None:
+        raise PretrainedError("full_theta can't be written but in Gemma 3's files")
     rope: dict[str, Any] = {"rope_type": "default", "rope_theta": rotary.theta}
     if rotary.factor is not None:
         rope |= {

@@ -10,7 +10,7 @@ from .llama import LLAMA, READ, SUPPORTED, read, read_layer_types, read_window, 
 from .names import Architecture, Shape, require_options, require_ours, required
 
 PLAIN: dict[str, Any] = {"norm": "rmsnorm", "bias": False, "softcap": None, "logits_softcap": None}
-PLAIN |= {"embedding_scale": 1.0}
+PLAIN |= {"embedding_scale": 1.0, "scale": None}
 """Our fields that have the same values in all of these."""
 
 
