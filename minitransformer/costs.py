@@ -59,8 +59,9 @@ def flops_per_token(config: Counted, length: int) -> Flops:
         decoder layer, for a source token    K (cross: keys and values of the memory)
         output layer, for a target token     2·C·V
 
-    BERT's masked head adds 2·C·(C + V) for each token, that of tokens' classes 2·C·classes. What happens once a text is divided by its tokens: BERT's pooler
-    and classes, 2·C·(C + classes); ViT's patches and classes, for images, whose `length` is their own.
+    BERT's masked head adds 2·C·(C + V) for each token, that of tokens' classes 2·C·classes. What happens once a text
+    is divided by its tokens: BERT's pooler and classes, 2·C·(C + classes); ViT's patches and classes, for images, whose
+    `length` is their own.
 
     Masks save nothing: the products are computed in full and then masked. The saving by a window or a sparse pattern on
     long sequences is left out.

@@ -71,6 +71,7 @@ MISSING = {
     "electra": "its head tells replaced tokens from others, and its embedding has another width than its layers",
     "albert": "all its layers are one, and its embedding has another width than its layers",
     "modernbert": "it is a BERT with gates, rotations of two speeds and windows in turn",
+    "deit": "it has a second token beside the class's, and a head that a teacher taught",
     "bart": "the positions of its encoder and decoder are learned and begin at row 2 of their tables",
 }
 """The parts of other common kinds of model that are missing here, by `model_type`."""

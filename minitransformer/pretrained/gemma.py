@@ -36,7 +36,10 @@ def _written(config: GPTConfig, name: str, title: str, written_rope: Any = None,
 
 def _architecture(name: str, title: str, extra_norms: str, **parts: Any) -> Architecture:
     heads = f"{title}ForCausalLM", f"{title}Model", f"{title}TextModel"
-    holds = lambda config: config.norm == "rmsnorm1p" and config.extra_norms == extra_norms  # noqa: E731
+
+    def holds(config: GPTConfig) -> bool:
+        return config.positions == "rotary" and config.norm == "rmsnorm1p" and config.extra_norms == extra_norms
+
     return replace(LLAMA, name=name, heads=heads, holds=holds, **parts)
 
 

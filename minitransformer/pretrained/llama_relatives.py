@@ -1,6 +1,6 @@
 """The files of Llama's relatives: Mistral's window, Qwen 2's biases, and Qwen 3's norms of queries and keys."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,10 +14,17 @@ PLAIN |= {"embedding_scale": 1.0, "scale": None}
 """Our fields that have the same values in all of these."""
 
 
-def _relative(name: str, title: str, **parts: Any) -> Architecture:
-    """Return Llama's architecture with other parts, for the classes whose names begin with `title`."""
+def _relative(name: str, title: str, is_own: Callable[[GPTConfig], bool], **parts: Any) -> Architecture:
+    """Return Llama's architecture with other parts, for the classes whose names begin with `title`.
+
+    is_own: returns True for what it has and Llama lacks.
+    """
     heads = (f"{title}ForCausalLM", f"{title}Model")
-    return replace(LLAMA, name=name, heads=heads, **parts)
+
+    def holds(config: GPTConfig) -> bool:
+        return config.positions == "rotary" and config.norm == "rmsnorm" and is_own(config)
+
+    return replace(LLAMA, name=name, heads=heads, holds=holds, **parts)
 
 
 def _written(config: GPTConfig, name: str, title: str, **fixed: Any) -> dict[str, Any]:
@@ -47,10 +54,10 @@ def mistral_to_config(config: GPTConfig) -> dict[str, Any]:
 MISTRAL = _relative(
     "mistral",
     "Mistral",
+    lambda config: config.window is not None and config.extra_norms == "none" and config.attention_bias is False,
     from_config=mistral_from_config,
     to_config=mistral_to_config,
     keys=Keys(obeyed=READ | {"sliding_window"}, supported=SUPPORTED),
-    holds=lambda config: config.window is not None and config.sparse is None and config.norm == "rmsnorm",
 )
 
 # --- Qwen -----------------------------------------------------------------------------------------------------
@@ -104,16 +111,16 @@ def qwen3_to_config(config: GPTConfig) -> dict[str, Any]:
 QWEN2 = _relative(
     "qwen2",
     "Qwen2",
+    lambda config: config.attention_bias == "inputs",
     from_config=qwen2_from_config,
     to_config=qwen2_to_config,
     keys=Keys(obeyed=QWEN_KEYS, supported={**SUPPORTED, "use_mrope": False}),
-    holds=lambda config: config.attention_bias == "inputs" and config.norm == "rmsnorm",
 )
 QWEN3 = _relative(
     "qwen3",
     "Qwen3",
+    lambda config: config.extra_norms == "heads",
     from_config=qwen3_from_config,
     to_config=qwen3_to_config,
     keys=Keys(obeyed=QWEN_KEYS | {"attention_bias"}, supported=SUPPORTED),
-    holds=lambda config: config.extra_norms == "heads" and config.norm == "rmsnorm",
 )

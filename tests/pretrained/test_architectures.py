@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import transformers
 from support.pretrained_cases import KINDS, exact, inputs, ours, random_model, rewrite, theirs
 
 from minitransformer.models import IGNORED
@@ -146,6 +147,60 @@ def test_the_loss_of_padded_sentences_is_theirs(
         model.loss_backward(1.0, cache)
         assert error(loss, wanted.item()) <= 1e-9
         same_gradients(kind, model, reference)
+
+
+HEADS_OF_TOKENS = [("bert", 3), ("bert", 4), ("roberta", 3), ("distilbert", 4)]
+
+
+@pytest.mark.parametrize(("kind", "seed"), HEADS_OF_TOKENS)
+def test_the_loss_of_tokens_and_of_answers_is_theirs(kind: str, seed: int, tmp_path: Path) -> None:
+    theirs = random_model(kind, seed)
+    theirs.save_pretrained(tmp_path)
+    model, _ = load(tmp_path, dtype="float64")
+    given, rng = inputs(kind, theirs, seed), np.random.default_rng(seed)
+    if model.config.head == "answer":
+        targets = rng.integers(0, 9, (3, 2))
+        labels = {"start_positions": targets[:, 0], "end_positions": targets[:, 1]}
+    else:
+        targets = np.where(rng.random((3, 9)) < 0.3, IGNORED, rng.integers(0, model.config.num_classes, (3, 9)))
+        labels = {"labels": targets}
+    loss, cache = model.loss(given["input_ids"], targets, given.get("token_type_ids"), given["attention_mask"])
+    model.loss_backward(1.0, cache)
+    with exact(theirs) as reference:
+        wanted = reference(**{name: torch.from_numpy(each) for name, each in (given | labels).items()}).loss
+        wanted.backward()
+    assert error(loss, wanted.item()) <= 1e-9
+    same_gradients(kind, model, reference)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_padding_of_a_roberta_moves_no_position(seed: int, tmp_path: Path) -> None:
+    model = random_model("roberta", 5 * seed)
+    model.save_pretrained(tmp_path)
+    here, _ = load(tmp_path, dtype="float64")
+    ids = padded(inputs("roberta", model, seed)["input_ids"], [9, 4, 1], here.config.pad_id)
+    real = ids != here.config.pad_id
+    with exact(model) as reference, torch.no_grad():
+        wanted = reference(torch.from_numpy(ids), attention_mask=torch.from_numpy(real.astype(int))).logits
+    assert error(here.forward(ids, mask=real)[0][real], wanted.numpy()[real]) <= 1e-9
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_model_that_came_from_no_folder_goes_there(kind: str, seed: int, tmp_path: Path) -> None:
+    """As the first architecture that can hold it: a Mistral without a window is a Llama."""
+    model = random_model(kind, seed)
+    model.save_pretrained(tmp_path / "theirs")
+    there, _ = load(tmp_path / "theirs")
+    there.origin = None
+    save(there, tmp_path / "ours")
+    (name,) = json.loads((tmp_path / "ours" / "config.json").read_text())["architectures"]
+    again, report = getattr(transformers, name).from_pretrained(tmp_path / "ours", output_loading_info=True)
+    assert not any(report[name] for name in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    given = inputs(kind, model, seed)
+    with torch.no_grad():
+        assert error(theirs(again.eval(), given), theirs(model, given)) <= 1e-6
+    assert load(tmp_path / "ours")[0].config == there.config
 
 
 @pytest.mark.parametrize(("kind", "seed"), CASES)

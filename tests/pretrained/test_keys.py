@@ -203,9 +203,9 @@ def small_config(kind: str) -> Any:
         "pad_token_id": 0,
         "max_position_embeddings": 8,
         "word_embed_proj_dim": 8,
-        "global_attn_every_n_layers": 1,
     }
     small |= {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "attention_types": [[["global"], 1]]}
+    small |= {"image_size": 4, "patch_size": 2}
     given = {name: value for name, value in small.items() if hasattr(config, name)}
     return type(config)(**given)
 
