@@ -1,6 +1,7 @@
 """Every architecture against `transformers`: read from its files, computed here, written, read there again."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,17 @@ from minitransformer.models import IGNORED
 from minitransformer.pretrained import ARCHITECTURES, load, save
 
 ALL = 15
-QUICK = {"bert": 5, "roberta": 5, "xlm-roberta": 1, "camembert": 1, "distilbert": 5}
+QUICK = {"bert": 5, "roberta": 5, "xlm-roberta": 1, "camembert": 1, "distilbert": 5, "qwen3": 2, "gemma": 2, "mt5": 2}
 """How many are quick, where it isn't 4: each of BERT's heads once, and one of those that differ in a name alone."""
 
-CASES = [
-    pytest.param(kind, seed, id=f"{kind}-{seed}", marks=[] if seed < QUICK.get(kind, 4) else pytest.mark.slow)
-    for kind in KINDS
-    for seed in range(ALL)
-]
+
+def cases(quick: Mapping[str, int], otherwise: int) -> list[Any]:
+    """Every kind with every seed, of which the first are quick."""
+    return [
+        pytest.param(kind, seed, marks=[] if seed < quick.get(kind, otherwise) else pytest.mark.slow)
+        for kind in KINDS
+        for seed in range(ALL)
+    ]
 
 
 def error(a: Any, b: Any) -> float:
@@ -86,7 +90,7 @@ def same_gradients(kind: str, ours: Any, theirs: Any) -> None:
                 assert error(gradient, np.zeros_like(gradient) if unused else tensor.grad) <= 1e-9, name
 
 
-@pytest.mark.parametrize(("kind", "seed"), CASES)
+@pytest.mark.parametrize(("kind", "seed"), cases(QUICK, 4))
 def test_equals_transformers(kind: str, seed: int, tmp_path: Path) -> None:
     model = random_model(kind, seed)
     sort = [torch.float32, torch.bfloat16, torch.float16][seed % 3]
@@ -185,7 +189,7 @@ def test_the_padding_of_a_roberta_moves_no_position(seed: int, tmp_path: Path) -
     assert error(here.forward(ids, mask=real)[0][real], wanted.numpy()[real]) <= 1e-9
 
 
-@pytest.mark.parametrize("seed", [0, 3])
+@pytest.mark.parametrize("seed", [3, pytest.param(0, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_model_that_came_from_no_folder_goes_there(kind: str, seed: int, tmp_path: Path) -> None:
     """As the first architecture that can hold it: a Mistral without a window is a Llama."""
@@ -203,7 +207,7 @@ def test_a_model_that_came_from_no_folder_goes_there(kind: str, seed: int, tmp_p
     assert load(tmp_path / "ours")[0].config == there.config
 
 
-@pytest.mark.parametrize(("kind", "seed"), CASES)
+@pytest.mark.parametrize(("kind", "seed"), cases({}, 2))
 def test_goes_back_bit_for_bit(kind: str, seed: int, tmp_path: Path) -> None:
     model = random_model(kind, seed)
     model.save_pretrained(tmp_path / "theirs")
