@@ -146,8 +146,7 @@ class SelfAttention(Attention):
         self.query_key_value = Linear(ops, d_model, *widths, **gains, std=std, bias=config.bias is not False)
         gain, biased = init.gain * init.residual_gain, config.bias is True
         self.output = Linear(ops, config.output_width, d_model, gain=gain, std=std, bias=biased)
-        self.query_norm = Norm(ops, config.d_k, head_norm) if head_norm else None
-        self.key_norm = Norm(ops, config.d_k, head_norm) if head_norm else None
+        self.head_norms = [Norm(ops, config.d_k, head_norm) for _ in "qk"] if head_norm else []
 
     def forward(self, x: Array, context: Context = PLAIN) -> tuple[Array, tuple]:
         """x `(B, T, C)` → `(B, T, C)`. With a cache x holds the positions after those in the cache."""
@@ -155,11 +154,8 @@ class SelfAttention(Attention):
         width, norm_caches, rotary_cache = self.query_width + self.key_width, None, None
         query_key = split_heads(projected[..., :width], self.num_heads + self.kv_heads)  # (B, H + Hk, T, D)
         value = split_heads(projected[..., width:], self.kv_heads)  # (B, Hk, T, Dv)
-        if self.query_norm is not None and self.key_norm is not None:
-            query, query_norm_cache = self.query_norm.forward(query_key[:, : self.num_heads])
-            key, key_norm_cache = self.key_norm.forward(query_key[:, self.num_heads :])
-            query_key = self.ops.concatenate([query, key], axis=1)  # (B, H + Hk, T, D)
-            norm_caches = query_norm_cache, key_norm_cache
+        if self.head_norms:
+            query_key, norm_caches = self._normed(query_key)
         if self.rotary is not None:
             query_key, rotary_cache = self.rotary.forward(query_key, context.position)
         query, key = query_key[:, : self.num_heads], query_key[:, self.num_heads :]
@@ -178,12 +174,22 @@ class SelfAttention(Attention):
         parts = [dquery, dkey]
         if self.rotary is not None:
             parts = [self.rotary.backward(self.ops.concatenate(parts, axis=1), rotary_cache)]  # (B, H + Hk, T, D)
-        if self.query_norm is not None and self.key_norm is not None:
-            dquery_key = parts[0] if len(parts) == 1 else self.ops.concatenate(parts, axis=1)
-            dquery = self.query_norm.backward(dquery_key[:, : self.num_heads], norm_caches[0])
-            parts = [dquery, self.key_norm.backward(dquery_key[:, self.num_heads :], norm_caches[1])]
+        if self.head_norms:
+            parts = self._normed_backward(parts, norm_caches)
         dprojected = self.ops.concatenate(list(map(merge_heads, (*parts, dvalue))))
         return self.query_key_value.backward(dprojected, project_cache)
+
+    def _normed(self, query_key: Array) -> tuple[Array, list[tuple]]:
+        """Normalise queries and keys `(B, H + Hk, T, D)`, each with their own norm."""
+        parts = query_key[:, : self.num_heads], query_key[:, self.num_heads :]
+        normed = [norm.forward(part) for norm, part in zip(self.head_norms, parts, strict=True)]
+        return self.ops.concatenate([y for y, _ in normed], axis=1), [cache for _, cache in normed]
+
+    def _normed_backward(self, dnormed: list[Array], caches: list[tuple]) -> list[Array]:
+        """Return the gradients of queries and keys; those of the normalised ones come as one array or as two."""
+        both = dnormed[0] if len(dnormed) == 1 else self.ops.concatenate(dnormed, axis=1)
+        parts = both[:, : self.num_heads], both[:, self.num_heads :]
+        return [norm.backward(*each) for norm, *each in zip(self.head_norms, parts, caches, strict=True)]
 
     def mix(self, query: Array, key: Array, value: Array, context: Context) -> tuple[Array, tuple]:
         """Queries `(B, H, Tq, D)`, keys and values `(B, Hk, T, ·)` → the heads `(B, H, Tq, Dv)`."""

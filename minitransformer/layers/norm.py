@@ -76,30 +76,20 @@ class ResidualNorm(Norm):
         pre-norm                  y = x + dropout(sublayer(norm(x)))
 
     A block calls `enter`, the sub-layer and `leave`; going back it calls `leave_backward`, the sub-layer's backward and
-    `enter_backward`. `forward` and `backward` are those of the normalisation alone. Where the configuration says so,
-    `sublayer(…)` is normalised once more by itself, by `of_output`.
-    Source: Vaswani 2017, §3.1 and §5.4; pre-norm: Xiong et al. 2020; both: Ding et al. 2021.
+    `enter_backward`. `forward` and `backward` are those of the normalisation alone.
+    Source: Vaswani 2017, §3.1 and §5.4; pre-norm: Xiong et al. 2020.
     """
 
     def __init__(self, ops: Ops, d_model: int, config: NormConfig, dropout: float) -> None:
         super().__init__(ops, d_model, config)
         self.pre_norm, self.rate = config.first, dropout
-        self.of_output = Norm(ops, d_model, config) if "outputs" in config.extra else None
 
     def enter(self, x: Array) -> tuple[Array, tuple | None]:
         """x `(..., C)` → the sub-layer's input: `x`, or `norm(x)` in pre-norm."""
         return self.forward(x) if self.pre_norm else (x, None)
 
-    def leave(self, x: Array, sublayer_out: Array, context: Context) -> tuple[Array, tuple]:
+    def leave(self, x: Array, sublayer_out: Array, context: Context) -> tuple[Array, Any]:
         """x and sublayer_out `(..., C)` → `norm(x + dropped)`, or `x + dropped` in pre-norm."""
-        if self.of_output is None:
-            y, cache = self._add(x, sublayer_out, context)
-            return y, (None, cache)
-        normed, norm_cache = self.of_output.forward(sublayer_out)
-        y, cache = self._add(x, normed, context)
-        return y, (norm_cache, cache)
-
-    def _add(self, x: Array, sublayer_out: Array, context: Context) -> tuple[Array, tuple | None]:
         dropout = context.dropout_at(self.site, self.rate)
         if self.pre_norm:
             dropped, dropout_cache = self.ops.dropout.forward(sublayer_out, dropout)
@@ -109,13 +99,8 @@ class ResidualNorm(Norm):
         beta = self.beta and self.beta.value
         return self.ops.add_layernorm.forward(x, sublayer_out, self.gamma.value, beta, self.eps, dropout)
 
-    def leave_backward(self, dy: Array, cache: tuple) -> tuple[Array, Array]:
+    def leave_backward(self, dy: Array, cache: Any) -> tuple[Array, Array]:
         """Return dx, by the way past the sub-layer, and dsublayer_out."""
-        norm_cache, cache = cache
-        dx, dsublayer_out = self._add_backward(dy, cache)
-        return dx, dsublayer_out if self.of_output is None else self.of_output.backward(dsublayer_out, norm_cache)
-
-    def _add_backward(self, dy: Array, cache: Any) -> tuple[Array, Array]:
         if self.pre_norm:
             return dy, self.ops.dropout.backward(dy, cache)
         pair = self.ops.add_rmsnorm if self.rms else self.ops.add_layernorm
@@ -128,3 +113,23 @@ class ResidualNorm(Norm):
     def enter_backward(self, dy: Array, cache: Any) -> Array:
         """Return dx, by the way through the sub-layer."""
         return self.backward(dy, cache) if self.pre_norm else dy
+
+
+class SandwichNorm(ResidualNorm):
+    """A residual connection whose sub-layer's output is normalised before it is added. Source: Ding et al. 2021."""
+
+    def __init__(self, ops: Ops, d_model: int, config: NormConfig, dropout: float) -> None:
+        super().__init__(ops, d_model, config, dropout)
+        self.of_output = Norm(ops, d_model, config)
+
+    def leave(self, x: Array, sublayer_out: Array, context: Context) -> tuple[Array, tuple]:
+        """x and sublayer_out `(..., C)` → what `ResidualNorm` makes of x and the normalised output."""
+        normed, norm_cache = self.of_output.forward(sublayer_out)
+        y, cache = super().leave(x, normed, context)
+        return y, (norm_cache, cache)
+
+    def leave_backward(self, dy: Array, cache: tuple) -> tuple[Array, Array]:
+        """Return dx, by the way past the sub-layer, and dsublayer_out."""
+        norm_cache, cache = cache
+        dx, dnormed = super().leave_backward(dy, cache)
+        return dx, self.of_output.backward(dnormed, norm_cache)

@@ -201,8 +201,8 @@ def table(config: GPTConfig) -> list[Row]:
         rows += linear(f"{inside}query_key_value", names, width, queries, keys, keys, bias=biased is not False)
         rows += linear(f"{inside}output", f"{theirs}self_attn.o_proj", queries, width, bias=biased is True)
         if "heads" in config.extra_norms:
-            for name in ("query", "key"):
-                rows += norm(f"{inside}{name}_norm", f"{theirs}self_attn.{name[0]}_norm", attention.d_k, bias=False)
+            for i, name in enumerate("qk"):
+                rows += norm(f"{inside}head_norms.{i}", f"{theirs}self_attn.{name}_norm", attention.d_k, bias=False)
         names = [f"{theirs}mlp.{each}_proj" for each in ("gate", "up")]
         rows += linear(f"{ours}feed_forward.expand", names, width, config.d_ff, config.d_ff, bias=config.bias)
         rows += linear(f"{ours}feed_forward.contract", f"{theirs}mlp.down_proj", config.d_ff, width, bias=config.bias)

@@ -146,8 +146,8 @@ Gemma 3's two rotations swapped
 mT5's output multiplied as T5's is | mt5_from_config: "scale_decoder_outputs": False → "scale_decoder_outputs": True
 [layers/attention.py: pretrained/test_architectures]
 queries turned before they are normalised
-    SelfAttention.forward: self.query_norm.forward(query_key[:, → self.query_norm.forward(
-        self.rotary.forward(query_key, context.position)[0][:,
+    SelfAttention.forward: self._normed(query_key) →
+        self._normed(self.rotary.forward(query_key, context.position)[0])
 Qwen 2's output with a bias | SelfAttention.__init__: config.bias is True → config.bias is not False
 the first layer the full one, not the last of each turn
     AttentionConfig.of_layer: (number + 1) % self → number % self
@@ -222,7 +222,7 @@ small exponentials lost beside a large one
 Adam without the correction of its first moment | adam_step: root_correction / (1 - beta1**step) → root_correction
 Adam's ε beside √v instead of √v̂ | adam_step: eps * root_correction → eps
 [layers/norm.py: layers/test_layer_gradients]
-a residual connection without its own gradient | ResidualNorm._add_backward: return dy → return 0 * dy
+a residual connection without its own gradient | ResidualNorm.leave_backward: return dy → return 0 * dy
 the gradient of what a pre-norm sub-layer reads past its norm
     ResidualNorm.enter_backward: self.backward(dy, cache) if self.pre_norm else dy → dy
 [layers/stack.py: models/test_model_gradients]
