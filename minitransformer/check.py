@@ -257,6 +257,8 @@ def layer_cases(ops: Ops, rng: np.random.Generator) -> Iterator[Case]:
     yield case("TokenEmbedding", embedding, {"ids": rng.integers(6, size=(2, 3))})
     output = OutputLayer(ops, embedding.table, Parameter((6,), constant(0.0)))
     yield case("OutputLayer", output, inputs, pair=(output.logits, output.logits_backward))
+    capped = OutputLayer(ops, embedding.table, softcap=0.7)
+    yield case("OutputLayer, softcap", capped, inputs, pair=(capped.logits, capped.logits_backward))
     yield case("LearnedPositions", LearnedPositions(ops, max_length=4, d_model=4), inputs)
     patches = PatchEmbedding(ops, channels=2, size=2, d_model=4)
     yield case("PatchEmbedding", patches, {"images": rng.standard_normal((2, 2, 2, 4))})
@@ -272,6 +274,8 @@ def layer_cases(ops: Ops, rng: np.random.Generator) -> Iterator[Case]:
     rotary = Rotary(ops, RotaryConfig(), shared.d_k, 4, "float64")
     yield case("Attention, rotary positions", SelfAttention(ops, 4, shared, causal=True, rotary=rotary), inputs, PLAIN)
     relative = RelativeBias(ops, BiasConfig(buckets=4, max_distance=3), heads.num_heads, causal=False, dtype="float64")
+    normed = SelfAttention(ops, 4, shared, causal=True, rotary=rotary, head_norm=NormConfig(kind="rmsnorm"))
+    yield case("Attention, norms of the heads", normed, inputs, PLAIN)
     yield case("Attention, relative bias", SelfAttention(ops, 4, heads, relative=relative), longer, masked)
     sparse = replace(heads, window=0, sparse=SparseConfig(global_tokens=1))
     yield case("Attention, sparse", SelfAttention(ops, 4, sparse), longer, masked)
@@ -281,6 +285,7 @@ def layer_cases(ops: Ops, rng: np.random.Generator) -> Iterator[Case]:
         ("post-norm", NormConfig()),
         ("pre-norm", NormConfig(first=True)),
         ("post-norm, RMS", NormConfig(kind="rmsnorm")),
+        ("pre-norm, norms of the outputs", NormConfig(first=True, kind="rmsnorm1p", extra="outputs")),
     ):
         config = BlockConfig(heads, FeedForwardConfig(6), norm, d_model=4, dropout=0.3)
         yield case(f"Block, {label}", Block(ops, config), longer, dropping)

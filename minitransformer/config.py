@@ -123,11 +123,11 @@ def flag(default: Any = MISSING, help: str = "") -> Any:
     return _field(default, help, check)
 
 
-def choice(*choices: str, default: Any = MISSING, help: str = "") -> Any:
-    """Declare a field for one of some words."""
+def choice(*choices: str | bool, default: Any = MISSING, help: str = "") -> Any:
+    """Declare a field for one of some words, of which True and False may be two."""
 
     def check(name: str, value: Any) -> None:
-        if not isinstance(value, str) or value not in choices:
+        if not isinstance(value, str | bool) or value not in choices:
             raise ValueError(f"{name} is {value!r}, expected {' or '.join(map(repr, choices))}")
 
     return _field(default, help, check)

@@ -59,8 +59,9 @@ def flops_per_token(config: Counted, length: int) -> Flops:
         decoder layer, for a source token    K (cross: keys and values of the memory)
         output layer, for a target token     2·C·V
 
-    BERT's masked head adds 2·C·(C + V) for each token. What happens once a text is divided by its tokens: BERT's pooler
-    and classes, 2·C·(C + classes); ViT's patches and classes, for images, whose `length` is their own.
+    BERT's masked head adds 2·C·(C + V) for each token, that of tokens' classes 2·C·classes. What happens once a text
+    is divided by its tokens: BERT's pooler and classes, 2·C·(C + classes); ViT's patches and classes, for images, whose
+    `length` is their own.
 
     Masks save nothing: the products are computed in full and then masked. The saving by a window or a sparse pattern on
     long sequences is left out.
@@ -71,8 +72,9 @@ def flops_per_token(config: Counted, length: int) -> Flops:
         patches = 2 * config.num_patches * config.channels * config.patch_size**2 * width
         return Flops(_stack(config.encoder, tokens)[0] + (patches + 2 * width * config.num_classes) / tokens, 0)
     if isinstance(config, BERTConfig):
-        heads = {"masked": width + config.vocab_size, "classes": (width + config.num_classes) / length, "none": 0}
-        return Flops(_stack(config.encoder, length)[0] + 2 * width * heads[config.head], 0)
+        heads = {"masked": width + config.vocab_size, "classes": (width + config.num_classes) / length}
+        heads |= dict.fromkeys(("tokens", "answer"), config.num_classes)
+        return Flops(_stack(config.encoder, length)[0] + 2 * width * heads.get(config.head, 0), 0)
     encoded = 0 if isinstance(config, GPTConfig) else _stack(config.encoder, length)[0]
     decoded, of_memory = _stack(config.decoder, length)
     return Flops(encoded + of_memory, decoded + 2 * width * config.vocab_size)

@@ -86,7 +86,7 @@ def add_field_options(
         if default is not None and name not in of_preset:
             help_text += f" (default: {default})"
         arguments: dict[str, Any] = {"dest": name, "default": argparse.SUPPRESS, "help": help_text}
-        if hint is bool:
+        if hint is bool or True in get_args(hint):
             group.add_argument(option, action=argparse.BooleanOptionalAction, **arguments)
         elif get_origin(hint) is Literal:
             group.add_argument(option, choices=get_args(hint), **arguments)

@@ -34,7 +34,8 @@ class Filler(FromCheckpoint):
         if not isinstance(model, BERT):
             raise ValueError(f"a model of kind {model.config.kind!r} can't fill gaps: a BERT or a T5 can")
         if model.config.head != "masked":
-            has = "the head of a classifier" if model.config.head == "classes" else "no head"
+            heads = {"classes": "the head of a classifier", "tokens": "a classifier of tokens"}
+            has = (heads | {"answer": "the head that answers questions"}).get(model.config.head, "no head")
             raise ValueError(f"the BERT has {has}, not the masked one that fills gaps (BertForMaskedLM)")
         check_vocabulary(model.config, tokenizer)
         self.model, self.tokenizer = model, tokenizer

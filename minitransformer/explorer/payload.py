@@ -36,6 +36,16 @@ def check_model(model: Any, tokenizer: Tokenizer) -> None:
     count, kind = model.parameters.count, model.config.decoder.block.attention.kind
     if kind != "softmax":
         raise ValueError(f"the model's attention is {kind!r}: the explorer shows weights, which only softmax has")
+    block, sparse = model.config.decoder.block, model.config.decoder.block.attention.sparse
+    unknown = {
+        f"extra norms, of {block.norm.extra}": block.norm.extra != "none",
+        "norms with the gain 1 + gamma": block.norm.kind == "rmsnorm1p",
+        "windows in some layers alone": sparse is not None and sparse.full_every is not None,
+        "a softcap of its logits": getattr(model.config, "logits_softcap", None) is not None,
+    }
+    if any(unknown.values()):
+        has = next(name for name, there in unknown.items() if there)
+        raise ValueError(f"the model has {has}: the explorer shows no such models")
     if count > MOST_PARAMETERS:
         as_float32, as_int8 = ((PAGE_BYTES + size * count * 4 / 3) / 1e6 for size in (4, 1))
         raise ValueError(

@@ -4,19 +4,23 @@
 computes the projections of all heads, and the heads are an axis of the array. Source: Vaswani 2017, §3.2.2 and §3.2.3.
 """
 
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
 
-from ..config import Config, choice, flag, positive, rate, require, whole
+from ..config import Config, choice, positive, rate, require, whole
 from ..ops import Array, Ops
 from .context import PLAIN, Context
 from .linear import XAVIER, InitConfig, Linear
+from .norm import Norm, NormConfig
 from .parameter import Layer
 from .relative_positions import BiasConfig, RelativeBias, Rotary, RotaryConfig
 from .sparse import SparseConfig
 
 AttentionKind = Literal["softmax", "linear"]
 """The attentions that a configuration may name."""
+
+AttentionBias = Literal[True, False, "inputs"]
+"""The maps of attention that have a bias: all, none, or those of queries, keys and values alone (Qwen 2)."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +31,7 @@ class AttentionConfig(Config):
     `num_kv_heads` heads of keys and values serve all heads of queries (Ainslie et al. 2023; 1: Shazeer 2019). `scale`
     multiplies the scores, by default 1/√d_k; `softcap` c makes them c·tanh(scores/c) (Gemma 2). `rotary` and
     `relative` tell self-attention where tokens stand. `kind` "linear": Katharopoulos et al. 2020. `sparse` adds pairs
-    outside the window.
+    outside the window, or layers that see all.
     """
 
     num_heads: int = whole()
@@ -36,7 +40,7 @@ class AttentionConfig(Config):
     window: int | None = whole(None, least=0)
     dropout: float = rate(0.0)
     num_kv_heads: int | None = whole(None)
-    bias: bool = flag(True)
+    bias: AttentionBias = choice(*get_args(AttentionBias), default=True)
     scale: float | None = positive(None)
     softcap: float | None = positive(None)
     rotary: RotaryConfig | None = None
@@ -55,11 +59,22 @@ class AttentionConfig(Config):
         require(plain or self.kind == "softmax", "linear attention has no window, scale, softcap, bias or dropout")
         empty = self.sparse is not None and (self.window, self.sparse.block, self.sparse.stride) == (None, None, None)
         require(not empty, "sparse attention needs a window, a block or a stride")
+        alike = self.sparse is None or self.sparse.full_every is None
+        require(not (alike and self.rotary and self.rotary.full_theta), "full_theta belongs to sparse.full_every")
 
     @property
     def kv_heads(self) -> int:
         """The number of heads of keys and values."""
         return self.num_kv_heads or self.num_heads
+
+    def of_layer(self, number: int) -> "AttentionConfig":
+        """Return the attention of a stack's layer, counted from 0: every `sparse.full_every`-th layer sees all."""
+        if self.sparse is None or self.sparse.full_every is None:
+            return self
+        if (number + 1) % self.sparse.full_every == 0:
+            return replace(self, window=None, sparse=None, rotary=self.rotary and self.rotary.of_full_layers())
+        sparse, rotary = replace(self.sparse, full_every=None), self.rotary and replace(self.rotary, full_theta=None)
+        return replace(self, sparse=None if sparse == SparseConfig() else sparse, rotary=rotary)
 
     @property
     def output_width(self) -> int:
@@ -103,7 +118,8 @@ class Attention(Layer):
 class SelfAttention(Attention):
     """Multi-head self-attention: all positions attend to all; with `causal`, in a decoder, none to later ones.
 
-    `rotary` and `relative` are the layers that tell where tokens stand; all blocks of a stack share them.
+    `rotary` and `relative` are the layers that tell where tokens stand; all blocks of a stack share them. `head_norm`
+    normalises each head's queries and keys before they are turned, so that no score can grow (Henry et al. 2020).
     """
 
     op = "attention"
@@ -119,31 +135,37 @@ class SelfAttention(Attention):
         init: InitConfig = XAVIER,
         rotary: Rotary | None = None,
         relative: RelativeBias | None = None,
+        head_norm: NormConfig | None = None,
     ) -> None:
         super().__init__(ops, config)
         self.causal, self.window = causal, None if config.sparse else config.window
         self.pattern = config.sparse.pattern(config.window) if config.sparse else None
         self.rotary, self.relative = rotary, relative
-        widths, options = (self.query_width, self.key_width, self.value_width), {"std": init.std, "bias": config.bias}
-        self.query_key_value = Linear(ops, d_model, *widths, gain=init.gain, first_gain=config.query_gain, **options)
-        self.output = Linear(ops, config.output_width, d_model, gain=init.gain * init.residual_gain, **options)
+        widths, std = (self.query_width, self.key_width, self.value_width), init.std
+        gains: dict[str, Any] = {"gain": init.gain, "first_gain": config.query_gain}
+        self.query_key_value = Linear(ops, d_model, *widths, **gains, std=std, bias=config.bias is not False)
+        gain, biased = init.gain * init.residual_gain, config.bias is True
+        self.output = Linear(ops, config.output_width, d_model, gain=gain, std=std, bias=biased)
+        self.head_norms = [Norm(ops, config.d_k, head_norm) for _ in "qk"] if head_norm else []
 
     def forward(self, x: Array, context: Context = PLAIN) -> tuple[Array, tuple]:
         """x `(B, T, C)` → `(B, T, C)`. With a cache x holds the positions after those in the cache."""
         projected, project_cache = self.query_key_value.forward(x)  # (B, T, H·D + Hk(D + Dv))
-        width, rotary_cache = self.query_width + self.key_width, None
+        width, norm_caches, rotary_cache = self.query_width + self.key_width, None, None
         query_key = split_heads(projected[..., :width], self.num_heads + self.kv_heads)  # (B, H + Hk, T, D)
         value = split_heads(projected[..., width:], self.kv_heads)  # (B, Hk, T, Dv)
+        if self.head_norms:
+            query_key, norm_caches = self._normed(query_key)
         if self.rotary is not None:
             query_key, rotary_cache = self.rotary.forward(query_key, context.position)
         query, key = query_key[:, : self.num_heads], query_key[:, self.num_heads :]
         mixed, mix_cache = self.mix(query, key, value, context)  # (B, H, T, Dv)
         out, output_cache = self.output.forward(merge_heads(mixed))
-        return out, (project_cache, rotary_cache, mix_cache, output_cache)
+        return out, (project_cache, norm_caches, rotary_cache, mix_cache, output_cache)
 
     def backward(self, dout: Array, cache: tuple) -> Array:
         """Return dx `(B, T, C)`; add into the parameters' gradients."""
-        project_cache, rotary_cache, (mix_cache, bias_cache), output_cache = cache
+        project_cache, norm_caches, rotary_cache, (mix_cache, bias_cache), output_cache = cache
         dmixed = split_heads(self.output.backward(dout, output_cache), self.num_heads)  # (B, H, T, Dv)
         pair = getattr(self.ops, self.op)
         dquery, dkey, dvalue, *dbias = pair.backward(dmixed, mix_cache)  # (B, H, T, D), (B, Hk, T, D), …
@@ -152,8 +174,22 @@ class SelfAttention(Attention):
         parts = [dquery, dkey]
         if self.rotary is not None:
             parts = [self.rotary.backward(self.ops.concatenate(parts, axis=1), rotary_cache)]  # (B, H + Hk, T, D)
+        if self.head_norms:
+            parts = self._normed_backward(parts, norm_caches)
         dprojected = self.ops.concatenate(list(map(merge_heads, (*parts, dvalue))))
         return self.query_key_value.backward(dprojected, project_cache)
+
+    def _normed(self, query_key: Array) -> tuple[Array, list[tuple]]:
+        """Normalise queries and keys `(B, H + Hk, T, D)`, each with their own norm."""
+        parts = query_key[:, : self.num_heads], query_key[:, self.num_heads :]
+        normed = [norm.forward(part) for norm, part in zip(self.head_norms, parts, strict=True)]
+        return self.ops.concatenate([y for y, _ in normed], axis=1), [cache for _, cache in normed]
+
+    def _normed_backward(self, dnormed: list[Array], caches: list[tuple]) -> list[Array]:
+        """Return the gradients of queries and keys; those of the normalised ones come as one array or as two."""
+        both = dnormed[0] if len(dnormed) == 1 else self.ops.concatenate(dnormed, axis=1)
+        parts = both[:, : self.num_heads], both[:, self.num_heads :]
+        return [norm.backward(*each) for norm, *each in zip(self.head_norms, parts, caches, strict=True)]
 
     def mix(self, query: Array, key: Array, value: Array, context: Context) -> tuple[Array, tuple]:
         """Queries `(B, H, Tq, D)`, keys and values `(B, Hk, T, ·)` → the heads `(B, H, Tq, Dv)`."""
@@ -180,9 +216,10 @@ class CrossAttention(Attention):
     def __init__(self, ops: Ops, d_model: int, config: AttentionConfig, *, init: InitConfig = XAVIER) -> None:
         super().__init__(ops, config)
         require(config.kind == "softmax", "linear attention is that of a sequence to itself, not to a memory")
-        options = {"std": init.std, "bias": config.bias}
+        options: dict[str, Any] = {"std": init.std, "bias": config.bias is not False}
         self.query = Linear(ops, d_model, self.query_width, gain=init.gain, first_gain=config.query_gain, **options)
         self.key_value = Linear(ops, d_model, self.key_width, self.value_width, gain=init.gain, **options)
+        options["bias"] = config.bias is True
         self.output = Linear(ops, config.output_width, d_model, gain=init.gain * init.residual_gain, **options)
 
     def forward(self, x: Array, context: Context = PLAIN) -> tuple[Array, tuple]:

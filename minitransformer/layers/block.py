@@ -9,7 +9,7 @@ from .context import PLAIN, Context
 from .feed_forward import FeedForward, FeedForwardConfig
 from .linear import XAVIER, InitConfig
 from .linear_attention import LinearSelfAttention
-from .norm import NormConfig, ResidualNorm
+from .norm import NormConfig, ResidualNorm, SandwichNorm
 from .parameter import Layer
 from .relative_positions import RelativeBias, Rotary
 
@@ -42,17 +42,23 @@ class Block(Layer):
     ) -> None:
         super().__init__(ops)
         width, attention, norm = config.d_model, config.attention, config.norm
+        residual = SandwichNorm if "outputs" in norm.extra else ResidualNorm
         kind = SelfAttention if attention.kind == "softmax" else LinearSelfAttention
         self.self_attention = kind(
-            ops, width, attention, causal=config.causal, init=config.init, rotary=rotary, relative=relative
+            *(ops, width, attention),
+            causal=config.causal,
+            init=config.init,
+            rotary=rotary,
+            relative=relative,
+            head_norm=norm if "heads" in norm.extra else None,
         )
-        self.self_attention_norm = ResidualNorm(ops, width, norm, config.dropout)
+        self.self_attention_norm = residual(ops, width, norm, config.dropout)
         self.cross = config.cross
         if self.cross:
             self.cross_attention = CrossAttention(ops, width, attention, init=config.init)
-            self.cross_attention_norm = ResidualNorm(ops, width, norm, config.dropout)
+            self.cross_attention_norm = residual(ops, width, norm, config.dropout)
         self.feed_forward = FeedForward(ops, width, config.feed_forward, config.init)
-        self.feed_forward_norm = ResidualNorm(ops, width, norm, config.dropout)
+        self.feed_forward_norm = residual(ops, width, norm, config.dropout)
 
     def forward(self, x: Array, context: Context = PLAIN) -> tuple[Array, tuple]:
         """x `(B, T, C)` → `(B, T, C)`."""

@@ -37,6 +37,7 @@ class Context:
     cache        the cache of decoding, of earlier positions; `None`: the sequence is whole
     padding      `(B,)`, how many positions of padding stand to the left of each sequence; `None`: none
     token_types  `(B, T)`, BERT's number of the sentence that each token belongs to
+    start        the position of a sequence's first token
     """
 
     mask: Array | None = None
@@ -46,6 +47,7 @@ class Context:
     cache: Cache | None = None
     padding: Array | None = None
     token_types: Array | None = None
+    start: int = 0
 
     def __post_init__(self) -> None:
         if not isinstance(self.dropout, DropoutStream | None):
@@ -53,8 +55,8 @@ class Context:
 
     @property
     def position(self) -> int:
-        """The place of the first token in its sequence."""
-        return 0 if self.cache is None else self.cache.position
+        """The position of the first of these tokens."""
+        return self.start if self.cache is None else self.cache.position
 
     @property
     def num_beams(self) -> int:

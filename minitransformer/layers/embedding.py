@@ -88,21 +88,29 @@ class InputEmbedding(Layer):
 class OutputLayer(Layer):
     """`logits = hidden @ tableᵀ + bias` over the vocabulary, and the loss of the wanted tokens.
 
-    The table `(V, C)` may be that of the tokens' embedding; BERT and Marian have a bias `(V,)`. Source: Vaswani 2017,
-    §3.4 and §5.4.
+    The table `(V, C)` may be that of the tokens' embedding; BERT and Marian have a bias `(V,)`. With a `softcap` c
+    logits become `c · tanh(logits / c)` (Gemma 2). Source: Vaswani 2017, §3.4 and §5.4.
     """
 
-    def __init__(self, ops: Ops, table: Parameter, bias: Parameter | None = None) -> None:
+    def __init__(self, ops: Ops, table: Parameter, bias: Parameter | None = None, softcap: float | None = None) -> None:
         super().__init__(ops)
-        self.table, self.bias = table, bias
+        self.table, self.bias, self.softcap = table, bias, softcap
+        self.in_one = bias is None and softcap is None  # the loss and the product are one op
 
     def logits(self, hidden: Array, transposed: Array | None = None) -> tuple[Array, tuple]:
         """hidden `(..., C)` → logits `(..., V)`; `transposed` may be what `transposed()` returned."""
         weight = self.table.value.swapaxes(0, 1) if transposed is None else transposed
-        return self.ops.linear.forward(hidden, weight, None if self.bias is None else self.bias.value)
+        logits, cache = self.ops.linear.forward(hidden, weight, None if self.bias is None else self.bias.value)
+        if self.softcap is None:
+            return logits, (cache, None)
+        bent, tanh_cache = self.ops.tanh.forward(logits * (1 / self.softcap))
+        return bent * self.softcap, (cache, tanh_cache)
 
     def logits_backward(self, dlogits: Array, cache: tuple) -> Array:
         """Return dhidden `(..., C)`; add into the gradients of table and bias."""
+        cache, tanh_cache = cache
+        if self.softcap is not None:
+            dlogits = self.ops.tanh.backward(dlogits, tanh_cache)  # the two factors cancel
         out = self.table.grad.swapaxes(0, 1), None if self.bias is None else self.bias.grad
         dhidden, _, _ = self.ops.linear.backward(dlogits, cache, out=out)
         return dhidden
@@ -124,13 +132,13 @@ class OutputLayer(Layer):
     ) -> tuple[Array, tuple]:
         """The mean cross-entropy of targets `(B, T)` under the logits of hidden `(B, T, C)`.
 
-        Targets equal to `ignored` do not count. Without a bias the logits are not kept.
+        Targets equal to `ignored` do not count. Without a bias and a softcap the logits are not kept.
         """
         check_flag("with_grad", with_grad)
         targets = self.ops.asarray(targets)
         if tuple(targets.shape) != tuple(hidden.shape[:2]):
             raise ValueError(f"the targets have shape {tuple(targets.shape)}, expected {tuple(hidden.shape[:2])}")
-        if self.bias is None:
+        if self.in_one:
             rows, wanted = hidden.reshape(-1, hidden.shape[2]), targets.reshape(-1)  # (N, C), (N,)
             options = {"label_smoothing": label_smoothing, "ignore_index": ignored, "with_grad": with_grad}
             loss, cache = self.ops.linear_cross_entropy.forward(rows, self.table.value, wanted, **options)
@@ -142,7 +150,7 @@ class OutputLayer(Layer):
     def loss_backward(self, dloss: float, cache: tuple) -> Array:
         """Return dhidden `(B, T, C)`; add into the gradients of table and bias."""
         loss_cache, rest = cache
-        if self.bias is None:
+        if self.in_one:
             dhidden, _ = self.ops.linear_cross_entropy.backward(dloss, loss_cache, out=self.table.grad)
             return dhidden.reshape(rest)
         return self.logits_backward(self.ops.cross_entropy.backward(dloss, loss_cache), rest)

@@ -9,21 +9,26 @@ from ..ops.initialize import constant
 from .context import Context
 from .parameter import Layer, Parameter
 
-NormKind = Literal["layernorm", "rmsnorm"]
-"""The normalisations that a configuration may name."""
+NormKind = Literal["layernorm", "rmsnorm", "rmsnorm1p"]
+"""The normalisations that a configuration may name; 1p: the gain is 1 + gamma, and gamma starts at 0 (Gemma)."""
+
+ExtraNorms = Literal["none", "heads", "outputs", "heads and outputs"]
+"""Where a block normalises besides: queries and keys in each head (Qwen 3), each sub-layer's output (Gemma 2)."""
 
 
 @dataclass(frozen=True)
 class NormConfig(Config):
     """`first`: before each sub-layer (pre-norm), not after it as in the paper. `eps`: added to the variance.
 
-    `kind`: the paper's layer normalisation, or RMS normalisation, which subtracts no mean and has no bias.
+    `kind`: the paper's layer normalisation, or RMS normalisation, which subtracts no mean and has no bias. `extra`:
+    where there are more of them than the one of each sub-layer.
     """
 
     first: bool = flag(False)
     eps: float = positive(1e-5, least=SMALLEST, most=1)  # it should be small: the variance is about 1
     kind: NormKind = choice(*get_args(NormKind), default="layernorm")
     bias: bool = flag(True)
+    extra: ExtraNorms = choice(*get_args(ExtraNorms), default="none")
 
     @property
     def has_beta(self) -> bool:
@@ -39,14 +44,19 @@ class Norm(Layer):
 
     def __init__(self, ops: Ops, d_model: int, config: NormConfig) -> None:
         super().__init__(ops)
-        self.eps, self.rms = config.eps, config.kind == "rmsnorm"
-        self.gamma = Parameter((d_model,), constant(1.0), exact=True)
+        self.eps, self.rms, self.adds_one = config.eps, config.kind != "layernorm", config.kind == "rmsnorm1p"
+        self.gamma = Parameter((d_model,), constant(0.0 if self.adds_one else 1.0), exact=True)
         self.beta = Parameter((d_model,), constant(0.0), exact=True) if config.has_beta else None
+
+    @property
+    def gain(self) -> Array:
+        """The factor of each channel: gamma, or 1 + gamma. Both have the same gradient."""
+        return self.gamma.value + 1 if self.adds_one else self.gamma.value
 
     def forward(self, x: Array) -> tuple[Array, tuple]:
         """x `(..., C)` → `(..., C)`."""
         if self.rms:
-            return self.ops.rmsnorm.forward(x, self.gamma.value, self.eps)
+            return self.ops.rmsnorm.forward(x, self.gain, self.eps)
         return self.ops.layernorm.forward(x, self.gamma.value, self.beta and self.beta.value, self.eps)
 
     def backward(self, dy: Array, cache: tuple) -> Array:
@@ -78,14 +88,14 @@ class ResidualNorm(Norm):
         """x `(..., C)` → the sub-layer's input: `x`, or `norm(x)` in pre-norm."""
         return self.forward(x) if self.pre_norm else (x, None)
 
-    def leave(self, x: Array, sublayer_out: Array, context: Context) -> tuple[Array, tuple | None]:
+    def leave(self, x: Array, sublayer_out: Array, context: Context) -> tuple[Array, Any]:
         """x and sublayer_out `(..., C)` → `norm(x + dropped)`, or `x + dropped` in pre-norm."""
         dropout = context.dropout_at(self.site, self.rate)
         if self.pre_norm:
             dropped, dropout_cache = self.ops.dropout.forward(sublayer_out, dropout)
             return x + dropped, dropout_cache
         if self.rms:
-            return self.ops.add_rmsnorm.forward(x, sublayer_out, self.gamma.value, self.eps, dropout)
+            return self.ops.add_rmsnorm.forward(x, sublayer_out, self.gain, self.eps, dropout)
         beta = self.beta and self.beta.value
         return self.ops.add_layernorm.forward(x, sublayer_out, self.gamma.value, beta, self.eps, dropout)
 
@@ -103,3 +113,23 @@ class ResidualNorm(Norm):
     def enter_backward(self, dy: Array, cache: Any) -> Array:
         """Return dx, by the way through the sub-layer."""
         return self.backward(dy, cache) if self.pre_norm else dy
+
+
+class SandwichNorm(ResidualNorm):
+    """A residual connection whose sub-layer's output is normalised before it is added. Source: Ding et al. 2021."""
+
+    def __init__(self, ops: Ops, d_model: int, config: NormConfig, dropout: float) -> None:
+        super().__init__(ops, d_model, config, dropout)
+        self.of_output = Norm(ops, d_model, config)
+
+    def leave(self, x: Array, sublayer_out: Array, context: Context) -> tuple[Array, tuple]:
+        """x and sublayer_out `(..., C)` → what `ResidualNorm` makes of x and the normalised output."""
+        normed, norm_cache = self.of_output.forward(sublayer_out)
+        y, cache = super().leave(x, normed, context)
+        return y, (norm_cache, cache)
+
+    def leave_backward(self, dy: Array, cache: tuple) -> tuple[Array, Array]:
+        """Return dx, by the way past the sub-layer, and dsublayer_out."""
+        norm_cache, cache = cache
+        dx, dnormed = super().leave_backward(dy, cache)
+        return dx, self.of_output.backward(dnormed, norm_cache)

@@ -1,7 +1,7 @@
 """Positions inside attention: rotations of queries and keys, and biases of its scores by distance."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -19,7 +19,8 @@ class RotaryConfig(Config):
 
     Pair i turns by `theta^(−2i/width)` a position. A pair is two neighbours as in the paper or, by default, channel i
     of each half as in Llama's files. `factor` and its three companions stretch slow rotations to reach beyond the
-    length that a model was trained with, as Llama 3.1 does.
+    length that a model was trained with, as Llama 3.1 does. `full_theta` is the theta of layers that see all, where
+    other layers of the stack have a window (`SparseConfig.full_every`).
     """
 
     width: int | None = whole(None, least=2)
@@ -29,12 +30,17 @@ class RotaryConfig(Config):
     low_freq_factor: float = positive(1.0)
     high_freq_factor: float = positive(4.0)
     original_max_length: int = whole(8192)
+    full_theta: float | None = positive(None)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.width is None or self.width % 2 == 0, f"width is {self.width}: rotary positions turn pairs")
         fits = self.low_freq_factor < self.high_freq_factor
         require(fits, f"low_freq_factor is {self.low_freq_factor}, expected less than {self.high_freq_factor}")
+
+    def of_full_layers(self) -> "RotaryConfig":
+        """Return the rotary positions of layers that see all."""
+        return replace(self, theta=self.full_theta or self.theta, full_theta=None)
 
     def frequencies(self, width: int) -> list[float]:
         """Return the angle by which each pair turns in one position, for heads of this width."""

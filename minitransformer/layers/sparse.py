@@ -14,6 +14,7 @@ class SparseConfig(Config):
                     Transformer's fixed pattern
     stride          keys whose distance is a multiple of it: the strided one, with a window of the same size
     global_tokens   so many tokens at the start, which all see and which see all: Longformer's, with a window
+    full_every      every n-th layer sees all keys, as if it had no window and no pattern: Gemma 2's, with a window
 
     Sources: Child et al. 2019, §4.2 and §4.3; Beltagy et al. 2020, §3.1.
     """
@@ -22,6 +23,7 @@ class SparseConfig(Config):
     summary: int = whole(0, least=0)
     stride: int | None = whole(None)
     global_tokens: int = whole(0, least=0, most=2**16)  # each is a number in the pattern, of every layer
+    full_every: int | None = whole(None)
 
     def __post_init__(self) -> None:
         super().__post_init__()

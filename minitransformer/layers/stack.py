@@ -1,6 +1,6 @@
 """A stack of blocks over an input embedding: an encoder, or a decoder. Source: Vaswani 2017, §3.1."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from ..config import Config, choice, flag, positive, require, whole
@@ -12,7 +12,7 @@ from .norm import Norm
 from .parameter import Layer
 from .patches import PatchEmbedding
 from .positions import LearnedPositions, SinusoidalPositions
-from .relative_positions import RelativeBias, Rotary
+from .relative_positions import RelativeBias, Rotary, RotaryConfig
 
 
 @dataclass(frozen=True)
@@ -68,12 +68,16 @@ class Stack(Layer):
         types = TokenEmbedding(ops, config.token_types, width, 1.0, std) if config.token_types else None
         norm = Norm(ops, width, block.norm) if config.embedding_norm else None
         self.embedding = InputEmbedding(ops, tokens, places, block.dropout, types, norm)
-        rotary = relative = None
-        if attention.rotary:
-            rotary = Rotary(ops, attention.rotary, attention.d_k, length, dtype)
+        relative = None
         if attention.relative:
             relative = RelativeBias(ops, attention.relative, attention.num_heads, block.causal, dtype, width**-0.5)
-        self.layers = [Block(ops, block, rotary, relative) for _ in range(config.num_layers)]
+        attentions = [attention.of_layer(i) for i in range(config.num_layers)]
+        rotary: dict[RotaryConfig | None, Rotary] = {}
+        for each in {a.rotary for a in attentions if a.rotary}:
+            rotary[each] = Rotary(ops, each, attention.d_k, length, dtype)
+        self.layers = [
+            Block(ops, replace(block, attention=each), rotary.get(each.rotary), relative) for each in attentions
+        ]
         self.final_norm = Norm(ops, width, block.norm) if block.norm.first else None
         self.output_scale = config.output_scale
 

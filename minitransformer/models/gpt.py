@@ -22,9 +22,9 @@ from ..layers import (
     StackConfig,
     TokenEmbedding,
 )
-from ..layers.attention import AttentionKind
+from ..layers.attention import AttentionBias, AttentionKind
 from ..layers.feed_forward import Activation, activation_field
-from ..layers.norm import NormKind
+from ..layers.norm import ExtraNorms, NormKind
 from ..ops import Array, Ops, without_spurious_warnings
 from .config import TextConfig, head_width, require_below
 from .decoding import Decoding
@@ -40,7 +40,8 @@ class GPTConfig(TextConfig):
 
     `decoder` is the configuration of its stack. `d_k`, the width of a head, defaults to `d_model / num_heads`. `rotary`
     belongs to the positions "rotary", `sparse` adds keys to those in the window, and `bias` is the feed-forward
-    network's. A text ends with `eos_id` or one of `other_eos_ids`.
+    network's. `extra_norms` says where there are more of them, `scale` multiplies scores (default: 1/√d_k), and logits
+    stay between plus and minus `logits_softcap`. A text ends with `eos_id` or one of `other_eos_ids`.
     With `embedding_scale = 1 / init_std` vectors of tokens are as large as the sinusoids that are added to them.
     Matrices start as N(0, init_std²), those before a residual connection smaller by `√(2 · num_layers)`. Raises
     `ValueError` or `TypeError` for values that give no model.
@@ -69,14 +70,17 @@ class GPTConfig(TextConfig):
     norm_first: bool = flag(True, "normalise before each sub-layer, not after it")
     norm_eps: float = positive(1e-5, "what normalisation adds to the variance", SMALLEST, 1)
     norm_bias: bool = flag(True, "layer normalisation has a bias")
+    extra_norms: ExtraNorms = choice(*get_args(ExtraNorms), default="none")
     activation: Activation = activation_field("gelu_tanh")
     gated: bool = flag(False, "the activation gates a second map: SwiGLU, GEGLU")
     bias: bool = flag(True, "the feed-forward network has biases")
-    attention_bias: bool = flag(True, "attention has biases")
+    attention_bias: AttentionBias = choice(*get_args(AttentionBias), default=True, help="attention has biases")
     attention: AttentionKind = choice(*get_args(AttentionKind), default="softmax", help="kind of attention")
     window: int | None = whole(None, "attention reaches this many tokens back (default: all)", least=0)
     sparse: SparseConfig | None = None
+    scale: float | None = positive(None)
     softcap: float | None = positive(None, "scores stay between plus and minus this")
+    logits_softcap: float | None = positive(None)
     tied: bool = flag(True, "the output layer shares the table of tokens")
     init_std: float = positive(0.02, "standard deviation of the matrices at the start", SMALLEST)
     bos_id: int | None = whole(None, least=0)
@@ -100,6 +104,7 @@ class GPTConfig(TextConfig):
             self.attention_dropout,
             self.num_kv_heads,
             self.attention_bias,
+            scale=self.scale,
             softcap=self.softcap,
             rotary=(self.rotary or RotaryConfig()) if self.positions == "rotary" else None,
             relative=BIASES.get(self.positions),
@@ -109,7 +114,7 @@ class GPTConfig(TextConfig):
         block = BlockConfig(
             attention,
             FeedForwardConfig(self.d_ff, self.activation, self.gated, self.bias),
-            NormConfig(self.norm_first, self.norm_eps, self.norm, self.norm_bias),
+            NormConfig(self.norm_first, self.norm_eps, self.norm, self.norm_bias, self.extra_norms),
             d_model=self.d_model,
             causal=True,
             dropout=self.dropout,
@@ -163,7 +168,7 @@ class GPT(Model[GPTConfig]):
         self.tokens = TokenEmbedding(ops, config.vocab_size, config.d_model, config.embedding_scale, config.init_std)
         self.decoder = Stack(ops, config.decoder, self.tokens, self.dtype)
         own = None if config.tied else TokenEmbedding(ops, config.vocab_size, config.d_model, std=config.init_std)
-        self.output = OutputLayer(ops, (own or self.tokens).table)
+        self.output = OutputLayer(ops, (own or self.tokens).table, softcap=config.logits_softcap)
 
     @without_spurious_warnings
     def forward(

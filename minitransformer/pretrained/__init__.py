@@ -3,9 +3,9 @@
     model, tokenizer = load("gpt2")
     logits, _ = model.forward([tokenizer.encode("Once upon a time")])
 
-A folder is what Hugging Face's `save_pretrained` writes: gpt2, llama, bert, t5, vit or marian. llama.cpp's GGUF file
-stands for such a folder. Both may come from a stranger: they hold data, no code of theirs runs, and all sizes are
-checked before memory is taken.
+A folder is what Hugging Face's `save_pretrained` writes, for one of ARCHITECTURES. llama.cpp's GGUF file stands for
+such a folder. Both may come from a stranger: they hold data, no code of theirs runs, and all sizes are checked before
+memory is taken.
 """
 
 import math
@@ -24,6 +24,7 @@ from ..system.allocator import memory_limit
 from ..system.tensor_file import Tensor
 from . import marian, t5
 from .bert import BERT
+from .distilbert import DISTILBERT
 from .download import folder_of
 from .errors import PretrainedError
 from .files import (
@@ -38,18 +39,45 @@ from .files import (
     write_json,
     write_tensors,
 )
+from .gemma import GEMMA, GEMMA2, GEMMA3
 from .gguf_file import is_gguf
 from .gguf_model import folder_like
 from .gpt2 import GPT2
 from .llama import LLAMA
+from .llama_relatives import MISTRAL, QWEN2, QWEN3
 from .names import OUTPUT, Architecture, Row
+from .roberta import CAMEMBERT, ROBERTA, XLM_ROBERTA
 from .tokenizers import TOKENIZER_FILES, PretrainedTokenizer, load_tokenizer, save_tokenizer, tokenizer_in
 from .vit import VIT
 
 __all__ = ["ARCHITECTURES", "PretrainedError", "PretrainedTokenizer", "load", "save"]
 
-ARCHITECTURES = {each.name: each for each in (GPT2, LLAMA, BERT, t5.T5, VIT, marian.MARIAN)}
-"""By `model_type` of a folder's `config.json`; each says which kinds of model of `models.KINDS` it holds."""
+ARCHITECTURES = {
+    each.name: each
+    for each in (
+        *(GPT2, MISTRAL, QWEN2, QWEN3, GEMMA, GEMMA2, GEMMA3, LLAMA),
+        *(BERT, ROBERTA, XLM_ROBERTA, CAMEMBERT, DISTILBERT),
+        *(t5.T5, t5.MT5, marian.MARIAN, VIT),
+    )
+}
+"""By `model_type` of a folder's `config.json`; each says which kinds of model of `models.KINDS` it holds.
+
+The first that can hold a model writes it, unless it came from a folder of another one.
+"""
+
+MISSING = {
+    "phi3": "its maps to queries, keys and values are one tensor, and so are gate and up",
+    "gpt_neox": "attention and feed-forward network read the same input, side by side",
+    "gpt_neo": "every second layer has a window, and its scores are not divided by √d_k",
+    "opt": "the positions of its decoder begin at row 2 of their table",
+    "olmo2": "it has norms of sub-layers' outputs and none before them, and norms over all heads at once",
+    "electra": "its head tells replaced tokens from others, and its embedding has another width than its layers",
+    "albert": "all its layers are one, and its embedding has another width than its layers",
+    "modernbert": "it is a BERT with gates, rotations of two speeds and windows in turn",
+    "deit": "it has a second token beside the class's, and a head that a teacher taught",
+    "bart": "the positions of its encoder and decoder are learned and begin at row 2 of their tables",
+}
+"""The parts of other common kinds of model that are missing here, by `model_type`."""
 
 MARKS = ("bos_token_id", "eos_token_id", "decoder_start_token_id")
 """The special tokens for which `generation_config.json` goes before `config.json`."""
@@ -111,7 +139,9 @@ def load(folder_or_name: str | Path, ops: Ops = numpy_ops, dtype: str = "float32
     folder, values = source.place, source.values
     kind = values.get("model_type")
     if not isinstance(kind, str) or kind not in ARCHITECTURES:
-        raise PretrainedError(f"{source.config}: model_type {kind!r} is not supported, only {', '.join(ARCHITECTURES)}")
+        known, missing = ", ".join(ARCHITECTURES), MISSING.get(kind) if isinstance(kind, str) else None
+        why = f": {missing}; supported are {known}" if missing else f", only {known}"
+        raise PretrainedError(f"{source.config}: model_type {kind!r} is not supported{why}")
     architecture = ARCHITECTURES[kind]
     _check_head(folder, architecture, values.get("architectures"))
     generation = source.generation
@@ -243,7 +273,7 @@ def save(model: Model, folder: str | Path, tokenizer: Any = None) -> None:
     for what the other's files can't express, before anything is written, and OSError for files that can't be. The
     configuration is written last: without it no half of a model can be loaded.
     """
-    architecture, folder = _architecture_of(model.config), Path(folder)
+    architecture, folder = _architecture_of(model), Path(folder)
     values = architecture.to_config(model.config)
     named = {name: model.ops.to_numpy(each.data) for name, each in model.parameters.named.items()}
     if isinstance(model.config, TransformerConfig):
@@ -273,8 +303,11 @@ def save(model: Model, folder: str | Path, tokenizer: Any = None) -> None:
     write_json(folder / CONFIG, {**values, "dtype": dtype})
 
 
-def _architecture_of(config: ModelConfig) -> Architecture:
-    """Return the architecture whose files can hold a model. Raises PretrainedError if none can."""
+def _architecture_of(model: Model) -> Architecture:
+    """Return the architecture whose files can hold a model: its own. Raises PretrainedError if none can."""
+    config, origin = model.config, model.origin
+    if origin is not None and origin.config == config:
+        return ARCHITECTURES[origin.values["model_type"]]
     for architecture in ARCHITECTURES.values():
         if config.kind in architecture.kinds and architecture.holds(config):
             return architecture

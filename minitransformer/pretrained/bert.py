@@ -1,4 +1,4 @@
-"""BERT's files: the masked language model, a classifier, or the bare encoder with its pooler."""
+"""BERT's files: the masked language model, classifiers of texts and of tokens, answers, or the bare encoder."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,11 +18,20 @@ from .names import (
     option_names,
     read_options,
     require_classes,
+    require_ours,
     token,
     write_options,
 )
 
-CLASSES = {"masked": "BertForMaskedLM", "classes": "BertForSequenceClassification", "none": "BertModel"}
+CLASSES: dict[str, str] = {
+    "masked": "ForMaskedLM",
+    "classes": "ForSequenceClassification",
+    "tokens": "ForTokenClassification",
+    "answer": "ForQuestionAnswering",
+    "none": "Model",
+    "hidden": "Model",
+}
+"""The ends of the names of their classes, by our head."""
 
 OPTIONS = {
     "vocab_size": ("vocab_size", NEEDED),
@@ -56,34 +65,61 @@ KEYS = Keys(
 
 def from_config(values: Mapping[str, Any], shapes: Mapping[str, Shape]) -> BERTConfig:
     """Return our configuration; the tensors' names tell the model's head."""
-    head = "masked" if "cls.predictions.bias" in shapes else "classes" if "classifier.weight" in shapes else "none"
-    other = [name for name in shapes if not name.startswith("bert.")]
-    if head == "none" and len(other) < len(shapes):
+    pooled = "bert.pooler.dense.weight" in shapes or "pooler.dense.weight" in shapes
+    if "cls.predictions.bias" in shapes:
+        head: dict[str, Any] = {"head": "masked"}
+    else:
+        of_tokens = not pooled or is_of_class(values, "ForTokenClassification")  # older ones have a pooler too
+        head = read_head(values, shapes, "bert.", "tokens" if of_tokens else "classes", "none" if pooled else "hidden")
+    return BERTConfig(**read_options(values, OPTIONS), **read_marks(values, 0), **head)
+
+
+def read_marks(values: Mapping[str, Any], pad_id: int) -> dict[str, Any]:
+    """Return our fields for special tokens."""
+    given = values.get("pad_token_id")
+    return {"pad_id": pad_id if given is None else given, "mask_id": token(values, "mask_token_id")}
+
+
+def is_of_class(values: Mapping[str, Any], end: str) -> bool:
+    """Return True if a folder's class has a name that ends so."""
+    names = values.get("architectures")
+    return isinstance(names, list) and any(str(name).casefold().endswith(end.casefold()) for name in names)
+
+
+def read_head(
+    values: Mapping[str, Any], shapes: Mapping[str, Shape], top: str, classes: str, bare: str
+) -> dict[str, Any]:
+    """Return our fields for the head: an answer's, `classes` for a classifier, or `bare` without a head.
+
+    Raises PretrainedError, saying what the head is made of, for another one.
+    """
+    kinds = {"qa_outputs.weight": "answer", "classifier.weight": classes, "classifier.out_proj.weight": classes}
+    found = [name for name in kinds if name in shapes]
+    if found:
+        count = (shapes[found[0]] or (0,))[0]
+        require_classes(values, count)
+        return {"head": kinds[found[0]], "num_classes": count}
+    other = [name for name in shapes if not name.startswith(top)]
+    if len(other) < len(shapes):
         raise PretrainedError(f"its head is not supported: it is made of {some(other)}")
-    if head == "classes" and "bert.pooler.dense.weight" not in shapes:
-        raise PretrainedError("its head, a classifier of tokens, is not supported: it has no bert.pooler.dense.weight")
-    classes: dict[str, Any] = {"num_classes": (shapes["classifier.weight"] or (0,))[0]} if head == "classes" else {}
-    if classes:
-        require_classes(values, classes["num_classes"])
-    return BERTConfig(
-        **read_options(values, OPTIONS),
-        pad_id=values.get("pad_token_id") or 0,
-        mask_id=token(values, "mask_token_id"),
-        head=head,
-        **classes,
-    )
+    return {"head": bare}
 
 
 def to_config(config: BERTConfig) -> dict[str, Any]:
-    """Return their configuration, which every BERT of ours has."""
+    """Return their configuration. Raises PretrainedError for a model with parts that BERT does not have."""
+    require_ours(config, "BERT", first_position=0, pooler_activation="tanh")
+    return {**write_head(config, "bert", "Bert"), **write_options(config, OPTIONS)}
+
+
+def write_head(config: BERTConfig, name: str, title: str) -> dict[str, Any]:
+    """Return the part of their configuration that says what kind of model it is, with its special tokens."""
     values = {
-        "model_type": "bert",
-        "architectures": [CLASSES[config.head]],
-        **write_options(config, OPTIONS),
+        "model_type": name,
+        "architectures": [f"{title}{CLASSES[config.head]}"],
         "pad_token_id": config.pad_id,
         "mask_token_id": config.mask_id,
     }
-    return values | (labels(config.num_classes) if config.head == "classes" else {})
+    return values | (labels(config.num_classes) if config.head in ("classes", "tokens") else {})
 
 
 def labels(count: int) -> dict[str, Any]:
@@ -94,11 +130,32 @@ def labels(count: int) -> dict[str, Any]:
 
 def table(config: BERTConfig) -> list[Row]:
     """Return the rows of a BERT with its head."""
-    width, top = config.d_model, "bert." if config.head != "none" else ""
+    width, top = config.d_model, "" if config.head in ("none", "hidden") else "bert."
+    rows = encoder(config, top)
+    if config.head == "masked":
+        rows += linear("head.transform", "cls.predictions.transform.dense", width, width)
+        rows += norm("head.norm", "cls.predictions.transform.LayerNorm", width)
+        rows.append(array("head.bias", "cls.predictions.bias", config.vocab_size))
+    if config.head in ("classes", "none"):
+        rows += linear("head.pooler", f"{top}pooler.dense", width, width)
+    return rows + classifier(config, "classifier")
+
+
+def classifier(config: BERTConfig, name: str) -> list[Row]:
+    """Return the rows of the map to classes, or to both ends of an answer, in a model that has one."""
+    if config.head not in ("classes", "tokens", "answer"):
+        return []
+    name = {"classes": name, "tokens": "classifier", "answer": "qa_outputs"}[config.head]
+    return linear("head.classes", name, config.d_model, config.num_classes)
+
+
+def encoder(config: BERTConfig, top: str) -> list[Row]:
+    """Return the rows of the embedding and the layers, whose names begin with `top`."""
+    width = config.d_model
     inside, ours = f"{top}embeddings.", "encoder.embedding."
     rows = [
         array("tokens.table", f"{inside}word_embeddings.weight", config.vocab_size, width),
-        array(f"{ours}positions.table", f"{inside}position_embeddings.weight", config.max_length, width),
+        array(f"{ours}positions.table", f"{inside}position_embeddings.weight", config.encoder.max_length, width),
         array(f"{ours}types.table", f"{inside}token_type_embeddings.weight", config.token_types, width),
         *norm(f"{ours}norm", f"{inside}LayerNorm", width),
     ]
@@ -111,12 +168,7 @@ def table(config: BERTConfig) -> list[Row]:
         rows += linear(f"{ours}feed_forward.expand", f"{theirs}intermediate.dense", width, config.d_ff)
         rows += linear(f"{ours}feed_forward.contract", f"{theirs}output.dense", config.d_ff, width)
         rows += norm(f"{ours}feed_forward_norm", f"{theirs}output.LayerNorm", width)
-    if config.head == "masked":
-        rows += linear("head.transform", "cls.predictions.transform.dense", width, width)
-        rows += norm("head.norm", "cls.predictions.transform.LayerNorm", width)
-        return [*rows, array("head.bias", "cls.predictions.bias", config.vocab_size)]
-    rows += linear("head.pooler", f"{top}pooler.dense", width, width)
-    return rows + (linear("head.classes", "classifier", width, config.num_classes) if config.head == "classes" else [])
+    return rows
 
 
 BERT = Architecture(
@@ -126,7 +178,7 @@ BERT = Architecture(
     to_config,
     table,
     KEYS,
-    heads=("BertForMaskedLM", "BertForPreTraining", "BertLMHeadModel", "BertForSequenceClassification", "BertModel"),
+    heads=(*dict.fromkeys(f"Bert{each}" for each in CLASSES.values()), "BertForPreTraining", "BertLMHeadModel"),
     rename=((r"LayerNorm\.gamma$", "LayerNorm.weight"), (r"LayerNorm\.beta$", "LayerNorm.bias")),
     # BertForPreTraining has both of BERT's pre-training heads: only the masked one is read, which needs no pooler.
     top="bert.",
@@ -136,4 +188,5 @@ BERT = Architecture(
     ),
     ignored=r"(bert\.)?embeddings\.position_ids|cls\.seq_relationship\..*"
     r"|bert\.pooler\.dense\.(weight|bias)",
+    holds=lambda config: not config.first_position and config.token_types > 0,
 )

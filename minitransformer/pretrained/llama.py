@@ -1,9 +1,9 @@
-"""Llama's files: their rotary positions turn the halves of a head, as ours do by default."""
+"""Llama's files, and what its relatives share: rotary positions turn the halves of a head, as ours do by default."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..layers import RotaryConfig
+from ..layers import RotaryConfig, SparseConfig
 from ..models import GPTConfig
 from .files import PretrainedError
 from .keys import Keys, words
@@ -38,42 +38,47 @@ OPTIONS = {
     "attention_dropout": ("attention_dropout", 0.0),
     "norm_eps": ("rms_norm_eps", 1e-6),
     "activation": ("hidden_act", "silu"),
-    "bias": ("mlp_bias", False),
-    "attention_bias": ("attention_bias", False),
     "tied": ("tie_word_embeddings", False),
     "init_std": ("initializer_range", 0.02),
 }
+"""The fields that all relatives have."""
 
+OWN = {"bias": ("mlp_bias", False), "attention_bias": ("attention_bias", False)}
+"""Llama's own fields beside them."""
+
+READ = words(
+    "num_key_value_heads head_dim bos_token_id eos_token_id rope_parameters rope_scaling rope_theta "
+    "original_max_position_embeddings partial_rotary_factor",
+    option_names(OPTIONS),
+)
+SUPPORTED = {"is_causal": True, "is_encoder_decoder": False}
 KEYS = Keys(
-    obeyed=words(
-        "num_key_value_heads head_dim bos_token_id eos_token_id rope_parameters rope_scaling rope_theta "
-        "original_max_position_embeddings partial_rotary_factor",
-        option_names(OPTIONS),
-    ),
-    supported={
-        "is_causal": True,
-        "is_encoder_decoder": False,
-        "rope_interleaved": False,
-    },
+    obeyed=READ.union(option_names(OWN)),
+    supported={**SUPPORTED, "rope_interleaved": False},
     idle=words("pretraining_tp is_decoder max_sequence_length is_llama_config"),
 )
 
 
 def from_config(values: Mapping[str, Any], shapes: Mapping[str, Shape]) -> GPTConfig:
-    """Return our configuration; Llama's only dropout is on the attention weights."""
+    """Return our configuration of a Llama."""
+    return read({"bos_token_id": 1, "eos_token_id": 2, **values}, shapes, **read_options(values, OWN))
+
+
+def read(values: Mapping[str, Any], shapes: Mapping[str, Shape], **more: Any) -> GPTConfig:
+    """Return our configuration of a relative of Llama's; their only dropout is on the attention weights."""
     shared = read_options(values, OPTIONS)
     shared["tied"] = shared["tied"] and OUTPUT not in shapes
-    return GPTConfig.llama(
-        **shared,
-        num_kv_heads=values.get("num_key_value_heads") or shared["num_heads"],
-        d_k=values.get("head_dim"),
-        bos_id=token(values, "bos_token_id", 1),
-        **ends(values, 2),
-        rotary=_rotary(values),
-    )
+    others = {
+        "num_kv_heads": values.get("num_key_value_heads") or shared["num_heads"],
+        "d_k": values.get("head_dim"),
+        "bos_id": token(values, "bos_token_id"),
+        **ends(values),
+        "rotary": read_rotary(values),
+    }
+    return GPTConfig.llama(**shared | others | more)
 
 
-def _rotary(values: Mapping[str, Any]) -> RotaryConfig:
+def read_rotary(values: Mapping[str, Any]) -> RotaryConfig:
     """Read `rope_scaling` with the older `rope_theta`, which `transformers` prefers, or today's `rope_parameters`."""
     name = "rope_scaling" if values.get("rope_scaling") else "rope_parameters"
     rope = values.get(name) or {}
@@ -97,13 +102,78 @@ def _rotary(values: Mapping[str, Any]) -> RotaryConfig:
     )
 
 
+def read_window(values: Mapping[str, Any]) -> int:
+    """Return our window: theirs counts the token itself. Raises PretrainedError for none."""
+    window = required(values, "sliding_window")
+    if type(window) is not int or window < 1:
+        raise PretrainedError(f"sliding_window is {window!r}, expected 1 or more")
+    return window - 1
+
+
+def read_layer_types(values: Mapping[str, Any], every: int | None = None) -> dict[str, Any]:
+    """Return the fields for a window in all layers but every n-th, from the name of each layer's attention.
+
+    Without names it is `every`. Raises PretrainedError for layers in another order.
+    """
+    named, full, windowed = values.get("layer_types"), "full_attention", "sliding_attention"
+    if named is None:
+        return {"window": read_window(values), "sparse": SparseConfig(full_every=every)}
+    if not isinstance(named, list) or any(each not in (full, windowed) for each in named):
+        raise PretrainedError(f"layer_types is not supported, only a list of {full!r} and {windowed!r}")
+    if len(named) != required(values, "num_hidden_layers"):
+        raise PretrainedError(f"layer_types names {len(named)} layers, and num_hidden_layers others")
+    if windowed not in named:
+        return {}
+    every = named.index(full) + 1 if full in named else None
+    if every and any((name == full) != (i % every == 0) for i, name in enumerate(named, start=1)):
+        raise PretrainedError("layer_types is not supported, only with every n-th layer that has no window")
+    return {"window": read_window(values), "sparse": SparseConfig(full_every=every) if every else None}
+
+
+def written_windows(config: GPTConfig) -> dict[str, Any]:
+    """Return their keys for windows. Raises PretrainedError for another pattern than windows in turn."""
+    every = config.sparse.full_every if config.sparse else None
+    if config.sparse not in (None, SparseConfig(full_every=every)):
+        raise PretrainedError("sparse attention can't be written in the files of Llama's relatives, only windows")
+    full = [config.window is None or bool(every and i % every == 0) for i in range(1, config.num_layers + 1)]
+    return {
+        "sliding_window": None if config.window is None else config.window + 1,
+        "layer_types": ["full_attention" if each else "sliding_attention" for each in full],
+    }
+
+
 def to_config(config: GPTConfig) -> dict[str, Any]:
     """Return their configuration. Raises PretrainedError for a model with parts that Llama does not have."""
-    require_ours(config, "Llama", positions="rotary", norm="rmsnorm", norm_first=True, gated=True)
-    require_ours(config, "Llama", attention="softmax", window=None, sparse=None, softcap=None, embedding_scale=1.0)
+    require_ours(config, "Llama", norm="rmsnorm", extra_norms="none", window=None, sparse=None, softcap=None)
+    require_ours(config, "Llama", embedding_scale=1.0, scale=None, logits_softcap=None)
+    if config.attention_bias == "inputs":
+        require_ours(config, "Llama", attention_bias=True)
+    names = {"model_type": "llama", "architectures": ["LlamaForCausalLM"]}
+    return names | write(config, "Llama") | write_options(config, OWN)
+
+
+def write(
+    config: GPTConfig, target: str, written_rope: Callable[[RotaryConfig], dict[str, Any]] | None = None
+) -> dict[str, Any]:
+    """Return the part of their configuration that all relatives share. Raises PretrainedError as `to_config`."""
+    require_ours(config, target, positions="rotary", norm_first=True, gated=True, attention="softmax")
     attention, rotary = config.decoder.block.attention, config.rotary or RotaryConfig()
     if rotary.interleaved or (rotary.width or attention.d_k) != attention.d_k:
-        raise PretrainedError("rotary positions of neighbours, or of a part of a head, can't be written as Llama")
+        raise PretrainedError(f"rotary positions of neighbours, or of a part of a head, can't be written as {target}")
+    return {
+        **write_options(config, OPTIONS),
+        "num_key_value_heads": attention.kv_heads,
+        "head_dim": attention.d_k,
+        "bos_token_id": config.bos_id,
+        "eos_token_id": written_ends(config),
+        "rope_parameters": (written_rope or written_rotary)(rotary),
+    }
+
+
+def written_rotary(rotary: RotaryConfig) -> dict[str, Any]:
+    """Return their `rope_parameters`. Raises PretrainedError for two rotations in turn."""
+    if rotary.full_theta is not None:
+        raise PretrainedError("full_theta can't be written but in Gemma 3's files")
     rope: dict[str, Any] = {"rope_type": "default", "rope_theta": rotary.theta}
     if rotary.factor is not None:
         rope |= {
@@ -113,20 +183,11 @@ def to_config(config: GPTConfig) -> dict[str, Any]:
             "high_freq_factor": rotary.high_freq_factor,
             "original_max_position_embeddings": rotary.original_max_length,
         }
-    return {
-        "model_type": "llama",
-        "architectures": ["LlamaForCausalLM"],
-        **write_options(config, OPTIONS),
-        "num_key_value_heads": attention.kv_heads,
-        "head_dim": attention.d_k,
-        "bos_token_id": config.bos_id,
-        "eos_token_id": written_ends(config),
-        "rope_parameters": rope,
-    }
+    return rope
 
 
 def table(config: GPTConfig) -> list[Row]:
-    """Return the rows of a Llama."""
+    """Return the rows of a Llama or a relative."""
     width, attention = config.d_model, config.decoder.block.attention
     queries, keys = config.num_heads * attention.d_k, attention.kv_heads * attention.d_k
     rows = [
@@ -136,14 +197,21 @@ def table(config: GPTConfig) -> list[Row]:
     for ours, theirs in layers("model.layers.{}.", config.num_layers):
         ours = f"decoder.{ours}"
         names = [f"{theirs}self_attn.{each}_proj" for each in "qkv"]
-        biases = config.attention_bias
-        rows += linear(f"{ours}self_attention.query_key_value", names, width, queries, keys, keys, bias=biases)
-        rows += linear(f"{ours}self_attention.output", f"{theirs}self_attn.o_proj", queries, width, bias=biases)
+        biased, inside = config.attention_bias, f"{ours}self_attention."
+        rows += linear(f"{inside}query_key_value", names, width, queries, keys, keys, bias=biased is not False)
+        rows += linear(f"{inside}output", f"{theirs}self_attn.o_proj", queries, width, bias=biased is True)
+        if "heads" in config.extra_norms:
+            for i, name in enumerate("qk"):
+                rows += norm(f"{inside}head_norms.{i}", f"{theirs}self_attn.{name}_norm", attention.d_k, bias=False)
         names = [f"{theirs}mlp.{each}_proj" for each in ("gate", "up")]
         rows += linear(f"{ours}feed_forward.expand", names, width, config.d_ff, config.d_ff, bias=config.bias)
         rows += linear(f"{ours}feed_forward.contract", f"{theirs}mlp.down_proj", config.d_ff, width, bias=config.bias)
-        rows += norm(f"{ours}self_attention_norm", f"{theirs}input_layernorm", width, bias=False)
-        rows += norm(f"{ours}feed_forward_norm", f"{theirs}post_attention_layernorm", width, bias=False)
+        around = {"self_attention_norm": "input", "feed_forward_norm": "post_attention"}
+        if "outputs" in config.extra_norms:
+            around = {"self_attention_norm": "input", "self_attention_norm.of_output": "post_attention"}
+            around |= {"feed_forward_norm": "pre_feedforward", "feed_forward_norm.of_output": "post_feedforward"}
+        for name, there in around.items():
+            rows += norm(f"{ours}{name}", f"{theirs}{there}_layernorm", width, bias=False)
     return rows + [array("output.table", OUTPUT, config.vocab_size, width)] * (not config.tied)
 
 

@@ -1,6 +1,7 @@
-"""T5's files, versions 1.0 and 1.1: the relative bias stands in the first block of each stack."""
+"""T5's files, versions 1.0 and 1.1, and mT5's: the relative bias stands in the first block of each stack."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from .names import (
     option_names,
     read_options,
     require_options,
+    require_ours,
     required,
     write_options,
     written_ends,
@@ -80,6 +82,18 @@ def from_config(values: Mapping[str, Any], shapes: Mapping[str, Shape]) -> T5Con
         bos_id=values.get("decoder_start_token_id", pad),
         **ends(values, 1, needed=True),
     )
+
+
+def mt5_from_config(values: Mapping[str, Any], shapes: Mapping[str, Shape]) -> T5Config:
+    """Return our configuration of an mT5, which is T5's version 1.1 without a factor of the decoder's output."""
+    return from_config({"feed_forward_proj": "gated-gelu", **values, "scale_decoder_outputs": False}, shapes)
+
+
+def mt5_to_config(config: T5Config) -> dict[str, Any]:
+    """Return their configuration. Raises PretrainedError for a model with parts that mT5 does not have."""
+    require_ours(config, "mT5", scale_output=False)
+    values = {**to_config(config), "model_type": "mt5", "architectures": ["MT5ForConditionalGeneration"]}
+    return {name: value for name, value in values.items() if name != "scale_decoder_outputs"}
 
 
 def to_config(config: T5Config) -> dict[str, Any]:
@@ -159,4 +173,14 @@ T5 = Architecture(
     copies=((r"(encoder|decoder)\.embed_tokens\.weight", "shared.weight"), (OUTPUT, "shared.weight")),
     unties=True,
     ignored=r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight",
+)
+
+MT5 = replace(
+    T5,
+    name="mt5",
+    from_config=mt5_from_config,
+    to_config=mt5_to_config,
+    keys=replace(KEYS, obeyed=KEYS.obeyed - {"scale_decoder_outputs"}),
+    heads=("MT5ForConditionalGeneration", "MT5Model"),
+    holds=lambda config: False,  # T5's files hold every one
 )

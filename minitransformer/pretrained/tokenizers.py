@@ -40,7 +40,11 @@ TOKENIZER_FILES = sorted(
 """All files from which tokenizers are read."""
 
 CLASSES = {name.removesuffix("Tokenizer").lower(): name for name in VOCABULARIES}
+CLASSES |= {"distilbert": "BertTokenizer", "mistral": "LlamaTokenizer", "mt5": "T5Tokenizer"}
 """The tokenizer's class by the kind of model, for folders that name none."""
+
+SAME = {"DistilBertTokenizer": "BertTokenizer", "MT5Tokenizer": "T5Tokenizer"}
+"""Classes with another name that do the same."""
 
 
 SPACE = "▁"
@@ -233,8 +237,9 @@ def load_tokenizer(folder: Path, kind: str, values: Mapping[str, Any]) -> Any:
     tokenizer's files are there.
     """
     options = _options(folder)
-    name = options.get("tokenizer_class") or values.get("tokenizer_class") or CLASSES.get(kind)
+    name = options.get("tokenizer_class") or values.get("tokenizer_class") or CLASSES.get(kind, kind)
     name = str(name).removesuffix("Fast")
+    name = SAME.get(name, name)
     files = (FILE,) if (folder / FILE).is_file() else VOCABULARIES.get(name, ())
     if not any((folder / file).is_file() for file in files):
         others = {file for each in VOCABULARIES.values() for file in each if (folder / file).is_file()}

@@ -74,7 +74,7 @@ def test_a_broken_op_is_found_alone_and_inside_what_uses_it():
         "FeedForward",
         *(
             f"{kind}, {norm}"
-            for norm in ("post-norm", "pre-norm", "post-norm, RMS")
+            for norm in ("post-norm", "pre-norm", "post-norm, RMS", "pre-norm, norms of the outputs")
             for kind in ("Block", "Block of a decoder")
         ),
         "Transformer",

@@ -51,6 +51,7 @@ CONFIGS: dict[str, Callable[[], Any]] = {
     ),
     "GPT-2": lambda: GPTConfig(VOCAB, **SIZES, bos_id=2, eos_id=2),
     "Llama": lambda: GPTConfig(VOCAB, **SIZES, **MARKS, **LLAMA, num_kv_heads=2, positions="rotary", tied=False),
+    "Qwen 2": lambda: GPTConfig(VOCAB, **SIZES, **MARKS, **LLAMA | {"attention_bias": "inputs"}, positions="rotary"),
     "GPT, one key head": lambda: GPTConfig(
         VOCAB, **SIZES, **MARKS, num_kv_heads=1, positions="sinusoidal", embedding_scale=3.0, d_k=6
     ),
@@ -103,6 +104,16 @@ def test_a_choice_of_a_gpt_that_is_not_in_configs_is_refused(name: str, choice: 
     config = GPTConfig(VOCAB, **SIZES, **MARKS, attention_dropout=0.0, **{name: choice})
     with pytest.raises(ValueError, match="the explorer shows"):
         check_model(GPT(config), bytes_tokenizer(VOCAB))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"logits_softcap": 2.0}, {"window": 2, "sparse": SparseConfig(full_every=2)}],
+    ids=["softcap", "windows"],
+)
+def test_other_parts_that_the_engine_does_not_compute_are_refused(options: Any) -> None:
+    with pytest.raises(ValueError, match="the explorer shows no such models"):
+        check_model(GPT(GPTConfig(VOCAB, **SIZES, **MARKS, **options)), bytes_tokenizer(VOCAB))
 
 
 @needs_node

@@ -20,7 +20,7 @@ from transformers.generation.logits_process import (
 from minitransformer.data import BPETokenizer
 from minitransformer.decoding import Filler, Generator, Sampling, SpanFiller
 from minitransformer.decoding.filler import encode_marks
-from minitransformer.layers import SparseConfig
+from minitransformer.layers import RotaryConfig, SparseConfig
 from minitransformer.models import GPT, IGNORED, BERTConfig, GPTConfig, T5Config, build_model
 
 V = 23
@@ -36,6 +36,18 @@ GPTS = {
     "blocks": GPTConfig(V, **SMALL, sparse=SparseConfig(block=3, summary=1), max_length=12),
     "linear": GPTConfig(V, **SMALL, attention="linear", attention_dropout=0.0, max_length=12),
     "post-norm": GPTConfig(V, **SMALL, norm="rmsnorm", norm_first=False, max_length=12),
+    "windows in turn": GPTConfig.llama(
+        V,
+        **SMALL,
+        window=2,
+        sparse=SparseConfig(full_every=2),
+        rotary=RotaryConfig(theta=100.0, full_theta=10.0),
+        norm="rmsnorm1p",
+        extra_norms="heads and outputs",
+        attention_bias="inputs",
+        logits_softcap=3.0,
+        max_length=12,
+    ),
     "sinusoids": GPTConfig(V, **SMALL, positions="sinusoidal", embedding_scale=50.0, max_length=12),
 }
 RNG = np.random.default_rng(0)

@@ -37,6 +37,7 @@ FAMILY = [kind for kind in KINDS.values() if kind not in (RecurrentConfig, Convo
 PATTERNS = [
     *((None, None), (0, None), (2, None), (1, SparseConfig(global_tokens=2)), (1, SparseConfig(stride=2))),
     *((None, SparseConfig(block=2, summary=1)), (1, SparseConfig(block=3, stride=4, global_tokens=1))),
+    *((1, SparseConfig(full_every=2)), (None, SparseConfig(block=2, full_every=1))),
 ]
 DRAWN: dict[str, Any] = {
     "vocab_size": st.just(V), "max_length": st.just(T + 1), "d_model": st.just(8), "num_heads": st.just(4),
@@ -46,7 +47,9 @@ DRAWN: dict[str, Any] = {
     "num_layers": st.integers(1, 2), "num_decoder_layers": st.sampled_from([None, 1]),
     "dropout": st.sampled_from([0.0, 0.3]), "attention_dropout": st.sampled_from([0.0, 0.3]),
     "rotary": st.none() | st.builds(RotaryConfig, st.sampled_from([None, 2]), interleaved=st.booleans()),
-    "softcap": st.sampled_from([None, 1.5]), "head": st.sampled_from(["masked", "classes"]),
+    "softcap": st.sampled_from([None, 1.5]), "logits_softcap": st.sampled_from([None, 1.5]),
+    "head": st.sampled_from(["masked", "classes", "tokens", "answer"]), "token_types": st.sampled_from([0, 2]),
+    "first_position": st.sampled_from([0, 2]),
     "buckets": st.just(4), "max_distance": st.just(3), "embedding_scale": st.sampled_from([1.0, 2.0]),
     "num_classes": st.integers(2, 3), "image_size": st.just(4), "patch_size": st.sampled_from([1, 2, 4]),
     "channels": st.integers(1, 2),
@@ -65,9 +68,13 @@ def any_config(draw: Any, kind: type[ModelConfig]) -> Any:
         strategy = DRAWN.get(each.name, strategy)
         if strategy is not None:
             values[each.name] = draw(strategy, each.name)
+    if values.get("head") == "answer":
+        values["num_classes"] = 2
     if "window" in hints:
         pattern = draw(st.sampled_from(PATTERNS), "pattern")
         values |= dict(zip(("window", "sparse"), pattern, strict=True)) if "sparse" in hints else {"window": pattern[0]}
+    if values.get("rotary") and values.get("sparse") and values["sparse"].full_every:
+        values["rotary"] = replace(values["rotary"], full_theta=draw(st.sampled_from([None, 3.0]), "full_theta"))
     if values.get("attention") == "linear":
         values |= {"window": None, "sparse": None, "softcap": None, "attention_dropout": 0.0}
         values["positions"] = "none" if values["positions"] in ("alibi", "relative") else values["positions"]
@@ -84,8 +91,10 @@ def inputs_of(config: Any, rng: np.random.Generator) -> tuple:
         return ids[:, :4], targets, ids
     counted = np.where(rng.random((2, T)) < 0.7, targets, IGNORED)
     if isinstance(config, BERTConfig):
-        classes = rng.integers(0, config.num_classes, 2)
-        return ids, classes if config.head == "classes" else counted, ids % 2, targets != 3
+        classes = np.where(counted == IGNORED, IGNORED, counted % config.num_classes)
+        wanted = {"masked": counted, "tokens": classes, "answer": targets[:, :2] % T}
+        first = rng.integers(0, config.num_classes, 2)
+        return ids, wanted.get(config.head, first), ids % 2, targets != 3
     return (ids, counted) if isinstance(config, GPTConfig) else (ids[:, :4], targets, counted)
 
 

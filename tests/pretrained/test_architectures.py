@@ -1,23 +1,31 @@
 """Every architecture against `transformers`: read from its files, computed here, written, read there again."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import transformers
 from support.pretrained_cases import KINDS, exact, inputs, ours, random_model, rewrite, theirs
 
 from minitransformer.models import IGNORED
 from minitransformer.pretrained import ARCHITECTURES, load, save
 
-QUICK, ALL = 4, 14
-CASES = [
-    pytest.param(kind, seed, id=f"{kind}-{seed}", marks=[] if seed < QUICK else pytest.mark.slow)
-    for kind in KINDS
-    for seed in range(ALL)
-]
+ALL = 15
+QUICK = {"bert": 5, "roberta": 5, "xlm-roberta": 1, "camembert": 1, "distilbert": 5, "qwen3": 2, "gemma": 2, "mt5": 2}
+"""How many are quick, where it isn't 4: each of BERT's heads once, and one of those that differ in a name alone."""
+
+
+def cases(quick: Mapping[str, int], otherwise: int) -> list[Any]:
+    """Every kind with every seed, of which the first are quick."""
+    return [
+        pytest.param(kind, seed, marks=[] if seed < quick.get(kind, otherwise) else pytest.mark.slow)
+        for kind in KINDS
+        for seed in range(ALL)
+    ]
 
 
 def error(a: Any, b: Any) -> float:
@@ -47,6 +55,15 @@ def old_names(kind: str, folder: Path) -> None:
         rewrite(folder, change)
     elif kind == "vit":
         rewrite(folder, lambda t: {k.replace("vit.encoder.layer.", "vit.layers."): v for k, v in t.items()})
+    elif kind == "gemma3_text":
+        path = folder / "config.json"
+        values = json.loads(path.read_text())
+        rope = values.pop("rope_parameters")
+        values["rope_theta"] = rope["full_attention"]["rope_theta"]
+        values["rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"]
+        named = values.pop("layer_types")
+        values["sliding_window_pattern"] = named.index("full_attention") + 1 if "full_attention" in named else 6
+        path.write_text(json.dumps(values))
     elif kind == "llama":
         path = folder / "config.json"
         values = json.loads(path.read_text())
@@ -62,7 +79,7 @@ def old_names(kind: str, folder: Path) -> None:
 def same_gradients(kind: str, ours: Any, theirs: Any) -> None:
     """The gradient of every parameter of ours is that of their tensors, unless these are fixed."""
     architecture = ARCHITECTURES[kind]
-    tensors = (*theirs.named_parameters(), *theirs.named_buffers())
+    tensors = (*theirs.named_parameters(remove_duplicate=False), *theirs.named_buffers())
     tensor_of = {architecture.canonical(name): each for name, each in tensors}
     rows = architecture.table(ours.config)
     assert {row.ours for row in rows} == set(ours.parameters.named)
@@ -73,7 +90,7 @@ def same_gradients(kind: str, ours: Any, theirs: Any) -> None:
                 assert error(gradient, np.zeros_like(gradient) if unused else tensor.grad) <= 1e-9, name
 
 
-@pytest.mark.parametrize(("kind", "seed"), CASES)
+@pytest.mark.parametrize(("kind", "seed"), cases(QUICK, 4))
 def test_equals_transformers(kind: str, seed: int, tmp_path: Path) -> None:
     model = random_model(kind, seed)
     sort = [torch.float32, torch.bfloat16, torch.float16][seed % 3]
@@ -101,7 +118,7 @@ def test_equals_transformers(kind: str, seed: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("smoothing", "masked"), [(0.0, True), (0.1, True), (0.0, False)])
-@pytest.mark.parametrize("kind", ["t5", "marian"])
+@pytest.mark.parametrize("kind", ["t5", "mt5", "marian"])
 @pytest.mark.parametrize("seed", range(3))
 def test_the_loss_of_padded_sentences_is_theirs(
     kind: str, seed: int, smoothing: float, masked: bool, tmp_path: Path
@@ -136,7 +153,61 @@ def test_the_loss_of_padded_sentences_is_theirs(
         same_gradients(kind, model, reference)
 
 
-@pytest.mark.parametrize(("kind", "seed"), CASES)
+HEADS_OF_TOKENS = [("bert", 3), ("bert", 4), ("roberta", 3), ("distilbert", 4)]
+
+
+@pytest.mark.parametrize(("kind", "seed"), HEADS_OF_TOKENS)
+def test_the_loss_of_tokens_and_of_answers_is_theirs(kind: str, seed: int, tmp_path: Path) -> None:
+    theirs = random_model(kind, seed)
+    theirs.save_pretrained(tmp_path)
+    model, _ = load(tmp_path, dtype="float64")
+    given, rng = inputs(kind, theirs, seed), np.random.default_rng(seed)
+    if model.config.head == "answer":
+        targets = rng.integers(0, 9, (3, 2))
+        labels = {"start_positions": targets[:, 0], "end_positions": targets[:, 1]}
+    else:
+        targets = np.where(rng.random((3, 9)) < 0.3, IGNORED, rng.integers(0, model.config.num_classes, (3, 9)))
+        labels = {"labels": targets}
+    loss, cache = model.loss(given["input_ids"], targets, given.get("token_type_ids"), given["attention_mask"])
+    model.loss_backward(1.0, cache)
+    with exact(theirs) as reference:
+        wanted = reference(**{name: torch.from_numpy(each) for name, each in (given | labels).items()}).loss
+        wanted.backward()
+    assert error(loss, wanted.item()) <= 1e-9
+    same_gradients(kind, model, reference)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_padding_of_a_roberta_moves_no_position(seed: int, tmp_path: Path) -> None:
+    model = random_model("roberta", 5 * seed)
+    model.save_pretrained(tmp_path)
+    here, _ = load(tmp_path, dtype="float64")
+    ids = padded(inputs("roberta", model, seed)["input_ids"], [9, 4, 1], here.config.pad_id)
+    real = ids != here.config.pad_id
+    with exact(model) as reference, torch.no_grad():
+        wanted = reference(torch.from_numpy(ids), attention_mask=torch.from_numpy(real.astype(int))).logits
+    assert error(here.forward(ids, mask=real)[0][real], wanted.numpy()[real]) <= 1e-9
+
+
+@pytest.mark.parametrize("seed", [3, pytest.param(0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_model_that_came_from_no_folder_goes_there(kind: str, seed: int, tmp_path: Path) -> None:
+    """As the first architecture that can hold it: a Mistral without a window is a Llama."""
+    model = random_model(kind, seed)
+    model.save_pretrained(tmp_path / "theirs")
+    there, _ = load(tmp_path / "theirs")
+    there.origin = None
+    save(there, tmp_path / "ours")
+    (name,) = json.loads((tmp_path / "ours" / "config.json").read_text())["architectures"]
+    again, report = getattr(transformers, name).from_pretrained(tmp_path / "ours", output_loading_info=True)
+    assert not any(report[name] for name in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    given = inputs(kind, model, seed)
+    with torch.no_grad():
+        assert error(theirs(again.eval(), given), theirs(model, given)) <= 1e-6
+    assert load(tmp_path / "ours")[0].config == there.config
+
+
+@pytest.mark.parametrize(("kind", "seed"), cases({}, 2))
 def test_goes_back_bit_for_bit(kind: str, seed: int, tmp_path: Path) -> None:
     model = random_model(kind, seed)
     model.save_pretrained(tmp_path / "theirs")

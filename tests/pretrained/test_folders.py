@@ -28,7 +28,7 @@ from minitransformer.models import (
     build_model,
 )
 from minitransformer.pretrained import PretrainedError, load, save, t5
-from minitransformer.pretrained.llama import _rotary
+from minitransformer.pretrained.llama import read_rotary
 
 
 def options(**changed: Any) -> Callable[[Path], None]:
@@ -292,7 +292,7 @@ LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_fr
 
 def test_an_original_length_of_null_is_none_given() -> None:
     rope = LLAMA3 | {"rope_theta": 1e4, "original_max_position_embeddings": 32}
-    assert _rotary({"rope_parameters": rope, "original_max_position_embeddings": None}).original_max_length == 32
+    assert read_rotary({"rope_parameters": rope, "original_max_position_embeddings": None}).original_max_length == 32
 
 
 @pytest.mark.parametrize(
@@ -310,7 +310,7 @@ def test_of_two_places_for_rotary_options_the_one_of_transformers_counts(changed
     config = transformers.LlamaConfig.from_dict(json.loads(json.dumps(values)))
     config.standardize_rope_params()  # as its model does
     theirs: Any = config.rope_parameters
-    ours = _rotary(values)
+    ours = read_rotary(values)
     assert (ours.theta, ours.factor) == (theirs["rope_theta"], theirs["factor"])
     assert ours.original_max_length == theirs["original_max_position_embeddings"]
 

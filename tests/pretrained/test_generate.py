@@ -18,10 +18,10 @@ V, WIDTH, LONGEST, BATCH = 53, 24, 12, 8
 STACKS = {"layers": 2, "attention_heads": 4, "ffn_dim": 31}
 
 
-def t5(**options: Any) -> Any:
+def t5(title: str = "T5", **options: Any) -> Any:
     sizes = {"vocab_size": V, "d_model": WIDTH, "num_layers": 2, "num_heads": 4, "d_kv": 5, "d_ff": 31}
-    config = tr.T5Config(**sizes, n_positions=LONGEST, decoder_start_token_id=0, **options)
-    model = tr.T5ForConditionalGeneration(config)
+    config = getattr(tr, f"{title}Config")(**sizes, n_positions=LONGEST, decoder_start_token_id=0, **options)
+    model = getattr(tr, f"{title}ForConditionalGeneration")(config)
     if not options["tie_word_embeddings"]:
         model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone())
     return model
@@ -34,21 +34,25 @@ def marian() -> Any:
     return tr.MarianMTModel(tr.MarianConfig(**sizes, **marks, scale_embedding=True, activation_function="silu"))
 
 
+def relative(title: str, reads: str = "", **options: Any) -> Any:
+    """A Llama, or a relative."""
+    sizes = {"vocab_size": V, "hidden_size": WIDTH, "intermediate_size": 31, "num_hidden_layers": 2}
+    sizes |= {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 40}
+    return getattr(tr, f"{title}ForCausalLM")(getattr(tr, f"{title}{reads}Config")(**sizes, **options))
+
+
 THEIRS = {
     "gpt2": lambda: tr.GPT2LMHeadModel(
         tr.GPT2Config(vocab_size=V, n_positions=40, n_embd=WIDTH, n_layer=2, n_head=4, bos_token_id=2, eos_token_id=2)
     ),
-    "llama": lambda: tr.LlamaForCausalLM(
-        tr.LlamaConfig(
-            vocab_size=V,
-            hidden_size=WIDTH,
-            intermediate_size=31,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            num_key_value_heads=2,
-            max_position_embeddings=40,
-        )
-    ),
+    "llama": lambda: relative("Llama"),
+    "mistral": lambda: relative("Mistral", sliding_window=4),
+    "qwen2": lambda: relative("Qwen2", use_sliding_window=True, sliding_window=3, max_window_layers=0),
+    "qwen3": lambda: relative("Qwen3", head_dim=6),
+    "gemma": lambda: relative("Gemma", head_dim=6),
+    "gemma2": lambda: relative("Gemma2", head_dim=6, sliding_window=4, query_pre_attn_scalar=5),
+    "gemma3": lambda: relative("Gemma3", "Text", head_dim=6, sliding_window=4, sliding_window_pattern=2),
+    "mt5": lambda: t5("MT5", tie_word_embeddings=False),
     "t5": lambda: t5(tie_word_embeddings=True),
     "t5 1.1": lambda: t5(tie_word_embeddings=False, feed_forward_proj="gated-gelu"),
     "marian": marian,

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.pretrained_cases import KINDS, exact, inputs, ours, random_model
+from support.pretrained_cases import BERTS, KINDS, TITLES, exact, inputs, ours, random_model
 from torch import Tensor
 
 from minitransformer.evaluation import text_nats
@@ -34,27 +34,35 @@ def lens_of_theirs(kind: str, model: Any, hidden: Any) -> list[Tensor]:
     """The output layer on each layer's hidden states, the last of which has been normalised or is left out."""
     if kind == "gpt2":
         return [model.lm_head(model.transformer.ln_f(each)) for each in hidden[:-1]]
-    if kind == "llama":
-        return [model.lm_head(model.model.norm(each)) for each in hidden[:-1]]
+    if kind in TITLES:
+        logits = [model.lm_head(model.model.norm(each)) for each in hidden[:-1]]
+        cap = getattr(model.config, "final_logit_softcapping", None)
+        return logits if cap is None else [cap * torch.tanh(each / cap) for each in logits]
     if kind == "vit":
         return [model.classifier(model.vit.layernorm(each)[:, 0]) for each in hidden[:-1]]
-    if kind == "t5":
-        scale = model.config.d_model**-0.5 if model.config.scale_decoder_outputs else 1.0
+    if kind in ("t5", "mt5"):
+        scale = model.config.d_model**-0.5 if getattr(model.config, "scale_decoder_outputs", False) else 1.0
         return [model.lm_head(model.decoder.final_layer_norm(each) * scale) for each in hidden[:-1]]
     if kind == "marian":
         return [model.lm_head(each) + model.final_logits_bias for each in hidden[:-1]]
-    if hasattr(model, "cls"):
-        return [model.cls(each) for each in hidden[:-1]]
-    return [model.classifier(model.bert.pooler(each)) for each in hidden[:-1]]
+    return [head_of(kind, model)(each) for each in hidden[:-1]]
+
+
+def head_of(kind: str, model: Any) -> Any:
+    """The function from hidden states to logits of a BERT or a relative: a masked head, or the classes of a text."""
+    if kind == "bert":
+        return model.cls if hasattr(model, "cls") else lambda hidden: model.classifier(model.bert.pooler(hidden))
+    if kind != "distilbert":
+        return model.lm_head if hasattr(model, "lm_head") else model.classifier
+    if hasattr(model, "pre_classifier"):
+        return lambda hidden: model.classifier(model.pre_classifier(hidden[:, 0]).relu())
+    changed = lambda hidden: model.vocab_layer_norm(model.activation(model.vocab_transform(hidden)))  # noqa: E731
+    return lambda hidden: model.vocab_projector(changed(hidden))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_layer_is_as_transformers_shows_it(
-    kind: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    softmax = torch.nn.functional.softmax
-    monkeypatch.setattr(torch.nn.functional, "softmax", lambda x, dim, dtype=None: softmax(x, dim))  # not in float32
+def test_every_layer_is_as_transformers_shows_it(kind: str, seed: int, tmp_path: Path) -> None:
     model = random_model(kind, seed)
     model.save_pretrained(tmp_path)
     given = inputs(kind, model, seed)
@@ -62,13 +70,13 @@ def test_every_layer_is_as_transformers_shows_it(
         twin.set_attn_implementation("eager")  # the only one that shows its weights
         tensors = {name: torch.from_numpy(array) for name, array in given.items()}
         out = twin(**tensors, output_attentions=True, output_hidden_states=True)
-        if kind in ("t5", "marian"):
+        if kind in ("t5", "mt5", "marian"):
             hidden = out.decoder_hidden_states
             weights = {f"encoder.layers.{i}.self_attention": each for i, each in enumerate(out.encoder_attentions)}
             for i, pair in enumerate(zip(out.decoder_attentions, out.cross_attentions, strict=True)):
                 weights |= {f"decoder.layers.{i}.{name}_attention": each for name, each in zip(PAIR, pair, strict=True)}
         else:
-            hidden, stack = out.hidden_states, "encoder" if kind in ("bert", "vit") else "decoder"
+            hidden, stack = out.hidden_states, "encoder" if kind in (*BERTS, "vit") else "decoder"
             weights = {f"{stack}.layers.{i}.self_attention": each for i, each in enumerate(out.attentions)}
         lens = [*lens_of_theirs(kind, twin, hidden), out.logits]
     mine, _ = load(tmp_path, dtype="float64")

@@ -12,7 +12,7 @@ import pytest
 import torch
 from support.pretrained_cases import KINDS, inputs, ours, random_model, rewrite, theirs, tr
 
-from minitransformer.pretrained import ARCHITECTURES, PretrainedError, load
+from minitransformer.pretrained import ARCHITECTURES, MISSING, PretrainedError, load
 
 CLASSES = {kind: type(random_model(kind, 0).config) for kind in KINDS}
 
@@ -43,9 +43,21 @@ PUBLISHED = {
     "gradient_checkpointing",
     "llama": "_name_or_path max_sequence_length pretraining_tp rope_scaling rope_theta is_llama_config "
     "rope_interleaved transformers.js_config torch_dtype unsloth_version max_length pad_token_id",
+    "mistral": "sliding_window rope_theta torch_dtype use_cache",
+    "qwen2": "use_mrope max_window_layers sliding_window use_sliding_window rope_theta torch_dtype",
+    "qwen3": "max_window_layers use_sliding_window rope_scaling rope_theta attention_bias head_dim torch_dtype",
     "bert": "_num_labels directionality finetuning_task output_past pooler_fc_size pooler_num_attention_heads "
     "pooler_num_fc_layers pooler_size_per_head pooler_type position_embedding_type gradient_checkpointing "
     "sbert_ce_default_activation_function sentence_transformers id2label",
+    "gemma": "hidden_activation rope_scaling rope_theta torch_dtype attention_bias",
+    "gemma2": "cache_implementation hidden_act hidden_activation query_pre_attn_scalar rope_theta torch_dtype",
+    "gemma3_text": "cache_implementation rope_local_base_freq rope_scaling rope_theta sliding_window_pattern "
+    "_sliding_window_pattern use_bidirectional_attention",
+    "mt5": "tokenizer_class output_past dense_act_fn is_gated_act",
+    "roberta": "gradient_checkpointing position_embedding_type classifier_dropout id2label language name_or_path",
+    "xlm-roberta": "output_past position_embedding_type gradient_checkpointing",
+    "camembert": "output_past gradient_checkpointing",
+    "distilbert": "tie_weights_ sinusoidal_pos_embds output_past finetuning_task id2label",
     "t5": "n_positions output_past task_specific_params dense_act_fn is_gated_act prefix gradient_checkpointing",
     "vit": "_name_or_path encoder_stride problem_type torch_dtype",
     "marian": "_num_labels add_bias_logits add_final_layer_norm bad_words_ids classif_dropout "
@@ -106,9 +118,31 @@ REFUSED: list[tuple[str, Mapping[str, Any], str]] = [
         },
         "original_max_length is 0",
     ),
-    ("bert", {"architectures": ["BertForTokenClassification"]}, "holds a BertForTokenClassification"),
+    ("mistral", {"sliding_window": 0}, "sliding_window is 0, expected 1 or more"),
+    ("mistral", {"attention_bias": True}, "'attention_bias' is no key that is known here"),
+    ("qwen2", {"layer_types": ["full_attention", "sliding_attention"] * 20}, "layer_types names 40 layers"),
+    ("qwen2", {"layer_types": [["sliding_attention"]]}, "layer_types is not supported, only a list of"),
+    (
+        "qwen2",
+        {"num_hidden_layers": 3, "layer_types": ["sliding_attention", "full_attention", "full_attention"]},
+        "layer_types is not supported, only with every n-th layer that has no window",
+    ),
+    (
+        "qwen3",
+        {
+            "num_hidden_layers": 2,
+            "layer_types": None,
+            "use_sliding_window": True,
+            "sliding_window": 4,
+            "max_window_layers": 1,
+        },
+        "max_window_layers 1 is not supported, only 0",
+    ),
     ("bert", {"architectures": ["BertForMultipleChoice"]}, "holds a BertForMultipleChoice"),
-    ("bert", {"architectures": ["BertForQuestionAnswering"]}, "holds a BertForQuestionAnswering"),
+    ("bert", {"architectures": ["BertForNextSentencePrediction"]}, "holds a BertForNextSentencePrediction"),
+    ("roberta", {"hidden_act": "relu"}, "hidden_act 'relu' is not supported, only 'gelu'"),
+    ("roberta", {"max_position_embeddings": 2}, "max_length is"),
+    ("distilbert", {"architectures": ["DistilBertForMultipleChoice"]}, "holds a DistilBertForMultipleChoice"),
     ("t5", {"architectures": ["T5EncoderModel"]}, "holds a T5EncoderModel"),
     ("t5", {"is_decoder": True}, "is_decoder True"),
     ("t5", {"eos_token_id": None}, "eos_token_id None is no token of its vocabulary"),
@@ -135,8 +169,7 @@ def test_what_is_not_computed_here_is_refused_by_its_name(
 @pytest.mark.parametrize(
     ("head", "message"),
     [
-        (tr.BertForQuestionAnswering, "its head is not supported: it is made of qa_outputs.bias, qa_outputs.weight"),
-        (tr.BertForTokenClassification, "a classifier of tokens"),
+        (tr.BertForNextSentencePrediction, "its head is not supported: it is made of cls.seq_relationship.bias"),
     ],
 )
 def test_a_folder_that_names_no_class_says_what_its_head_is_made_of(head: Any, message: str, tmp_path: Path) -> None:
@@ -150,6 +183,31 @@ def test_a_folder_that_names_no_class_says_what_its_head_is_made_of(head: Any, m
     with pytest.raises(PretrainedError) as caught:
         load(saved(head(tr.BertConfig(**sizes)), tmp_path, architectures=None))
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", MISSING)
+def test_another_common_model_is_refused_with_the_part_that_is_missing(kind: str, tmp_path: Path) -> None:
+    folder = saved(tr.AutoModel.from_config(small_config(kind)), tmp_path)
+    with pytest.raises(PretrainedError) as caught:
+        load(folder)
+    assert f"model_type {kind!r} is not supported: {MISSING[kind]}; supported are gpt2, mistral" in str(caught.value)
+
+
+def small_config(kind: str) -> Any:
+    """The smallest configuration of a class of `transformers`."""
+    config = tr.CONFIG_MAPPING[kind]()
+    small = {"vocab_size": 40, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "d_model": 8}
+    small |= {"num_key_value_heads": 2, "intermediate_size": 8, "embedding_size": 8, "ffn_dim": 8}
+    small |= {"encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8}
+    small |= {
+        "pad_token_id": 0,
+        "max_position_embeddings": 8,
+        "word_embed_proj_dim": 8,
+    }
+    small |= {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "attention_types": [[["global"], 1]]}
+    small |= {"image_size": 4, "patch_size": 2}
+    given = {name: value for name, value in small.items() if hasattr(config, name)}
+    return type(config)(**given)
 
 
 def test_an_alias_goes_before_the_name_itself(tmp_path: Path) -> None:
@@ -200,6 +258,10 @@ PAIRS = [
     ("marian", "model.encoder.embed_tokens.weight", "model.shared.weight"),
     ("bert", "cls.predictions.decoder.weight", "bert.embeddings.word_embeddings.weight"),
     ("bert", "cls.predictions.decoder.bias", "cls.predictions.bias"),
+    ("mistral", "lm_head.weight", "model.embed_tokens.weight"),
+    ("roberta", "lm_head.decoder.weight", "roberta.embeddings.word_embeddings.weight"),
+    ("roberta", "lm_head.decoder.bias", "lm_head.bias"),
+    ("distilbert", "vocab_projector.weight", "distilbert.embeddings.word_embeddings.weight"),
 ]
 
 

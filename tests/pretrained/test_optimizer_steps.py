@@ -20,8 +20,9 @@ from minitransformer.training.optimizer import Adam
 from minitransformer.training.step import training_step
 
 STEPS, RATE, SMOOTHING = 20, 1e-3, 0.1
-# The seed decides a BERT's head: 0 masked tokens, 1 classes.
+# The seed decides the head of a BERT: 0 masked tokens, 1 classes, 3 classes of tokens.
 CASES = [("gpt2", 0), ("llama", 1), ("bert", 0), ("bert", 1), ("t5", 0), ("t5", 1), ("vit", 0)]
+CASES += [("gemma2", 3), ("distilbert", 3)]
 each_case = pytest.mark.parametrize(("kind", "seed"), CASES)
 
 

@@ -143,6 +143,15 @@ def test_the_same_ids_and_texts(
             assert here.decode(ids) == there.decode(ids, skip_special_tokens=True)
 
 
+def test_a_distilberts_tokenizer_is_a_berts(folders: Path, tmp_path: Path) -> None:
+    folder = copied(folders / "bert", tmp_path / "there", tokenizer_class="DistilBertTokenizer")
+    for kind in ("bert", "distilbert"):
+        assert (
+            load_tokenizer(folder, kind, {}).encode("A dog barks.")
+            == tr.BertTokenizer.from_pretrained(folder)("A dog barks.", add_special_tokens=False)["input_ids"]
+        )
+
+
 @pytest.mark.parametrize(("kind", "name"), [("t5", "spiece.model"), ("llama", "tokenizer.model")])
 def test_the_pieces_are_sentencepieces_own(kind: str, name: str, folders: Path) -> None:
     pieces = sentencepiece.SentencePieceProcessor(model_file=str(folders / kind / name))

@@ -60,7 +60,7 @@ FAMILY = [
     GPTConfig.llama(V, **SMALL, num_kv_heads=2, d_k=6),
     GPTConfig(V, **SMALL, attention="linear", attention_dropout=0.0, num_kv_heads=1),
     *(BERTConfig(V, **SMALL), BERTConfig(V, **SMALL, head="classes", num_classes=3)),
-    BERTConfig(V, **SMALL, head="none"),
+    *(BERTConfig(V, **SMALL, head=head) for head in ("none", "hidden", "tokens", "answer")),
     T5Config(V, **SMALL, d_k=3, gated=True, num_decoder_layers=1),
     MarianConfig(V, **SMALL, num_decoder_heads=2, d_decoder_ff=7),
     ViTConfig(3, image_size=8, patch_size=4, channels=2, **SMALL),

@@ -126,16 +126,35 @@ tensors written in the order of their names | file_parts: [*kinds].index(item[1]
 a source's mask inferred though targets begin with the padding token
     EncoderDecoder._source_mask: given is None and self.config.pad_id != self.config.bos_id → given is None
 [layers/embedding.py: models/test_tree]
+a softcap of the logits without its slope
+    OutputLayer.logits_backward: self.ops.tanh.backward(dlogits, tanh_cache) → dlogits
 a bias of the logits without its gradient
     OutputLayer.logits_backward: self.bias.grad → self.bias.grad.copy()
 [models/gpt.py: models/test_initial_values]
 GPT-2's residual layers that start as large as all others | GPTConfig.decoder: (2 * self.num_layers) ** -0.5 → 1.0
 [models/bert.py: pretrained/test_architectures]
 BERT's pooler on the second token | Pooler.pool: hidden[:, 0] → hidden[:, 1]
+RoBERTa's positions from row 0 | BERT._encode: start=self.config.first_position → start=0
+DistilBERT's pooler with BERT's tanh | Pooler.__init__: else ops.relu → else ops.tanh
 [models/vit.py: pretrained/test_architectures]
 ViT's classes read from the last patch | ViT.forward: hidden[:, 0] → hidden[:, -1]
 [pretrained/llama.py: pretrained/test_architectures]
 Llama's gate and up swapped | table: "gate", "up" → "up", "gate"
+a window one too wide: theirs counts the token itself | read_window: window - 1 → window
+[pretrained/gemma.py: pretrained/test_architectures]
+Gemma 3's two rotations swapped
+    _rotary: theta=thetas[1], full_theta=thetas[0] → theta=thetas[0], full_theta=thetas[1]
+[pretrained/t5.py: pretrained/test_architectures]
+mT5's output multiplied as T5's is | mt5_from_config: "scale_decoder_outputs": False → "scale_decoder_outputs": True
+[layers/attention.py: pretrained/test_architectures]
+queries turned before they are normalised
+    SelfAttention.forward: self._normed(query_key) →
+        self._normed(self.rotary.forward(query_key, context.position)[0])
+Qwen 2's output with a bias | SelfAttention.__init__: config.bias is True → config.bias is not False
+the first layer the full one, not the last of each turn
+    AttentionConfig.of_layer: (number + 1) % self → number % self
+[layers/norm.py: pretrained/test_architectures]
+Gemma's gain without the one that is added to it | Norm.gain: self.gamma.value + 1 → self.gamma.value
 [pretrained/vocabularies.py: pretrained/test_vocabularies]
 T5's gaps numbered upwards | t5: reversed(range(count)) → range(count)
 Llama's newest piece merged first | by_scores: -scores[piece] → scores[piece]

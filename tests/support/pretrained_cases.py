@@ -20,6 +20,13 @@ tr.utils.logging.set_verbosity_error()
 tr.utils.logging.disable_progress_bar()
 
 KINDS = tuple(ARCHITECTURES)
+TITLES = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3"}
+TITLES |= {"gemma": "Gemma", "gemma2": "Gemma2", "gemma3_text": "Gemma3"}
+"""Llama and its relatives, with the beginning of the names of their classes."""
+BERTS = {"bert": "Bert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta", "camembert": "Camembert"}
+BERTS |= {"distilbert": "DistilBert"}
+HEADS = ("ForMaskedLM", "ForSequenceClassification", "Model", "ForTokenClassification", "ForQuestionAnswering")
+"""BERT and its relatives, and the ends of those names."""
 
 
 def random_model(kind: str, seed: int) -> Any:
@@ -35,7 +42,7 @@ def random_model(kind: str, seed: int) -> Any:
         values |= {"n_inner": draw.choice([None, d_ff]), "activation_function": act, "tie_word_embeddings": tied}
         values |= {"layer_norm_epsilon": draw.choice([1e-5, 1e-3])}
         model = tr.GPT2LMHeadModel(tr.GPT2Config(**sizes, **values))
-    elif kind == "llama":
+    elif kind in TITLES:
         kv = draw.choice([each for each in (1, 2, 3, 4) if heads % each == 0])
         rope: dict[str, Any] = {"rope_type": "default", "rope_theta": draw.choice([10000.0, 500.0])}
         if draw.random() < 0.5:
@@ -44,22 +51,34 @@ def random_model(kind: str, seed: int) -> Any:
         values = {"hidden_size": heads * width, "num_attention_heads": heads, "num_key_value_heads": kv}
         values |= {"head_dim": draw.choice([width, 8]), "intermediate_size": d_ff, "num_hidden_layers": depth}
         values |= {"max_position_embeddings": 32, "rope_parameters": rope, "tie_word_embeddings": tied}
-        values |= {"attention_bias": draw.random() < 0.5, "mlp_bias": draw.random() < 0.5, "rms_norm_eps": 1e-5}
-        model = tr.LlamaForCausalLM(tr.LlamaConfig(**sizes, **values))
-    elif kind == "bert":
+        values |= {"rms_norm_eps": 1e-5, **own_options(kind, draw, depth)}
+        config = getattr(tr, f"{TITLES[kind]}{'Text' * (kind == 'gemma3_text')}Config")
+        model = getattr(tr, f"{TITLES[kind]}ForCausalLM")(config(**sizes, **values))
+    elif kind == "distilbert":
+        values = {"dim": heads * width, "n_heads": heads, "n_layers": depth, "hidden_dim": d_ff, "activation": act}
+        values |= {"max_position_embeddings": draw.randint(9, 20), "num_labels": 2}
+        model = getattr(tr, f"DistilBert{HEADS[seed % 5]}")(tr.DistilBertConfig(**sizes, **values))
+    elif kind in BERTS:
         values = {"hidden_size": heads * width, "num_attention_heads": heads, "num_hidden_layers": depth}
         values |= {"intermediate_size": d_ff, "hidden_act": act, "max_position_embeddings": draw.randint(9, 20)}
         values |= {"type_vocab_size": draw.choice([2, 3]), "layer_norm_eps": draw.choice([1e-12, 1e-5])}
-        classes = [tr.BertForMaskedLM, tr.BertForSequenceClassification, tr.BertModel]
-        config = tr.BertConfig(**sizes, **values, num_labels=draw.choice([2, 3, 5]))
-        model = classes[seed % 3](config)
-    elif kind == "t5":
+        head = HEADS[seed % 5]
+        classes = 2 if head == "ForQuestionAnswering" else draw.choice([2, 3, 5])
+        if kind != "bert":
+            pad = draw.choice([0, 1, 1, 3])
+            values |= {"pad_token_id": pad, "type_vocab_size": draw.choice([1, 2])}
+            values["max_position_embeddings"] += pad + 1
+            values |= {"hidden_act": "gelu"} if head == "ForMaskedLM" else {}
+        config = getattr(tr, f"{BERTS[kind]}Config")(**sizes, **values, num_labels=classes)
+        model = getattr(tr, BERTS[kind] + head)(config)
+    elif kind in ("t5", "mt5"):
         form = draw.choice(["relu", "gated-gelu", "gated-silu", "gelu"])
         values = {"d_model": draw.choice([6, 10, 16]), "num_heads": heads, "d_kv": draw.choice([3, 4]), "d_ff": d_ff}
         values |= {"num_layers": depth, "num_decoder_layers": draw.randint(1, 2), "feed_forward_proj": form}
         values |= {"relative_attention_num_buckets": draw.choice([8, 16, 32]), "decoder_start_token_id": 0}
         values |= {"relative_attention_max_distance": draw.choice([20, 128]), "tie_word_embeddings": tied}
-        model = tr.T5ForConditionalGeneration(tr.T5Config(**sizes, **values))
+        title = kind.replace("t5", "T5").replace("m", "M")
+        model = getattr(tr, f"{title}ForConditionalGeneration")(getattr(tr, f"{title}Config")(**sizes, **values))
         if not tied:  # version 1.1, whose output layer transformers 5 reads from the file
             model.lm_head.weight = nn.Parameter(model.lm_head.weight.detach().clone())
     elif kind == "vit":
@@ -86,8 +105,37 @@ def random_model(kind: str, seed: int) -> Any:
     drawn = {name: parameter for name, parameter in model.named_parameters() if "embed_positions" not in name}
     drawn |= {name: buffer for name, buffer in model.named_buffers() if name == "final_logits_bias"}
     for name, tensor in drawn.items():
-        tensor.data = torch.randn_like(tensor) * 0.4 + (1.0 if "norm" in name.lower() else 0.0)
+        gain = "norm" in name.lower() and not kind.startswith("gemma")  # where it is 1 + gamma
+        tensor.data = torch.randn_like(tensor) * 0.4 + (1.0 if gain else 0.0)
     return model.eval()
+
+
+def own_options(kind: str, draw: random.Random, depth: int) -> dict[str, Any]:
+    """Options that Llama or one relative alone has."""
+    window = draw.choice([None, 2, 3, 5])
+    if kind == "llama":
+        return {"attention_bias": draw.random() < 0.5, "mlp_bias": draw.random() < 0.5}
+    if kind == "mistral":
+        return {"sliding_window": window}
+    if kind in ("qwen2", "qwen3"):
+        full = draw.choice([1, 2, 3])  # every so many layers
+        layers = ["full_attention" if (i + 1) % full == 0 else "sliding_attention" for i in range(depth)]
+        found: dict[str, Any] = {"use_sliding_window": window is not None, "sliding_window": window or 4}
+        found |= {"layer_types": layers} if window else {}
+        return found | ({"attention_bias": draw.random() < 0.5} if kind == "qwen3" else {})
+    found = {"attention_bias": draw.random() < 0.5}
+    if kind == "gemma":
+        return found | {"hidden_act": draw.choice(["gelu", "gelu_pytorch_tanh"])}
+    every = draw.choice([1, 2, 3])
+    layers = ["full_attention" if (i + 1) % every == 0 else "sliding_attention" for i in range(depth)]
+    found |= {"layer_types": draw.choice([None, layers, layers]), "sliding_window": window or 4}
+    found |= {"query_pre_attn_scalar": draw.choice([3, 8]), "final_logit_softcapping": draw.choice([None, 3.0])}
+    if kind == "gemma2":
+        found |= {"attn_logit_softcapping": draw.choice([None, 2.0])}
+    else:
+        theta = {"full_attention": 1e6, "sliding_attention": draw.choice([100.0, 1e4])}
+        found |= {"rope_parameters": {name: {"rope_type": "default", "rope_theta": t} for name, t in theta.items()}}
+    return found
 
 
 def inputs(kind: str, model: Any, seed: int) -> dict[str, np.ndarray]:
@@ -98,18 +146,21 @@ def inputs(kind: str, model: Any, seed: int) -> dict[str, np.ndarray]:
     time = 9
 
     def ids(length: int) -> np.ndarray:
-        return generator.integers(1, config.vocab_size - 1, (3, length))
+        first = config.pad_token_id + 1 if kind in BERTS else 1  # RoBERTa's positions don't count padding
+        return generator.integers(first, config.vocab_size - 1, (3, length))
 
     def mask(length: int) -> np.ndarray:
-        return (np.arange(length) < generator.integers(2, length + 1, (3, 1))).astype(np.int64)
+        windowed = getattr(config, "sliding_window", None) is not None  # then a place of padding may see no token
+        shortest = length - 1 if windowed else 2
+        return (np.arange(length) < generator.integers(shortest, length + 1, (3, 1))).astype(np.int64)
 
-    if kind in ("t5", "marian"):
+    if kind in ("t5", "mt5", "marian"):
         target, start = ids(7), config.decoder_start_token_id or 0
         target[:, 0] = start
         given = {"input_ids": ids(time), "attention_mask": mask(time), "decoder_input_ids": target}
         return given | {"decoder_attention_mask": mask(7)}
     given = {"input_ids": ids(time), "attention_mask": mask(time)}
-    if kind == "bert":
+    if kind in BERTS and kind != "distilbert":
         given["token_type_ids"] = generator.integers(0, config.type_vocab_size, (3, time))
     return given
 
@@ -118,25 +169,29 @@ def ours(kind: str, model: Any, given: dict[str, np.ndarray]) -> tuple[np.ndarra
     """Return the same outputs, by our model."""
     if kind == "vit":
         return model.forward(given["pixel_values"])
-    if kind in ("t5", "marian"):
+    if kind in ("t5", "mt5", "marian"):
         masks = {"source_mask": given["attention_mask"], "target_mask": given["decoder_attention_mask"]}
         return model.forward(given["input_ids"], given["decoder_input_ids"], **masks)
-    if kind == "bert":
-        return model.forward(given["input_ids"], given["token_type_ids"], given["attention_mask"])
+    if kind in BERTS:
+        return model.forward(given["input_ids"], given.get("token_type_ids"), given["attention_mask"])
     return model.forward(given["input_ids"], given["attention_mask"])
 
 
 def theirs(model: Any, given: dict[str, np.ndarray]) -> Tensor:
-    """The logits of `transformers`, or the hidden states of a model without a head."""
+    """The logits of `transformers`, those of an answer's ends side by side, or hidden states without a head."""
     dtype = next(model.parameters()).dtype
     tensors = {name: torch.from_numpy(array) for name, array in given.items()}
     tensors = {name: each.to(dtype) if each.is_floating_point() else each for name, each in tensors.items()}
     out = model(**tensors)
+    if "start_logits" in out:
+        return torch.stack((out.start_logits, out.end_logits), dim=-1)
     return out.logits if "logits" in out else out.last_hidden_state
 
 
 def rms(self: Any, x: Tensor) -> Tensor:
-    return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.variance_epsilon))
+    is_gemma = type(self).__name__.startswith("Gemma")
+    eps, gain = (self.eps, 1 + self.weight) if is_gemma else (self.variance_epsilon, self.weight)
+    return gain * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps))
 
 
 def turned(rope: dict[str, Any], width: int) -> Tensor:
@@ -153,29 +208,46 @@ def turned(rope: dict[str, Any], width: int) -> Tensor:
 @contextmanager
 def exact(model: Any) -> Iterator[Any]:
     """The model in float64: norms, rotations and sinusoids too, which `transformers` computes in float32."""
+    softmax, functions = nn.functional.softmax, nn.functional
+    functions.softmax = lambda x, dim, dtype=None: softmax(x, dim)  # not in float32
+    try:
+        yield exact_parts(model)
+    finally:
+        functions.softmax = softmax
+
+
+def exact_parts(model: Any) -> Any:
+    """The model with parts that compute in float64."""
     model = model.double()
-    if hasattr(model, "set_attn_implementation") and model.config.model_type not in ("t5", "gpt2"):
+    if hasattr(model, "set_attn_implementation") and model.config.model_type not in ("t5", "mt5", "gpt2", "gemma2"):
         model.set_attn_implementation("sdpa")  # the eager one takes its softmax in float32
     for module in model.modules():
-        if type(module).__name__ in ("T5LayerNorm", "LlamaRMSNorm"):
+        name = type(module).__name__
+        if name.endswith(("T5LayerNorm", "RMSNorm")):
             module.forward = MethodType(rms, module)
-        elif type(module).__name__ == "LlamaRotaryEmbedding":
-            frequencies = turned(model.config.rope_parameters, model.config.head_dim)
-            assert torch.allclose(frequencies.float(), module.inv_freq.float(), rtol=1e-5)
+        elif name.endswith("RotaryEmbedding"):
+            ropes = model.config.rope_parameters
+            ropes = {None: ropes} if "rope_theta" in ropes else ropes  # Gemma 3 has one for each kind of layer
+            frequencies = {each: turned(rope, model.config.head_dim) for each, rope in ropes.items()}
+            for each, angles in frequencies.items():
+                theirs = getattr(module, f"{each}_inv_freq" if each else "inv_freq", angles)
+                assert torch.allclose(angles.float(), theirs.float(), rtol=1e-5)
 
-            def forward(self: Any, x: Tensor, position_ids: Tensor, frequencies: Tensor = frequencies) -> Any:
-                angles = position_ids[..., None].double() * frequencies
+            def forward(self: Any, x: Tensor, position_ids: Tensor, kind: Any = None, known: Any = frequencies) -> Any:
+                angles = position_ids[..., None].double() * known[kind]
                 angles = torch.cat((angles, angles), dim=-1)
                 return angles.cos(), angles.sin()
 
             module.forward = MethodType(forward, module)
-        elif type(module).__name__ == "MarianSinusoidalPositionalEmbedding":
+        elif name.endswith("ScaledWordEmbedding"):
+            module.embed_scale = torch.tensor(module.scalar_embed_scale, dtype=torch.float64)
+        elif name == "MarianSinusoidalPositionalEmbedding":
             count, width = module.weight.shape
             angles = torch.arange(count).double()[:, None] * 10000 ** (-torch.arange(0, width, 2).double() / width)
             module.weight.data = torch.cat((angles.sin(), angles.cos()), dim=1)
         if isinstance(module, nn.Embedding):
             module.padding_idx = None  # whose row gets no gradient
-    yield model
+    return model
 
 
 def rewrite(folder: Path, change: Any) -> None:
