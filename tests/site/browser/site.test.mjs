@@ -1,4 +1,4 @@
-// The built site as a visitor sees it: on ten kinds of pages, light and dark, wide and narrow, without a network.
+// The built site as a visitor sees it: on a dozen kinds of pages, light and dark, wide and narrow, without a network.
 
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
@@ -17,6 +17,7 @@ const KINDS = [
   "lessons/weekend.html",
   "lessons/04_attention.html",
   "lessons/16_flash_attention.html",
+  "lessons/cheat-sheet.html",
   "lessons/glossary.html",
   "lessons/paper/paper.html",
   "lessons/after/after.html",
