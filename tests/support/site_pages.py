@@ -1,4 +1,4 @@
-"""The pages of a site, as a reader of their HTML sees them: links, anchors, what is loaded, text; and what made them."""
+"""The pages of a site, as a reader of their HTML sees them: links, anchors, what is loaded, text. What made them."""
 
 import importlib.util
 import re
