@@ -59,6 +59,7 @@ html_static_path = ["static"]
 html_css_files = ["katex.min.css", "site.css", "reference.css"]
 html_js_files = ["site.js"]
 html_show_copyright = False
+html_show_search_summary = False  # it would load every page that is found
 html_sourcelink_suffix = ""
 html_theme_options = {"top_of_page_buttons": ["view"]}  # templates/components
 pygments_style, pygments_dark_style = "a11y-high-contrast-light", "a11y-high-contrast-dark"

@@ -17,6 +17,7 @@ from sphinx.util.osutil import relative_uri
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = "source/"
+UNTRACKED = {"__pycache__", "node_modules"}
 LANGUAGES = {".py": "python", ".js": "javascript", ".json": "json", ".md": "markdown"}
 
 
@@ -43,6 +44,8 @@ class RepositoryLinks(SphinxTransform):
             path = normpath(join(dirname(self.env.docname), name))
             if name and (self.env.srcdir / "files" / path).is_file():
                 place = path
+            elif f"{path}/README" in self.env.found_docs:
+                place = f"{path}/README.html"
             elif name and in_repository(path).exists():
                 shown(self.env).add(path)
                 place = f"{PAGES}{path}.html"
@@ -60,6 +63,12 @@ def add_linked(app: Sphinx) -> None:
         shown(app.env).update(linked)
 
 
+def link(folder: str, name: str, has_page: bool) -> str:
+    """Return an item of a folder's page."""
+    text = f"<code>{escape(name.removeprefix(f'{folder}/'))}</code>"
+    return f'<a href="{relative_uri(f"{folder}.html", f"{name}.html")}">{text}</a>' if has_page else text
+
+
 def pages(app: Sphinx) -> Iterator[tuple[str, dict[str, str], str]]:
     """Yield a page for each file and folder to which a link leads."""
     assert isinstance(app.builder, StandaloneHTMLBuilder)
@@ -67,8 +76,8 @@ def pages(app: Sphinx) -> Iterator[tuple[str, dict[str, str], str]]:
     for name in sorted(shown(app.env)):
         path = in_repository(name)
         if path.is_dir():
-            items = (f"{each.name}/" if each.is_dir() else each.name for each in sorted(path.iterdir()))
-            body = "".join(f"<li><code>{escape(item)}</code></li>" for item in items)
+            names = sorted(each.relative_to(ROOT).as_posix() for each in path.iterdir() if each.name not in UNTRACKED)
+            body = "".join(f"<li>{link(name, each, each in shown(app.env))}</li>" for each in names)
             body = f"<ul>{body}</ul>"
         else:
             language = LANGUAGES.get(path.suffix, "text")

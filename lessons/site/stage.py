@@ -52,7 +52,8 @@ def move(text: str) -> str:
 
 
 def relink(page: str) -> str:
-    """Return a page of HTML whose links lead to pages of the site."""
+    """Return a page of HTML with the site's icon, whose links lead to pages of the site."""
+    page = page.replace("<title>", '<link rel="icon" href="../_static/icon.svg">\n<title>', 1)
     page = re.sub(r'href="(\d\d_\w+)\.ipynb"', r'href="\1.html"', page)
     return re.sub(r'href="\.\./(minitransformer/[^"]+)"', r'href="../source/\1.html"', page)
 
@@ -65,7 +66,7 @@ def staged() -> Iterator[tuple[str, bytes]]:
     for place, patterns in {"": PICTURES, "files/": FILES}.items():
         for path in (found for pattern in patterns for found in ROOT.glob(pattern)):
             content = path.read_bytes()
-            if path.suffix == ".html":
+            if path.name == "cheat-sheet.html":
                 content = relink(content.decode("utf-8")).encode("utf-8")
             yield place + move(path.relative_to(ROOT).as_posix()), content
     for place, patterns in VENDORED.items():

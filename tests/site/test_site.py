@@ -14,7 +14,7 @@ from types import ModuleType
 
 import pytest
 from support.public_names import public_names
-from support.site_pages import dead, foreign, pages, raw_formulas, read
+from support.site_pages import dead, foreign, pages, raw_formulas, read, site_module
 
 import kernels
 import kernels.functional
@@ -68,6 +68,15 @@ def test_every_formula_is_set(site: Path):
         page = read(site / name)
         assert not raw_formulas(page), name
         assert "katex-error" not in page.classes, name
+
+
+def test_a_wrong_formula_is_named(site: Path):
+    katex = site_module("katex").KaTeX()
+    try:
+        assert "katex-mathml" in katex.set(r"\sqrt{d_k}", False)["html"]
+        assert "KaTeX parse error" in katex.set(r"\sqrt{d_k", True)["error"]
+    finally:
+        katex.stop()
 
 
 @pytest.mark.parametrize("lesson", LESSONS)

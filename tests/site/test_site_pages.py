@@ -1,23 +1,12 @@
 """The checks of the site's pages see what they must refuse; the site itself is built in `test_site.py`."""
 
-import importlib.util
 from pathlib import Path
 from types import ModuleType
 
 import pytest
-from support.site_pages import Page, dead, foreign, pages, raw_formulas
+from support.site_pages import Page, dead, foreign, pages, raw_formulas, site_module
 
 ROOT = Path(__file__).parents[2]
-
-
-def site_module(name: str) -> ModuleType:
-    """Return a module of `lessons/site`, which is no package."""
-    spec = importlib.util.spec_from_file_location(f"site_{name}", ROOT / f"lessons/site/{name}.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_dead_links_are_found(tmp_path: Path):

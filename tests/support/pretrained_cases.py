@@ -59,8 +59,9 @@ def random_model(kind: str, seed: int) -> Any:
         values |= {"max_position_embeddings": draw.randint(9, 20), "num_labels": 2}
         model = getattr(tr, f"DistilBert{HEADS[seed % 5]}")(tr.DistilBertConfig(**sizes, **values))
     elif kind in BERTS:
-        values = {"hidden_size": heads * width, "num_attention_heads": heads, "num_hidden_layers": depth}
-        values |= {"intermediate_size": d_ff, "hidden_act": act, "max_position_embeddings": draw.randint(9, 20)}
+        values: dict[str, Any] = {"hidden_size": heads * width, "num_attention_heads": heads}
+        values |= {"num_hidden_layers": depth, "intermediate_size": d_ff, "hidden_act": act}
+        values |= {"max_position_embeddings": draw.randint(9, 20)}
         values |= {"type_vocab_size": draw.choice([2, 3]), "layer_norm_eps": draw.choice([1e-12, 1e-5])}
         head = HEADS[seed % 5]
         classes = 2 if head == "ForQuestionAnswering" else draw.choice([2, 3, 5])
@@ -208,7 +209,8 @@ def turned(rope: dict[str, Any], width: int) -> Tensor:
 @contextmanager
 def exact(model: Any) -> Iterator[Any]:
     """The model in float64: norms, rotations and sinusoids too, which `transformers` computes in float32."""
-    softmax, functions = nn.functional.softmax, nn.functional
+    functions: Any = nn.functional
+    softmax = functions.softmax
     functions.softmax = lambda x, dim, dtype=None: softmax(x, dim)  # not in float32
     try:
         yield exact_parts(model)

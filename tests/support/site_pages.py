@@ -1,13 +1,16 @@
-"""The pages of a site, as a reader of their HTML sees them: links, anchors, what is loaded, text."""
+"""The pages of a site, as a reader of their HTML sees them: links, anchors, what is loaded, text. What made them."""
 
+import importlib.util
 import re
 from dataclasses import dataclass, field
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from posixpath import dirname, join, normpath
+from types import ModuleType
 from urllib.parse import unquote, urlsplit
 
+ROOT = Path(__file__).parents[2]
 LOADED = {("script", "src"), ("img", "src"), ("iframe", "src"), ("link", "href"), ("source", "src"), ("video", "src")}
 UNREAD = {"script", "style", "pre", "code", "annotation", "title"}
 """Elements whose text is no prose."""
@@ -81,3 +84,13 @@ def foreign(page: Page) -> list[str]:
 def raw_formulas(page: Page) -> list[str]:
     """Return formulas that a reader would see as TeX."""
     return re.findall(r"\$[^$\n]{1,200}\$|\\(?:frac|sqrt|mathrm|begin)\b", page.prose)
+
+
+def site_module(name: str) -> ModuleType:
+    """Return a module of `lessons/site`, which is no package."""
+    spec = importlib.util.spec_from_file_location(f"site_{name}", ROOT / f"lessons/site/{name}.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
