@@ -29,6 +29,7 @@ VOCAB = 270
 SIZES: dict[str, Any] = {"d_model": 16, "num_heads": 4, "d_ff": 24, "num_layers": 2, "max_length": 40}
 MARKS: dict[str, Any] = {"bos_id": 1, "eos_id": 2}
 LLAMA: dict[str, Any] = {"norm": "rmsnorm", "activation": "silu", "gated": True, "bias": False, "attention_bias": False}
+QWEN: dict[str, Any] = LLAMA | {"attention_bias": "inputs"}
 SPARSE = SparseConfig(block=3, summary=1)
 
 CONFIGS: dict[str, Callable[[], Any]] = {
@@ -51,7 +52,7 @@ CONFIGS: dict[str, Callable[[], Any]] = {
     ),
     "GPT-2": lambda: GPTConfig(VOCAB, **SIZES, bos_id=2, eos_id=2),
     "Llama": lambda: GPTConfig(VOCAB, **SIZES, **MARKS, **LLAMA, num_kv_heads=2, positions="rotary", tied=False),
-    "Qwen 2": lambda: GPTConfig(VOCAB, **SIZES, **MARKS, **LLAMA | {"attention_bias": "inputs"}, positions="rotary"),
+    "Qwen 2": lambda: GPTConfig(VOCAB, **SIZES, **MARKS, **QWEN, positions="rotary"),
     "GPT, one key head": lambda: GPTConfig(
         VOCAB, **SIZES, **MARKS, num_kv_heads=1, positions="sinusoidal", embedding_scale=3.0, d_k=6
     ),
