@@ -14,8 +14,6 @@ from course.sources import LESSONS, number_of, sources
 SUPPORT = LESSONS.parent / "tests" / "support" / "lessons"
 NAMES = ["package", *map(number_of, sources())]
 PICTURES = "--with=matplotlib.pyplot,mpl_toolkits,contourpy,PIL.Image,IPython.display"
-MORE = {"11": ["sacrebleu.metrics.bleu"], "12": ["sacrebleu.metrics.bleu"], "22": ["sklearn.datasets"]}
-"""What a lesson needs beside NumPy and pictures."""
 
 DRAWS = "13"
 """The lesson whose judges compare with formulas of the report on the paper, which draws."""
@@ -57,10 +55,3 @@ def test_the_exercises_on_kernels_are_those_that_a_browser_cannot_judge(tmp_path
     (tmp_path / "kernels.py").write_text(KERNELS)
     unjudged = json.loads(with_numpy_alone(tmp_path / "kernels.py", *ON_KERNELS, folder=tmp_path))
     assert unjudged == {number: list(names) for number, names in ON_KERNELS.items()}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("source", sources(), ids=lambda source: source.stem)
-def test_a_lesson_needs_few_packages(source, tmp_path):
-    """Without PyTorch it shows its recordings."""
-    with_numpy_alone(",".join((PICTURES, *MORE.get(number_of(source), ()))), source, folder=tmp_path)
