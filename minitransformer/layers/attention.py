@@ -167,8 +167,7 @@ class SelfAttention(Attention):
         """Return dx `(B, T, C)`; add into the parameters' gradients."""
         project_cache, norm_caches, rotary_cache, (mix_cache, bias_cache), output_cache = cache
         dmixed = split_heads(self.output.backward(dout, output_cache), self.num_heads)  # (B, H, T, Dv)
-        pair = getattr(self.ops, self.op)
-        dquery, dkey, dvalue, *dbias = pair.backward(dmixed, mix_cache)  # (B, H, T, D), (B, Hk, T, D), …
+        dquery, dkey, dvalue, *dbias = getattr(self.ops, self.op).backward(dmixed, mix_cache)  # (B, H, T, D), …
         if self.relative is not None:
             self.relative.backward(dbias[0], bias_cache)
         parts = [dquery, dkey]
@@ -186,10 +185,10 @@ class SelfAttention(Attention):
         return self.ops.concatenate([y for y, _ in normed], axis=1), [cache for _, cache in normed]
 
     def _normed_backward(self, dnormed: list[Array], caches: list[tuple]) -> list[Array]:
-        """Return the gradients of queries and keys; those of the normalised ones come as one array or as two."""
-        both = dnormed[0] if len(dnormed) == 1 else self.ops.concatenate(dnormed, axis=1)
-        parts = both[:, : self.num_heads], both[:, self.num_heads :]
-        return [norm.backward(*each) for norm, *each in zip(self.head_norms, parts, caches, strict=True)]
+        """Return the gradients of queries and keys from those of the normalised ones, which rotation leaves as one."""
+        if self.rotary is not None:
+            dnormed = [dnormed[0][:, : self.num_heads], dnormed[0][:, self.num_heads :]]  # (B, H, T, D), (B, Hk, T, D)
+        return [norm.backward(*each) for norm, *each in zip(self.head_norms, dnormed, caches, strict=True)]
 
     def mix(self, query: Array, key: Array, value: Array, context: Context) -> tuple[Array, tuple]:
         """Queries `(B, H, Tq, D)`, keys and values `(B, Hk, T, ·)` → the heads `(B, H, Tq, Dv)`."""
@@ -203,10 +202,8 @@ class SelfAttention(Attention):
             hidden = pattern.bias(self.ops, query.shape[2], key.shape[2], context.padding, query.dtype)
             bias, pattern = hidden if bias is None else bias + hidden, None
         options = {"causal": self.causal, "window": self.window, "scale": self.scale, "softcap": self.softcap}
-        dropout = context.dropout_at(self.site, self.rate)
-        mixed, cache = self.ops.attention.forward(
-            query, key, value, bias, pattern=pattern, key_mask=mask, dropout=dropout, **options
-        )
+        options |= {"pattern": pattern, "key_mask": mask, "dropout": context.dropout_at(self.site, self.rate)}
+        mixed, cache = self.ops.attention.forward(query, key, value, bias, **options)
         return mixed, (cache, bias_cache)
 
 
@@ -225,8 +222,7 @@ class CrossAttention(Attention):
     def forward(self, x: Array, context: Context = PLAIN) -> tuple[Array, tuple]:
         """x `(B, Tq, C)` → `(B, Tq, C)`; in a beam search x has K rows for each of the memory's sentences.
 
-        They are all queries of one attention, so that the memory's keys and values, which the cache keeps, are not
-        copied.
+        They are all queries of one attention: the memory's keys and values, which the cache keeps, are not copied.
         """
         cache, key_value_cache = context.cache, None
         kept = None if cache is None else cache.shared.get(self.name)

@@ -1,7 +1,6 @@
 """Every architecture against `transformers`: read from its files, computed here, written, read there again."""
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +18,11 @@ QUICK = {"bert": 5, "roberta": 5, "xlm-roberta": 1, "camembert": 1, "distilbert"
 """How many are quick, where it isn't 4: each of BERT's heads once, and one of those that differ in a name alone."""
 
 
-def cases(quick: Mapping[str, int], otherwise: int) -> list[Any]:
-    """Every kind with every seed, of which the first are quick."""
-    return [
-        pytest.param(kind, seed, marks=[] if seed < quick.get(kind, otherwise) else pytest.mark.slow)
-        for kind in KINDS
-        for seed in range(ALL)
-    ]
+CASES = [
+    pytest.param(kind, seed, marks=[] if seed < QUICK.get(kind, 4) else pytest.mark.slow)
+    for kind in KINDS
+    for seed in range(ALL)
+]
 
 
 def error(a: Any, b: Any) -> float:
@@ -90,7 +87,7 @@ def same_gradients(kind: str, ours: Any, theirs: Any) -> None:
                 assert error(gradient, np.zeros_like(gradient) if unused else tensor.grad) <= 1e-9, name
 
 
-@pytest.mark.parametrize(("kind", "seed"), cases(QUICK, 4))
+@pytest.mark.parametrize(("kind", "seed"), CASES)
 def test_equals_transformers(kind: str, seed: int, tmp_path: Path) -> None:
     model = random_model(kind, seed)
     sort = [torch.float32, torch.bfloat16, torch.float16][seed % 3]
@@ -207,7 +204,7 @@ def test_a_model_that_came_from_no_folder_goes_there(kind: str, seed: int, tmp_p
     assert load(tmp_path / "ours")[0].config == there.config
 
 
-@pytest.mark.parametrize(("kind", "seed"), cases({}, 2))
+@pytest.mark.parametrize(("kind", "seed"), CASES)
 def test_goes_back_bit_for_bit(kind: str, seed: int, tmp_path: Path) -> None:
     model = random_model(kind, seed)
     model.save_pretrained(tmp_path / "theirs")
