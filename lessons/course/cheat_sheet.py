@@ -149,7 +149,7 @@ sub { font-size: .75em; line-height: 0; }
 def page() -> str:
     """Return the cheat sheet as HTML, which needs no other file and no network."""
     rules = "".join(
-        f'<tr><td class="forward">{_text(forward)}</td><td class="backward">{_text(backward)}</td></tr>\n'
+        f'<tr><td class="forward">{as_html(forward)}</td><td class="backward">{as_html(backward)}</td></tr>\n'
         for forward, backward in RULES
     )
     return f"""<!DOCTYPE html>
@@ -162,7 +162,7 @@ def page() -> str:
 </head>
 <body>
 <h1>Every forward and backward of a Transformer</h1>
-<p>{_text(NOTATION)}</p>
+<p>{as_html(NOTATION)}</p>
 <h2>Six rules, of which every backward is made</h2>
 <table class="two"><thead><tr><th>forward</th><th>backward</th></tr></thead>
 <tbody>
@@ -193,7 +193,7 @@ def _table(rows: Sequence[Row]) -> str:
         place = f"../{function.__module__.replace('.', '/')}.py"
         short = row.name.replace("_", "_<wbr>")  # a narrow column breaks it there
         name = f'<a href="{place}">{short}</a> <a class="note" href="{lessons[row.lesson]}">lesson {row.lesson}</a>'
-        note = f'<span class="note">{_text(row.note)}</span>' if row.note else ""
+        note = f'<span class="note">{as_html(row.note)}</span>' if row.note else ""
         back = f'<td class="backward">{_lines(row.backward)}</td>' if row.backward else ""
         wide = "" if row.backward else ' colspan="2"'
         lines.append(f'<tr><th>{name}</th><td class="forward"{wide}>{_lines(row.forward)}{note}</td>{back}</tr>')
@@ -202,10 +202,10 @@ def _table(rows: Sequence[Row]) -> str:
 
 
 def _lines(formulas: str) -> str:
-    return "".join(f'<span class="line">{_text(line)}</span>' for line in formulas.split("\n"))
+    return "".join(f'<span class="line">{as_html(line)}</span>' for line in formulas.split("\n"))
 
 
-def _text(text: str) -> str:
+def as_html(text: str) -> str:
     """Return text as HTML: `code`, and after `_` an index of one or two letters, or what stands in braces."""
     escaped = re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text))
     return re.sub(r"_\{([^}]+)\}|_([a-zA-Z]{1,2}(?![a-zA-Z_]))", r"<sub>\1\2</sub>", escaped)

@@ -87,7 +87,7 @@ class Op(SphinxDirective):
             yield from ("::::{div}", title, "", "$$", tex(formula), "$$", "::::")
         yield ":::::"
         if row.note:
-            yield from ("", f'<p class="op-note">{cheat_sheet._text(row.note)}</p>', "")
+            yield from ("", f'<p class="op-note">{cheat_sheet.as_html(row.note)}</p>', "")
         yield f"{{doc}}`Lesson {row.lesson} <{LESSONS[row.lesson]}>` derives it."
         if row.backward:
             yield errors_of(name)

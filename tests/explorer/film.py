@@ -15,7 +15,7 @@ COLOURS = 96
 def film(page: str, target: str) -> None:
     """The frames that `browser/film.mjs` takes, as an animated GIF."""
     with tempfile.TemporaryDirectory() as folder:
-        environment = {**os.environ, "EXPLORER_CHROMIUM": shutil.which("chromium") or ""}
+        environment = {**os.environ, "CHROMIUM": shutil.which("chromium") or ""}
         script = Path(__file__).parent / "browser/film.mjs"
         subprocess.run(["node", script, page, folder], env=environment, check=True)
         paths = sorted(Path(folder).glob("*.png"))

@@ -1,15 +1,13 @@
 """The page in a browser: what a visitor does and sees, and what no visitor can do; Chromium, without a network."""
 
 import json
-import os
-import shutil
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from support.browser import NEEDS, absent, marks, run_in_a_browser
 from support.explorer_engine import COURSE, input_gradients
 
 from minitransformer.data import BPETokenizer
@@ -18,29 +16,12 @@ from minitransformer.explorer import explore
 from minitransformer.models import GPT, GPTConfig, Transformer, TransformerConfig
 
 HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
 SENTENCE = "The old teacher reads a book in the garden."
 PROMPT = "the old teacher"
 EDITED = "young"
 FORCED = "Heute"
-MUST = "MINITRANSFORMER_BROWSER"
-"""With this variable set a browser that is missing is an error, not a reason to skip."""
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-MISSING = [
-    what
-    for what, there in {
-        "Node (nodejs.org)": shutil.which("node"),
-        "Chromium (a system's package chromium)": CHROMIUM,
-        "what `make page` installs": (ROOT / "minitransformer/explorer/node_modules/playwright-core").exists(),
-    }.items()
-    if not there
-]
-
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(bool(MISSING) and MUST not in os.environ, reason=f"not on this machine: {', '.join(MISSING)}"),
-]
+pytestmark = marks(NEEDS)
 
 
 @pytest.fixture(scope="module")
@@ -128,11 +109,5 @@ def odd(folder: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", ["visitor", "hostile"])
 def test_in_a_browser(pages: Path, name: str) -> None:
-    assert not MISSING, f"not on this machine: {', '.join(MISSING)}"
-    result = subprocess.run(
-        ["node", "--test", "--test-reporter=spec", HERE / "browser" / f"{name}.test.mjs"],
-        env={**os.environ, "EXPLORER_PAGES": str(pages), "EXPLORER_CHROMIUM": CHROMIUM or ""},
-        capture_output=True,
-        text=True,
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
+    assert not absent(NEEDS)
+    run_in_a_browser(HERE / "browser" / f"{name}.test.mjs", EXPLORER_PAGES=str(pages))

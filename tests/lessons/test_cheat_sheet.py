@@ -69,4 +69,4 @@ def test_the_page_needs_no_network_and_its_links_lead_somewhere():
     links = re.findall(r'(?:href|src)="([^"]+)"', PAGE.read_text(encoding="utf-8"))
     assert links
     assert all((PAGE.parent / link).is_file() for link in links)
-    assert cheat_sheet._text("x_i, sublayer_out, y_{t+k}") == "x<sub>i</sub>, sublayer_out, y<sub>t+k</sub>"
+    assert cheat_sheet.as_html("x_i, sublayer_out, y_{t+k}") == "x<sub>i</sub>, sublayer_out, y<sub>t+k</sub>"

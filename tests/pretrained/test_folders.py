@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ import torch
 import transformers
 from support.cli_runs import in_this_process, refuse
 from support.pretrained_cases import random_model, rewrite
+from support.refusals import refused_by_load
 
 from minitransformer import pretrained
 from minitransformer.data import BPETokenizer
@@ -173,15 +173,7 @@ def test_a_bad_folder_is_refused(name: str, good: Path, tmp_path: Path, capsys: 
     for path in good.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     spoil(tmp_path)
-    tracemalloc.start()
-    with pytest.raises((PretrainedError, FileNotFoundError)) as caught:
-        load(tmp_path)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
-    assert len(str(caught.value)) <= 1000
-    assert peak < 20e6
+    refused_by_load(tmp_path, message, errors=(PretrainedError, FileNotFoundError))
     refuse(in_this_process(capsys), "generate", tmp_path, "A", says=message)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from support.browser import NEEDS, absent, marks, run_in_a_browser
 from support.public_names import public_names
 from support.site_pages import dead, foreign, pages, raw_formulas, read, site_module
 
@@ -23,31 +24,17 @@ from minitransformer import layers, models, ops, pretrained
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 LESSONS = sorted(path.stem for path in (ROOT / "lessons").glob("[0-9][0-9]_*.ipynb"))
-MUST = "MINITRANSFORMER_BROWSER"
-"""With this variable set what is missing is an error, not a reason to skip."""
+ALSO = {
+    "make": shutil.which("make"),
+    "what `make site` installs": find_spec("sphinx") and (ROOT / "lessons/site/node_modules/katex").exists(),
+}
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-MISSING = [
-    what
-    for what, there in {
-        "make": shutil.which("make"),
-        "Node (nodejs.org)": shutil.which("node"),
-        "Chromium (a system's package chromium)": CHROMIUM,
-        "what `make page` installs": (ROOT / "minitransformer/explorer/node_modules/playwright-core").exists(),
-        "what `make site` installs": find_spec("sphinx") and (ROOT / "lessons/site/node_modules/katex").exists(),
-    }.items()
-    if not there
-]
-
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(bool(MISSING) and MUST not in os.environ, reason=f"not on this machine: {', '.join(MISSING)}"),
-]
+pytestmark = marks(NEEDS | ALSO)
 
 
 @pytest.fixture(scope="module")
 def site() -> Path:
-    assert not MISSING, f"not on this machine: {', '.join(MISSING)}"
+    assert not absent(NEEDS | ALSO)
     environment = {name: value for name, value in os.environ.items() if name != "URL"}
     make = ["make", "site", f"PYTHON={sys.executable}"]
     result = subprocess.run(make, cwd=ROOT, env=environment, capture_output=True, text=True)
@@ -119,13 +106,7 @@ def test_a_visitor(site: Path):
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        result = subprocess.run(
-            ["node", "--test", "--test-reporter=spec", HERE / "browser/site.test.mjs"],
-            env={**os.environ, "SITE": f"http://127.0.0.1:{server.server_port}/", "SITE_CHROMIUM": CHROMIUM or ""},
-            capture_output=True,
-            text=True,
-        )
+        run_in_a_browser(HERE / "browser/site.test.mjs", SITE=f"http://127.0.0.1:{server.server_port}/")
     finally:
         server.shutdown()
         server.server_close()
-    assert result.returncode == 0, result.stdout + result.stderr

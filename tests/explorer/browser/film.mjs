@@ -8,7 +8,7 @@ const require = createRequire(new URL("../../../minitransformer/explorer/package
 const { chromium } = require("playwright-core");
 const [file, folder] = process.argv.slice(2);
 
-const browser = await chromium.launch({ executablePath: process.env.EXPLORER_CHROMIUM, args: ["--no-sandbox"] });
+const browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: ["--no-sandbox"] });
 const page = await browser.newPage({ viewport: { width: 940, height: 1080 } });
 let frames = 0;
 async function frame(milliseconds) {

@@ -16,7 +16,7 @@ export const expected = JSON.parse(readFileSync(join(PAGES, "expected.json"), "u
 let browser;
 before(async () => {
   browser = await chromium.launch({
-    executablePath: process.env.EXPLORER_CHROMIUM,
+    executablePath: process.env.CHROMIUM,
     args: [
       "--no-sandbox",
       "--disable-gpu",

@@ -8,7 +8,7 @@ import { after, before, test } from "node:test";
 const require = createRequire(new URL("../../../minitransformer/explorer/package.json", import.meta.url));
 const { chromium } = require("playwright-core");
 const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
-const { SITE, SITE_CHROMIUM } = process.env;
+const { SITE, CHROMIUM } = process.env;
 const READ = 3_000_000; // bytes that a visitor loads to read a lesson, at most
 const KINDS = [
   "index.html",
@@ -28,7 +28,7 @@ const KINDS = [
 let browser;
 before(async () => {
   browser = await chromium.launch({
-    executablePath: SITE_CHROMIUM,
+    executablePath: CHROMIUM,
     args: ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"],
   });
 });
