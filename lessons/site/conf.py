@@ -30,6 +30,7 @@ extensions = [
 exclude_patterns = ["files", "vendored"]
 
 nb_execution_mode = "off"  # notebooks show the outputs that are committed
+nb_merge_streams = True  # what a cell prints stands in one box
 myst_enable_extensions = ["attrs_inline", "colon_fence", "dollarmath", "html_image"]
 myst_heading_anchors = 4  # the anchors that a code host gives to headings
 myst_dmath_double_inline = True
