@@ -107,10 +107,23 @@ lessons: $(lessons_ready)
 notebooks: $(test_ready)
 	PYTHONPATH=lessons $(PYTHON) -m course.notebooks $(ARGS)
 
-# Warnings are errors: a link that leads nowhere is one.
-site: $(site_ready) $(test_ready) lessons/site/node_modules build/explorer.html build/proof.json
-	$(PYTHON) lessons/site/stage.py build/site-source
-	URL=$(URL) $(PYTHON) -m sphinx --quiet --fail-on-warning -d build/site-doctrees -c lessons/site build/site-source build/site
+# Warnings are errors: a link that leads nowhere is one. Then JupyterLite, in which the lessons run.
+site: $(site_ready) $(test_ready) lessons/site/node_modules build/explorer.html build/proof.json build/wheels
+	rm -rf build/lite build/site/run build/wheels/minitransformer-*
+	$(PYTHON) -m hatchling build --target wheel --directory build/wheels
+	URL=$(URL) $(PYTHON) lessons/site/stage.py build/site-source
+	URL=$(URL) $(PYTHON) -m sphinx --quiet --fail-on-warning $(if $(URL),-t hosted) -d build/site-doctrees -c lessons/site build/site-source build/site
+	URL=$(URL) $(PYTHON) lessons/site/runnable.py build/wheels build/lite build/site
+
+# What Python installs in a browser beside what Pyodide has.
+build/wheels: constraints.txt | $(site_ready)
+	$(PYTHON) -m pip download --quiet --disable-pip-version-check --no-deps -c constraints.txt --dest $@ \
+		colorama comm portalocker sacrebleu tabulate
+	@touch $@
+
+# A stand-in for the host of Pyodide, for a test: Python, and nothing that is compiled.
+build/pyodide: lessons/site/node_modules tests/support/pyodide.py | $(site_ready)
+	$(PYTHON) tests/support/pyodide.py $@
 
 build/explorer.html: $(translator) minitransformer/explorer/page.html
 	@mkdir -p build

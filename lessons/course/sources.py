@@ -15,7 +15,6 @@ import ast
 import copy
 import hashlib
 import re
-import tomllib
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,7 +23,8 @@ from typing import Any
 from .minutes import minutes
 
 LESSONS = Path(__file__).resolve().parents[1]
-TAGS = {"exercise", "picture", "help"}  # a stub to fill; the lesson's picture in the table of lessons; hints
+TAGS = {"exercise", "picture", "help", "long"}
+"""A stub to fill; the lesson's picture in the table of lessons; hints; a training run that takes long in a browser."""
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
@@ -83,9 +83,6 @@ def notebook_json(source: Path) -> dict[str, Any]:
     less = "" if core == whole else f"; {core} without what is optional"
     head["source"] = head["source"].replace("| runs in |", f"| takes | about {whole} minutes{less} |\n| runs in |")
     cells.append(_cell("code", f'from course import progress\n\nprogress("{number}")'))
-    if address := repository():
-        head["source"] += f"\n\n{hosted_links(address, notebook_of(source).name)}"
-        cells.insert(1, _cell("code", fetch_code(address)))
     for place, cell in enumerate(cells):
         cell["id"] = f"cell-{place:03d}"
     return {"cells": cells, "metadata": copy.deepcopy(METADATA), "nbformat": 4, "nbformat_minor": 5}
@@ -119,44 +116,6 @@ def folded_help(help: str, exercise: str, functions: dict[str, str]) -> str:
         f"<details><summary>{name}</summary>\n\n{part.strip()}\n\n</details>"
         for name, part in zip(names, parts, strict=True)
     )
-
-
-# --- On a hosted notebook -------------------------------------------------------------------------------------
-
-
-def repository() -> str | None:
-    """Return the repository's address in `pyproject.toml`, or None; hosted notebooks fetch the course from there."""
-    project = tomllib.loads((LESSONS.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return project.get("urls", {}).get("Repository")
-
-
-def hosted_links(address: str, notebook: str) -> str:
-    """Return links that open a lesson on Colab and on Kaggle, which both read notebooks from GitHub."""
-    if not address.startswith("https://github.com/"):
-        return ""
-    place = f"{address.removeprefix('https://github.com/').removesuffix('.git')}/blob/main/lessons/{notebook}"
-    colab = f"https://colab.research.google.com/github/{place}"
-    kaggle = f"https://kaggle.com/kernels/welcome?src=https://github.com/{place}"
-    return f"Open this lesson on [Colab]({colab}) or on [Kaggle]({kaggle}), and run it there."
-
-
-def fetch_code(address: str) -> str:
-    """Return the code of a first cell that fetches the course if it is missing."""
-    return f'''\
-import importlib
-import importlib.util
-
-if importlib.util.find_spec("course") is None:  # a hosted notebook: fetch the course, a minute
-    import os
-    import subprocess
-    import sys
-
-    if not os.path.isdir("minitransformer/lessons"):  # it is there after a restart of the kernel
-        subprocess.run(["git", "clone", "--quiet", "--depth", "1", "{address}", "minitransformer"], check=True)
-    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "./minitransformer"], check=True)
-    os.chdir("minitransformer/lessons")
-    sys.path.insert(0, os.getcwd())
-    importlib.invalidate_caches()'''
 
 
 # --- Exercises ------------------------------------------------------------------------------------------------

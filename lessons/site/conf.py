@@ -52,6 +52,7 @@ python_maximum_signature_line_length = 88
 
 copybutton_selector = "div.highlight-ipython3 pre, div.highlight-python pre, div.highlight-bash pre"
 
+html_context = {"url": f"{address}/" if address else ""}
 html_theme = "furo"
 html_baseurl = f"{address}/" if address else ""
 html_favicon = "static/icon.svg"

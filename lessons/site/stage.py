@@ -4,10 +4,13 @@ The folder mirrors the repository, so that a link between two of its documents i
 stands here, `files` is copied into the site as it is, and `vendored` holds what pages load.
 """
 
+import os
 import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+from minitransformer import __version__
 
 SITE = Path(__file__).resolve().parent
 ROOT = SITE.parents[1]
@@ -37,10 +40,14 @@ VENDORED = {
     ".": ("katex/dist/katex.min.css", "@popperjs/core/dist/umd/popper.min.js", "tippy.js/dist/tippy-bundle.umd.min.js"),
     "fonts": ("katex/dist/fonts/*.woff2",),
 }
+ADDRESS = os.environ.get("URL", "").rstrip("/")
 MOVED = {
+    "FROM/WHEEL": f"{ADDRESS}/run/pypi/WHEEL" if ADDRESS else "./WHEEL",
+    "WHEEL": f"minitransformer-{__version__}-py3-none-any.whl",
     ".github/": "github/",  # hosts of pages leave out folders whose names begin with a dot
     r"src=\"runs/explorer.html": r"loading=\"lazy\" src=\"../explorer.html",  # the page that lesson 00 shows
     "build/explorer.html": "explorer.html",
+    "(site/lessons/": "(",
 }
 
 

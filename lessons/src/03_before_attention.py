@@ -532,7 +532,7 @@ against_the_package(Copier("float64"))
 # the decoder reads the last symbol that it wrote (the package's `decode_step`, [lesson 11](11_decoding.ipynb)).
 
 
-# %%
+# %% tags=["long"]
 def train(model, steps, peak=0.003, seed=0, data=batch):
     """Adam on batches of random lengths 1 … LONGEST; returns the seconds of CPU."""
     rng, started = np.random.default_rng(seed), time.process_time()

@@ -325,7 +325,7 @@ print(f"training loss {losses[0]:.2f} → {losses[-1]:.2f}; validation perplexit
 # * the same without the climb: the rate begins at the peak, and from step $w$ on it is the same;
 # * pre-norm (lesson 08), also without.
 
-# %% tags=["picture"]
+# %% tags=["long", "picture"]
 PEAK, WARMUP, STEPS = 5e-3, 150, 300
 
 

@@ -130,7 +130,7 @@ print(f"spread: {mean_spread.min():.2f} to {mean_spread.max():.2f} of {available
 # It is the loop of lesson [09](09_training.ipynb), with the package's Adam and schedule, and with label smoothing.
 # Every 20 steps we look at the test set.
 
-# %%
+# %% tags=["long"]
 STEPS, EVERY = 700, 20
 batches = Batches(dataset, tokens_per_batch=768, seed=0)
 optimizer, schedule = Adam(model.parameters, model.ops), Schedule(peak_lr=5e-3, warmup_steps=150)

@@ -244,7 +244,7 @@ print(f"the loss is as before; of {len(errors)} weights, the gradients of {wrong
 # We train a small model from scratch on short sentences of the grammar: one layer on each side, 64 numbers a token.
 # This takes about a minute on two cores. What can the model translate then?
 
-# %%
+# %% tags=["long"]
 STEPS, draws = 1200, np.random.default_rng(0)
 small = mine.MyTransformer(initial_weights(model, width=64, d_ff=128, rng=draws), num_heads=4)
 short = [pair for pair in pairs("train", 0, count=20_000) if len(pair[0].split()) <= 6]

@@ -338,7 +338,7 @@ print(f"against the package: loss {abs(loss - float(package_loss)):.1e}, gradien
 # frequent each token is, it reaches the *unigram* entropy; with the frequencies of neighbouring pairs, that of
 # *bigrams*.
 
-# %%
+# %% tags=["long"]
 B, STEPS = 24, 900
 config = GPTConfig(V, d_model=64, num_heads=4, d_ff=256, num_layers=2, max_length=T, eos_id=EOS)
 

@@ -74,7 +74,7 @@ print(train_set[0].english, train_ids[0])
 # the same layers without the causal mask. Both predict the next token at every place, in [lesson 09's
 # loop](course/training.py). A target of −100, `IGNORED`, means that nothing is asked there.
 
-# %%
+# %% tags=["long"]
 SIZE = {"d_model": 64, "num_heads": 4, "d_ff": 128, "num_layers": 2, "max_length": LENGTH}
 PLAIN = {"dropout": 0.0, "attention_dropout": 0.0, "init_std": 0.05}
 
@@ -341,7 +341,7 @@ print(f"against the package: {error(ours, theirs):.1e}")
 #
 # Pre-training needs text and no labels. Each time a sentence comes up, different words of it are hidden.
 
-# %%
+# %% tags=["long"]
 STEPS, EVERY = 2000, 200
 test_seen, test_asked = mask_batch(test_ids, MASK, np.random.default_rng(9))
 real_test = test_ids != PAD
@@ -605,7 +605,7 @@ for size in SIZES:
 # masked, the other as before. The question: what does a model say about a word that it *sees*?
 
 
-# %%
+# %% tags=["long"]
 def always_masked():
     batch = masked_batch()
     return batch | {"ids": np.where(batch["targets"] == IGNORED, batch["ids"], MASK)}

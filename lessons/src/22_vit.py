@@ -203,7 +203,7 @@ print(f"the package's forward: {error(ours, exact.encoder.embedding.forward(some
 # [`ViT`](../minitransformer/models/vit.py) is that:
 
 
-# %%
+# %% tags=["long"]
 def fit(model, images_of, classes, steps, seed=0):
     """Train a ViT, in place, on batches of 64; images_of(rows) gives the images with these numbers."""
     generator = np.random.default_rng(seed)
@@ -241,7 +241,7 @@ print(
 #   a *bag* of patches.
 
 
-# %%
+# %% tags=["long"]
 def unpatched(rows):
     """Rows of patches (B, 16, 4) as images."""
     return patches_backward(rows, 1, 8, 8, SIZE).astype(rows.dtype)
@@ -292,7 +292,7 @@ print(f"a new shuffle for each image: {in_a_bag:.0%} right; with the order {new:
 # the 64 pixels (lesson [01](01_softmax.ipynb)).
 
 
-# %%
+# %% tags=["long"]
 def trained(images, classes, seed):
     """The three models, each a function from images to logits."""
     vit = fit(ViT(config, seed=seed), lambda rows: images[rows], classes, STEPS, seed)

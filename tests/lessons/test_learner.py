@@ -1,10 +1,12 @@
 """A learner's work that is kept: right answers, each of which stands on its own, and a lesson begun again."""
 
+import base64
+import io
 import json
 import os
+import re
 import signal
-import subprocess
-import sys
+import zipfile
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ import pytest
 from support.lessons.answers import solution
 
 import course
-from course import answers, learner, start
+from course import answers, browser, learner, start
 from course.__main__ import main
 from course.exercise import CORRECT, exercises
 from course.learner import scan_answers
@@ -24,8 +26,6 @@ from course.notebooks import reason_to_keep
 from course.sources import (
     cells_of,
     exercise_names,
-    fetch_code,
-    hosted_links,
     notebook_of,
     number_of,
     read_source,
@@ -66,6 +66,19 @@ def test_a_right_answer_is_kept_in_a_file_that_is_right_by_itself(number, name, 
     assert answered(number) == {name}
     file = kept / number / f"{name}.py"
     assert exercises(number)[name].verdict(run_cell(file.read_text())[name]) == (CORRECT, "")
+
+
+def test_kept_answers_are_taken_away_as_a_zip(kept, monkeypatch):
+    shown = []
+    monkeypatch.setattr("IPython.display.display", shown.append)
+    with atomic_write(kept / "04" / "causal_mask.py") as file:
+        file.write(b"def causal_mask(n): ...")
+    browser.download()
+    data = re.search('base64,([^"]+)', shown[0].data)
+    assert data
+    with zipfile.ZipFile(io.BytesIO(base64.b64decode(data[1]))) as packed:
+        assert packed.namelist() == ["answers/04/causal_mask.py"]
+        assert packed.read("answers/04/causal_mask.py") == b"def causal_mask(n): ..."
 
 
 def test_a_check_keeps_right_answers_alone(kept, capsys):
@@ -634,38 +647,3 @@ def test_loading_an_answer_comes_back_and_prints_nothing(text, said, monkeypatch
     with pytest.raises(answers.Damaged, match=f"^{said}$"):
         answers.load_function(text, "answer")
     assert capfd.readouterr() == ("", "")
-
-
-# --- On a hosted notebook -------------------------------------------------------------------------------------
-
-
-def test_a_lesson_opens_on_hosted_notebooks_where_the_project_has_an_address(monkeypatch):
-    address = "https://github.com/somebody/minitransformer"
-    monkeypatch.setattr("course.sources.repository", lambda: address)
-    cells = read_source(sources()[0]).cells
-    assert f"/somebody/minitransformer/blob/main/lessons/{notebook_of(sources()[0]).name}" in cells[0].source
-    assert cells[1].source == fetch_code(address)
-    assert hosted_links("https://example.com/minitransformer", "x.ipynb") == ""
-
-
-@pytest.mark.slow
-def test_the_first_cells_of_a_hosted_notebook_fetch_the_course(tmp_path, monkeypatch):
-    clone = tmp_path / "clone"
-    root = Path(course.__file__).parents[2]
-    subprocess.run(["git", "clone", "--quiet", root, clone], check=True)
-    monkeypatch.setattr("course.sources.repository", lambda: str(clone))
-    cells = [cell.source for cell in read_source(sources()[0]).cells if cell.cell_type == "code"]
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "empty" / "cells.py").write_text(
-        "\n".join([*cells[:2], "import minitransformer", "print(minitransformer.__file__)"])
-    )
-    site = tmp_path / "site"
-    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {
-        "PIP_TARGET": str(site), "PIP_NO_DEPS": "1", "PIP_NO_BUILD_ISOLATION": "0", "PYTHONPATH": str(site)
-    }  # fmt: skip
-    for _ in ("a fresh machine", "the kernel was started again"):
-        done = subprocess.run(
-            [sys.executable, "cells.py"], cwd=tmp_path / "empty", env=env, capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.splitlines()[-1:] == [str(site / "minitransformer" / "__init__.py")]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+import numpy as np
 import pytest
 
 from course import answers, notebooks
@@ -28,11 +29,12 @@ from course.sources import (
     notebook_of,
     number_of,
     read_source,
-    repository,
     solved_notebook,
     sources,
 )
+from course.training import train
 from minitransformer.cli import main as run_package
+from minitransformer.models import ViT, ViTConfig
 
 each_lesson = pytest.mark.parametrize("source", sources(), ids=lambda source: source.stem)
 LARGEST = 1_000_000  # bytes
@@ -320,10 +322,6 @@ def test_the_readme_names_the_lessons_that_read_the_trained_model():
     assert numbers == readers
 
 
-def test_the_readme_says_whether_the_lessons_have_a_button():
-    assert ("At present the lessons have no button" in notebooks.README.read_text("utf-8")) == (repository() is None)
-
-
 def test_the_map_is_in_step_with_the_notebooks():
     readme = notebooks.README.read_text(encoding="utf-8")
     assert readme.split(notebooks.BEGIN)[1].split(notebooks.END)[0] == notebooks.lesson_table(), "run `make notebooks`"
@@ -443,3 +441,15 @@ def test_a_lesson_executes(source, state):
     assert "but not kept" not in printed, "an answer that is right in its notebook stands on its own"
     for name in exercises(number_of(source)):
         assert f"{name}: {state}" in printed
+
+
+def test_the_stop_button_ends_a_training_run_with_the_losses_so_far(capsys):
+    model = ViT(ViTConfig(2, image_size=2, patch_size=2, channels=1, d_model=4, num_heads=1, d_ff=4, num_layers=1))
+
+    def watch(step):
+        if step == 3:
+            raise KeyboardInterrupt
+
+    batch = {"images": np.zeros((1, 1, 2, 2)), "targets": np.array([0])}
+    assert len(train(model, lambda: batch, 10, watch=watch)) == 3
+    assert "stopped" in capsys.readouterr().out

@@ -5,9 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -15,6 +12,7 @@ from types import ModuleType
 import pytest
 from support.browser import NEEDS, absent, marks, run_in_a_browser
 from support.public_names import public_names
+from support.serving import served
 from support.site_pages import dead, foreign, pages, raw_formulas, read, site_module
 
 import kernels
@@ -99,14 +97,12 @@ def test_an_op_has_its_formulas_and_its_worst_errors(site: Path):
 
 
 def test_a_visitor(site: Path):
-    class Quiet(SimpleHTTPRequestHandler):
-        def log_message(self, format: str, *args: object) -> None:
-            pass
+    with served(site) as url:
+        run_in_a_browser(HERE / "browser/site.test.mjs", SITE=url)
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        run_in_a_browser(HERE / "browser/site.test.mjs", SITE=f"http://127.0.0.1:{server.server_port}/")
-    finally:
-        server.shutdown()
-        server.server_close()
+
+def test_a_lesson_runs_in_the_browser(site: Path):
+    """As far as Python itself, which is served in place of Pyodide's host."""
+    subprocess.run(["make", "build/pyodide", f"PYTHON={sys.executable}"], cwd=ROOT, check=True, capture_output=True)
+    with served(site) as url:
+        run_in_a_browser(HERE / "browser/run.test.mjs", SITE=url, PYODIDE=str(ROOT / "build/pyodide"))

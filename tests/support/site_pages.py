@@ -57,8 +57,9 @@ def read(path: Path) -> Page:
 
 
 def pages(site: Path) -> list[str]:
-    """Return the names of all pages."""
-    return sorted(path.relative_to(site).as_posix() for path in site.rglob("*.html"))
+    """Return the names of all pages but JupyterLite's own."""
+    names = (path.relative_to(site).as_posix() for path in site.rglob("*.html"))
+    return sorted(name for name in names if not name.startswith("run/"))
 
 
 def dead(site: Path, name: str) -> list[str]:
