@@ -11,6 +11,9 @@ import numpy as np
 
 from .ops import cross_entropy_forward
 
+ROWS = 256
+"""Positions whose logits are computed at a time: those of a long text would need much memory."""
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -95,10 +98,13 @@ def text_nats(
         """Return Σ −log p over the tokens from one edge to the next."""
         done, stop = window
         start = max(0, stop - longest)
-        logits, _ = model.forward(tokens[None, start:stop])  # (1, T, V)
-        rows = model.ops.to_numpy(logits)[0, done - start :]
-        pairs = zip(rows, tokens[done + 1 : stop + 1], strict=True)
-        return sum(float(cross_entropy_forward(row.astype(np.float64), target[...])[0]) for row, target in pairs)
+        hidden, nats = model.hidden(tokens[None, start:stop]), 0.0  # (1, T, C)
+        for row in range(done, stop, ROWS):
+            last = min(row + ROWS, stop)
+            logits, _ = model.output.logits(hidden[:, row - start : last - start])  # (1, ROWS, V)
+            pairs = zip(model.ops.to_numpy(logits)[0], tokens[row + 1 : last + 1], strict=True)
+            nats += sum(float(cross_entropy_forward(x.astype(np.float64), target[...])[0]) for x, target in pairs)
+        return nats
 
     total = sum(map(window_nats, pairwise(edges)))
     if not math.isfinite(total):

@@ -87,6 +87,10 @@ class AttentionConfig(Config):
         return 1.0 if self.scale is None else 1 / (self.scale * self.d_k**0.5)
 
 
+BLOCK = 256
+"""The queries that attention on NumPy takes at a time where no backward follows."""
+
+
 def split_heads(x: Array, num_heads: int) -> Array:
     """`(B, T, H·D)` → `(B, H, T, D)`, a view."""
     batch, time, width = x.shape
@@ -203,8 +207,23 @@ class SelfAttention(Attention):
             bias, pattern = hidden if bias is None else bias + hidden, None
         options = {"causal": self.causal, "window": self.window, "scale": self.scale, "softcap": self.softcap}
         options |= {"pattern": pattern, "key_mask": mask, "dropout": context.dropout_at(self.site, self.rate)}
+        if not context.keep and bias is None and pattern is None and not self.ops.has_threads:
+            return self._in_blocks(query, key, value, options), ()
         mixed, cache = self.ops.attention.forward(query, key, value, bias, **options)
         return mixed, (cache, bias_cache)
+
+    def _in_blocks(self, query: Array, key: Array, value: Array, options: dict[str, Any]) -> Array:
+        """Return the heads from `BLOCK` queries at a time, each block with the keys that it may see."""
+        mixed, num_queries, num_keys, mask = [], query.shape[2], key.shape[2], options["key_mask"]
+        for start in range(0, num_queries, BLOCK):
+            stop = min(start + BLOCK, num_queries)
+            last = num_keys - num_queries + stop if self.causal else num_keys
+            near = self.causal and self.window is not None
+            seen = slice(max(0, last - (stop - start) - self.window) if near else 0, last)
+            options["key_mask"] = mask if mask is None else mask[:, seen]
+            block = query[:, :, start:stop], key[:, :, seen], value[:, :, seen]
+            mixed.append(self.ops.attention.forward(*block, None, **options)[0])
+        return mixed[0] if len(mixed) == 1 else self.ops.concatenate(mixed, axis=2)
 
 
 class CrossAttention(Attention):

@@ -38,6 +38,8 @@ class Context:
     padding      `(B,)`, how many positions of padding stand to the left of each sequence; `None`: none
     token_types  `(B, T)`, BERT's number of the sentence that each token belongs to
     start        the position of a sequence's first token
+    keep         whether a backward follows; if none does, a stack drops each block's cache, and attention on NumPy
+                 takes the queries of a long sequence in blocks
     """
 
     mask: Array | None = None
@@ -48,6 +50,7 @@ class Context:
     padding: Array | None = None
     token_types: Array | None = None
     start: int = 0
+    keep: bool = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.dropout, DropoutStream | None):

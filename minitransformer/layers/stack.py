@@ -87,7 +87,7 @@ class Stack(Layer):
         caches = []
         for block in self.layers:
             x, cache = block.forward(x, context)
-            caches.append(cache)
+            caches.append(cache if context.keep else None)
         x, norm_cache = self.final_norm.forward(x) if self.final_norm else (x, None)
         x = x if self.output_scale == 1 else x * self.output_scale
         return x, (embedding_cache, caches, norm_cache)

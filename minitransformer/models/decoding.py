@@ -44,11 +44,11 @@ class Decoding:
     def context(self, num_tokens: int) -> Context:
         """Return the context in which layers read the next `num_tokens` tokens of every beam."""
         if self.padding is None:
-            return Context(memory=self.memory, memory_mask=self.memory_mask, cache=self.cache)
+            return Context(memory=self.memory, memory_mask=self.memory_mask, cache=self.cache, keep=False)
         asarray, (batch, beams) = self.cache.ops.asarray, self.shape
         padding = (self.padding[:, None] + asarray([0] * beams, "int64")).reshape(batch * beams)
         mask = asarray(range(self.position + num_tokens), "int64") >= padding[:, None]  # (B·K, Tk)
-        return Context(mask, cache=self.cache, padding=padding)
+        return Context(mask, cache=self.cache, padding=padding, keep=False)
 
     def reorder(self, beams: Array) -> None:
         """Continue from other beams: see `Cache.reorder`."""

@@ -113,8 +113,10 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
         source, target, mask = self._pair(source, target_in, source_mask)
         targets, pad_id = self.ops.asarray(target_out), self.config.pad_id
         targets = targets + (pad_id - IGNORED) * (targets == IGNORED)  # where it is −100: pad_id
-        memory, encoder_cache = self.encoder.forward(source, Context(mask=mask, dropout=dropout))
-        context = Context(memory=memory, memory_mask=mask, dropout=dropout)
+        memory, encoder_cache = self.encoder.forward(
+            source, Context(mask=mask, dropout=dropout, keep=with_grad is not False)
+        )
+        context = Context(memory=memory, memory_mask=mask, dropout=dropout, keep=with_grad is not False)
         hidden, decoder_cache = self.decoder.forward(target, context)
         loss, loss_cache = self.output.loss(hidden, targets, label_smoothing, pad_id, with_grad)
         return loss, (encoder_cache, decoder_cache, loss_cache)
@@ -135,8 +137,9 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
             raise ValueError(f"num_beams is {num_beams}, expected 1 or more")
         source = self.ops.asarray(source)
         mask = source != self.config.pad_id if source_mask is None else source_mask
-        memory, _ = self.encode(source, source_mask=mask)
-        state = Decoding(Cache(self.ops, len(source), num_beams), memory, self._source_mask(source, mask))
+        source_mask = self._source_mask(source, mask)
+        memory, _ = self.encoder.forward(self._ids("source", source), Context(mask=source_mask, keep=False))
+        state = Decoding(Cache(self.ops, len(source), num_beams), memory, source_mask)
         if len(source) * num_beams >= MANY_ROWS:
             state.output = self.output.transposed()
         return state

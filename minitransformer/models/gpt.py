@@ -191,6 +191,11 @@ class GPT(Model[GPTConfig]):
         self.decoder.backward(self.output.logits_backward(self._received(dlogits, shape), logits_cache), decoder_cache)
 
     @without_spurious_warnings
+    def hidden(self, ids: Array) -> Array:
+        """ids `(B, T)` → what the output layer turns into logits, `(B, T, C)`, with nothing kept for a backward."""
+        return self.decoder.forward(self._ids("ids", ids), Context(keep=False))[0]
+
+    @without_spurious_warnings
     def loss(
         self,
         ids: Array,
@@ -201,7 +206,7 @@ class GPT(Model[GPTConfig]):
     ) -> tuple[Array, tuple]:
         """Return the mean cross-entropy of targets `(B, T)`, the tokens after those of ids; −100 does not count."""
         ids = self._ids("ids", ids)
-        hidden, decoder_cache = self.decoder.forward(ids, Context(dropout=dropout))
+        hidden, decoder_cache = self.decoder.forward(ids, Context(dropout=dropout, keep=with_grad is not False))
         loss, loss_cache = self.output.loss(hidden, targets, label_smoothing, IGNORED, with_grad)
         return loss, (decoder_cache, loss_cache)
 

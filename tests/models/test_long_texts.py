@@ -1,0 +1,73 @@
+"""Long texts where no backward follows: attention in blocks of queries, and no cache that outlives its layer."""
+
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from minitransformer.layers import attention
+from minitransformer.models import GPT, GPTConfig, build_model
+from minitransformer.ops import numpy_ops
+
+SMALL: dict[str, Any] = {"vocab_size": 40, "d_model": 16, "num_heads": 4, "d_ff": 24, "num_layers": 3}
+KINDS = {
+    "GPT-2": GPTConfig(**SMALL, max_length=700),
+    "Llama": GPTConfig(**SMALL, max_length=700, num_kv_heads=2, positions="rotary", norm="rmsnorm"),
+    "window": GPTConfig(**SMALL, max_length=700, positions="rotary", window=90),
+    "softcap": GPTConfig(**SMALL, max_length=700, softcap=5.0),
+}
+
+
+def built(config: GPTConfig, dtype: str = "float64") -> Any:
+    return build_model(config, numpy_ops, dtype, seed=0)
+
+
+@pytest.mark.parametrize("config", KINDS.values(), ids=list(KINDS))
+@pytest.mark.parametrize("length", [attention.BLOCK + 1, 700])
+def test_blocks_are_the_whole(config: GPTConfig, length: int):
+    model, ids = built(config), np.random.default_rng(0).integers(40, size=(2, length))
+    logits, _ = model.forward(ids)
+    np.testing.assert_allclose(model.output.logits(model.hidden(ids))[0], logits, rtol=0, atol=1e-12)
+    targets = np.roll(ids, -1, 1)
+    assert model.loss(ids, targets, with_grad=False)[0] == pytest.approx(model.loss(ids, targets)[0], abs=1e-13)
+
+
+def test_a_long_prompt_beside_a_short_one_is_read_in_blocks():
+    model, rng = built(KINDS["Llama"]), np.random.default_rng(1)
+    long, short = rng.integers(40, size=(1, 600)), rng.integers(40, size=(1, 500))
+    prompts = np.concatenate([long, np.concatenate([np.full((1, 100), -100), short], axis=1)])
+    state = model.start_decoding(prompts)
+    logits = model.decode_step(np.array([[7], [7]]), state)
+    for row, prompt in enumerate((long, short)):
+        whole, _ = model.forward(np.concatenate([prompt, [[7]]], axis=1))
+        np.testing.assert_allclose(logits[row, 0], whole[0, -1], rtol=0, atol=1e-12)
+
+
+def peak(call: Callable[[], object]) -> int:
+    """The bytes that a call has at most."""
+    tracemalloc.start()
+    call()
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return most
+
+
+def test_memory_grows_as_the_text_and_not_with_the_layers():
+    def most(length: int, layers: int) -> int:
+        model = built(GPTConfig(**SMALL | {"num_layers": layers}, max_length=4096), "float32")
+        ids = np.zeros((1, length), np.int64)
+        return peak(lambda: model.hidden(ids))
+
+    shallow = most(1024, 2)
+    assert most(1024, 6) < 1.1 * shallow
+    assert most(4096, 2) < 4.4 * shallow  # 16 times with all scores at once
+
+
+def test_a_loss_without_a_gradient_keeps_no_cache():
+    model = built(GPTConfig(**SMALL | {"num_layers": 8}, max_length=256), "float32")
+    ids = np.zeros((4, 256), np.int64)
+    assert isinstance(model, GPT)
+    with_cache, without = (peak(lambda kept=kept: model.loss(ids, ids, with_grad=kept)) for kept in (True, False))
+    assert without < with_cache / 4
