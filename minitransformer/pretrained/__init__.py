@@ -48,7 +48,7 @@ from .llama_relatives import MISTRAL, QWEN2, QWEN3
 from .names import OUTPUT, Architecture, Row
 from .roberta import CAMEMBERT, ROBERTA, XLM_ROBERTA
 from .tokenizers import TOKENIZER_FILES, PretrainedTokenizer, load_tokenizer, save_tokenizer, tokenizer_in
-from .vit import VIT
+from .vit import DEIT, VIT
 
 __all__ = ["ARCHITECTURES", "PretrainedError", "PretrainedTokenizer", "load", "save"]
 
@@ -57,7 +57,7 @@ ARCHITECTURES = {
     for each in (
         *(GPT2, MISTRAL, QWEN2, QWEN3, GEMMA, GEMMA2, GEMMA3, LLAMA),
         *(BERT, ROBERTA, XLM_ROBERTA, CAMEMBERT, DISTILBERT),
-        *(t5.T5, t5.MT5, marian.MARIAN, VIT),
+        *(t5.T5, t5.MT5, marian.MARIAN, VIT, DEIT),
     )
 }
 """By `model_type` of a folder's `config.json`; each says which kinds of model of `models.KINDS` it holds.
@@ -74,7 +74,7 @@ MISSING = {
     "electra": "its head tells replaced tokens from others, and its embedding has another width than its layers",
     "albert": "all its layers are one, and its embedding has another width than its layers",
     "modernbert": "it is a BERT with gates, rotations of two speeds and windows in turn",
-    "deit": "it has a second token beside the class's, and a head that a teacher taught",
+    "mpnet": "its attention has relative positions, of T5's kind, beside the learned ones of its embedding",
     "bart": "the positions of its encoder and decoder are learned and begin at row 2 of their tables",
 }
 """The parts of other common kinds of model that are missing here, by `model_type`."""
