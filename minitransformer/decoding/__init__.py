@@ -1,8 +1,10 @@
-"""Decoding: searches and sampling, and the classes that turn text into text: translator, generator, fillers."""
+"""What is done with a trained model: texts are searched, drawn, filled and classified."""
 
 from .batches import BatchSearch
+from .classifier import Classifier
 from .filler import Filler, Guess
 from .generator import Generator
+from .images import ImageProcessor
 from .loading import Opened, open_checkpoint, with_tokenizer
 from .sampling import Sampling
 from .search import MOST_LENGTH_PENALTY, Decodable, Hypothesis, beam_search, greedy_search, penalty
@@ -15,11 +17,13 @@ __all__ = [
     "WINDOW",
     "AttentionMaps",
     "BatchSearch",
+    "Classifier",
     "Decodable",
     "Filler",
     "Generator",
     "Guess",
     "Hypothesis",
+    "ImageProcessor",
     "Opened",
     "Sampling",
     "SpanFiller",
