@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from minitransformer.data.batching import Batch
     from minitransformer.data.token_dataset import Batches, TokenDataset
     from minitransformer.data.tokenizer import BPETokenizer
-    from minitransformer.decoding import Classifier, Filler, Generator, Sampling, Translator
+    from minitransformer.decoding import Classifier, Embedder, Filler, Generator, Sampling, Translator
     from minitransformer.evaluation import evaluate
     from minitransformer.gradcheck import check_gradients
     from minitransformer.inside import attention_maps, logit_lens
@@ -61,6 +61,7 @@ __all__ = [
     "Classifier",
     "ConvolutionalConfig",
     "ConvolutionalTranslator",
+    "Embedder",
     "Filler",
     "GPTConfig",
     "Generator",
@@ -92,7 +93,7 @@ _NAMES_IN = {
     "data.batching": "Batch",
     "data.token_dataset": "Batches TokenDataset",
     "data.tokenizer": "BPETokenizer",
-    "decoding": "Classifier Filler Generator Sampling Translator",
+    "decoding": "Classifier Embedder Filler Generator Sampling Translator",
     "evaluation": "evaluate",
     "gradcheck": "check_gradients",
     "inside": "attention_maps logit_lens",

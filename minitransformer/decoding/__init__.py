@@ -1,7 +1,8 @@
-"""What is done with a trained model: texts are searched, drawn, filled and classified."""
+"""What is done with a trained model: texts are searched, drawn, filled, classified and turned into vectors."""
 
 from .batches import BatchSearch
 from .classifier import Classifier
+from .embedder import Embedder, Pooling, unit
 from .filler import Filler, Guess
 from .generator import Generator
 from .images import ImageProcessor
@@ -19,12 +20,14 @@ __all__ = [
     "BatchSearch",
     "Classifier",
     "Decodable",
+    "Embedder",
     "Filler",
     "Generator",
     "Guess",
     "Hypothesis",
     "ImageProcessor",
     "Opened",
+    "Pooling",
     "Sampling",
     "SpanFiller",
     "Tokenizer",
@@ -35,5 +38,6 @@ __all__ = [
     "open_checkpoint",
     "penalty",
     "search",
+    "unit",
     "with_tokenizer",
 ]

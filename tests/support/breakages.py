@@ -142,6 +142,11 @@ DeiT's second classifier alone | ViT.forward: (logits + distilled) / 2 → disti
 [layers/patches.py: pretrained/test_architectures]
 the distillation token's position forgotten: it stands behind the patches
     PatchEmbedding.forward: [*first, x] → [first[0], x, *first[1:]]
+[decoding/embedder.py: pretrained/test_embedder]
+padding in a text's mean | Embedder._pooled: (hidden * mask).sum(1) / mask.sum(1) → hidden.mean(1)
+the first token's vector in place of the mean
+    Embedder._pooled: (hidden * mask).sum(1) / mask.sum(1) → hidden[:, 0]
+vectors that keep their lengths | Embedder._pooled: unit(vectors) if self.pooling.normalized else vectors → vectors
 [decoding/images.py: pretrained/test_classifier]
 each channel with the mean and the deviation of another
     ImageProcessor.__call__: np.array(self.mean, np.float32), np.array(self.std, np.float32) →
