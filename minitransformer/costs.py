@@ -68,9 +68,10 @@ def flops_per_token(config: Counted, length: int) -> Flops:
     """
     width = config.d_model
     if isinstance(config, ViTConfig):
-        tokens = 1 + config.num_patches
+        tokens = config.num_tokens
         patches = 2 * config.num_patches * config.channels * config.patch_size**2 * width
-        return Flops(_stack(config.encoder, tokens)[0] + (patches + 2 * width * config.num_classes) / tokens, 0)
+        classes = 2 * width * config.num_classes * (1 + (config.distillation == "head"))
+        return Flops(_stack(config.encoder, tokens)[0] + (patches + classes) / tokens, 0)
     if isinstance(config, BERTConfig):
         heads = {"masked": width + config.vocab_size, "classes": (width + config.num_classes) / length}
         heads |= dict.fromkeys(("tokens", "answer"), config.num_classes)

@@ -3,12 +3,13 @@
 examples:
   {program} fill runs/grammar-en-bert/step-00004000.safetensors "The [MASK] reads a book."
   {program} fill bert-base-uncased "Paris is the [MASK] of France." --count 3
+  {program} fill roberta-base "Paris is the <mask> of France."
   {program} fill t5-small "The <extra_id_0> reads <extra_id_1> book."
 
-MODEL is a checkpoint of `train --kind bert` or of `train --kind t5 --text`, a folder with a BERT or a T5 as
-`transformers` saves it, or a name on the Hugging Face hub. A BERT's gap is a [MASK], one token; a T5's gaps have any
-length and are numbered from 0. Each gap gets lines of its own: what may stand there and its probability, separated by a
-tab. A T5's probability is that of all gaps together.
+MODEL is a checkpoint of `train --kind bert` or of `train --kind t5 --text`, a folder with a BERT, a RoBERTa or a T5 as
+`transformers` saves it, or a name on the Hugging Face hub. A BERT's gap is a [MASK], one token, which a RoBERTa calls
+<mask>; a T5's gaps have any length and are numbered from 0. Each gap gets lines of its own: what may stand there and
+its probability, separated by a tab. A T5's probability is that of all gaps together.
 """
 
 import argparse
@@ -25,7 +26,7 @@ HELP = "guess what stands in the gaps of a text with a BERT or a T5"
 def add_options(parser: Parser) -> None:
     """Declare the options of `fill`."""
     add_option(parser, "model", "MODEL", path_name, "a checkpoint, a folder of `save_pretrained`, or a hub's name")
-    add_option(parser, "text", "TEXT", str, "a text with [MASK] or <extra_id_0> for each gap")
+    add_option(parser, "text", "TEXT", str, "a text with [MASK], <mask> or <extra_id_0> for each gap")
     help_text = "guesses for each gap (default: 5)"
     add_option(parser, "--count", "N", whole_number(most=MOST_BEAMS), help_text, default=5)
     add_backend_options(parser)

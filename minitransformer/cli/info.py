@@ -133,7 +133,7 @@ def say_costs(config: Counted, num_parameters: int, length: int) -> None:
         writing = inference_bytes(config, num_parameters, length, BEAM)
         rows[f"memory to {task} (a sentence, beam {BEAM})"] = as_bytes(writing)
     images = isinstance(config, ViTConfig)
-    where = f"{1 + config.num_patches} tokens in an image" if images else f"{length} tokens in a sentence"
+    where = f"{config.num_tokens} tokens in an image" if images else f"{length} tokens in a sentence"
     say_section(f"costs, with {where}", rows)
 
 

@@ -1,8 +1,11 @@
-"""Decoding: searches and sampling, and the classes that turn text into text: translator, generator, fillers."""
+"""What is done with a trained model: texts are searched, drawn, filled, classified and turned into vectors."""
 
 from .batches import BatchSearch
+from .classifier import Classifier
+from .embedder import Embedder, Pooling, unit
 from .filler import Filler, Guess
 from .generator import Generator
+from .images import ImageProcessor
 from .loading import Opened, open_checkpoint, with_tokenizer
 from .sampling import Sampling
 from .search import MOST_LENGTH_PENALTY, Decodable, Hypothesis, beam_search, greedy_search, penalty
@@ -15,12 +18,16 @@ __all__ = [
     "WINDOW",
     "AttentionMaps",
     "BatchSearch",
+    "Classifier",
     "Decodable",
+    "Embedder",
     "Filler",
     "Generator",
     "Guess",
     "Hypothesis",
+    "ImageProcessor",
     "Opened",
+    "Pooling",
     "Sampling",
     "SpanFiller",
     "Tokenizer",
@@ -31,5 +38,6 @@ __all__ = [
     "open_checkpoint",
     "penalty",
     "search",
+    "unit",
     "with_tokenizer",
 ]

@@ -4,6 +4,9 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..data.batching import pad
 from ..models import EncoderDecoder
 from ..system.threads import Threads
@@ -95,6 +98,19 @@ def search(
     """Search sources once, and yield as a `BatchSearch` with these options does."""
     with BatchSearch(model, batch_tokens, threads, **options) as batches:
         yield from batches(sources)
+
+
+def padded_batches(
+    encoded: Sequence[Sequence[int]], pad_id: int, batch_tokens: int
+) -> Iterator[tuple[list[int], NDArray[np.int64], NDArray[np.bool_]]]:
+    """Yield the indices of some texts, given as ids, their ids `(B, T)` with padding, and True for each real token.
+
+    Texts of about the same length go together, the longest first: at most `batch_tokens` tokens, padding included.
+    """
+    for batch in _batches([len(ids) for ids in encoded], batch_tokens, 1, len(encoded)):
+        ids = pad([encoded[i] for i in batch], pad_id)
+        lengths = np.array([len(encoded[i]) for i in batch])
+        yield batch, ids, np.arange(ids.shape[1]) < lengths[:, None]
 
 
 def _batches(lengths: list[int], batch_tokens: int, num_threads: int, most: int) -> Iterator[list[int]]:

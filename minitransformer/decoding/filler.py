@@ -18,7 +18,7 @@ from .tokenizer import Tokenizer, check_vocabulary, encode_whole, without_text
 
 
 class Guess(NamedTuple):
-    """A token's text and its probability."""
+    """The text of a token, or the name of a class, and its probability."""
 
     text: str
     probability: float
@@ -43,12 +43,14 @@ class Filler(FromCheckpoint):
     def fill(self, text: str, count: int = 5) -> list[list[Guess]]:
         """Return the `count` most probable tokens of each [MASK] in a text, the best first; each gap on its own.
 
-        Raises `ValueError` for a text without a [MASK], and for one that is too long for the model.
+        The tokenizer's own name of a gap, such as RoBERTa's <mask>, is one too. Raises `ValueError` for a text without
+        a gap, and for one that is too long for the model.
         """
         ids, mask_id = self._encode(text)
         gaps = np.flatnonzero(ids == mask_id)
         if not len(gaps):
-            raise ValueError(f"there is no {MASK} in the text {text!r}")
+            mask = getattr(self.tokenizer, "mask_token", MASK)
+            raise ValueError(f"there is no {mask} in the text {text!r}")
         logits, _ = self.model.forward(ids[None])
         probabilities = softmax_of(self.model.ops.to_numpy(logits)[0, gaps])  # (gaps, V)
         beyond = range(self.tokenizer.vocab_size, self.model.config.vocab_size)  # rows that fill up a table

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from ..data import BPETokenizer
+from ..data.batching import BOS_ID, EOS_ID
 from ..models import TextConfig
 
 
@@ -53,6 +54,17 @@ def encode_whole(config: Any, tokenizer: Any, text: str) -> list[int]:
     if not hasattr(tokenizer, "around"):
         return check_ids(config, tokenizer, [*tokenizer.encode(text), config.eos_id])
     return check_ids(config, tokenizer, [each for part in tokenizer.around(text) for each in part])
+
+
+def encode_between_marks(config: Any, tokenizer: Any, text: str, longest: int | None = None) -> list[int]:
+    """Return the ids of a text as a BERT reads it, between its marks, cut to `longest` ids in all.
+
+    Ours has <s> before it and </s> after it. Raises `ValueError` as `check_ids` does.
+    """
+    around = getattr(tokenizer, "around", lambda text: ([BOS_ID], tokenizer.encode(text), [EOS_ID]))
+    first, ids, last = around(text)
+    most = len(ids) if longest is None else max(0, longest - len(first) - len(last))
+    return check_ids(config, tokenizer, [*first, *ids[:most], *last])
 
 
 def check_ids(config: TextConfig, tokenizer: Tokenizer, ids: list[int]) -> list[int]:

@@ -308,6 +308,11 @@ class BERT(Model[BERTConfig]):
             dhidden = self.ops.embedding.backward(dhidden, rows_cache).reshape(shape)
         self.encoder.backward(dhidden, encoder_cache)
 
+    @without_spurious_warnings
+    def hidden_states(self, ids: Array, token_types: Array | None = None, mask: Array | None = None) -> Array:
+        """Return the last layer's output `(B, T, C)` for inputs as `forward` takes them, whichever head there is."""
+        return self._encode(ids, token_types, mask, None)[0]
+
     def pooled(self, hidden: Array) -> Array:
         """Hidden states `(B, T, C)` → `(B, C)`, what stands for the whole text; not for a model without a pooler."""
         if not isinstance(self.head, Pooler):

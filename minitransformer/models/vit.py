@@ -1,9 +1,12 @@
-"""ViT: an encoder over the patches of an image, which it classifies. Source: Dosovitskiy et al. 2021."""
+"""ViT: an encoder over the patches of an image, which it classifies. Source: Dosovitskiy et al. 2021.
+
+DeiT is a ViT with a second vector beside the class's, which learned from another model: Touvron et al. 2021, §4.
+"""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
-from ..config import SMALLEST, positive, rate, require, whole
+from ..config import SMALLEST, choice, positive, rate, require, whole
 from ..layers import (
     AttentionConfig,
     BlockConfig,
@@ -27,7 +30,14 @@ from .model import Model
 class ViTConfig(ModelConfig):
     """The hyper-parameters of a Vision Transformer; the defaults are its base model with patches of 16 × 16.
 
-    An image is square, of `image_size` pixels a side. Raises `ValueError` or `TypeError` for values that give no model.
+    An image is square, of `image_size` pixels a side. `distillation` is DeiT's, whose second vector, the distillation
+    token, stands between the class's and the patches:
+
+        none   there is no such token
+        token  it is there, and only the layers see it
+        head   it has a classifier of its own, and the logits are the mean of both classifiers' logits
+
+    Raises `ValueError` or `TypeError` for values that give no model.
     """
 
     kind: ClassVar[str] = "vit"
@@ -45,6 +55,7 @@ class ViTConfig(ModelConfig):
     activation: Activation = activation_field("gelu")
     norm_eps: float = positive(1e-12, "what layer normalisation adds to the variance", SMALLEST, 1)
     init_std: float = positive(0.02, "standard deviation of the matrices at the start", SMALLEST)
+    distillation: Literal["none", "token", "head"] = choice("none", "token", "head", default="none")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -58,8 +69,13 @@ class ViTConfig(ModelConfig):
         return (self.image_size // self.patch_size) ** 2
 
     @property
+    def num_tokens(self) -> int:
+        """The number of vectors that the layers see: the class's, the distillation token's if any, the patches'."""
+        return 1 + (self.distillation != "none") + self.num_patches
+
+    @property
     def encoder(self) -> StackConfig:
-        """The configuration of the stack: pre-norm blocks over the class's vector and the patches."""
+        """The configuration of the stack: pre-norm blocks over the vectors of the class and the patches."""
         width = head_width(self.d_model, self.num_heads)
         block = BlockConfig(
             AttentionConfig(self.num_heads, width, width, dropout=self.attention_dropout),
@@ -69,7 +85,7 @@ class ViTConfig(ModelConfig):
             dropout=self.dropout,
             init=InitConfig(std=self.init_std),
         )
-        return StackConfig(block, self.num_layers, "learned", 1 + self.num_patches, embedding_std=self.init_std)
+        return StackConfig(block, self.num_layers, "learned", self.num_tokens, embedding_std=self.init_std)
 
 
 class ViT(Model[ViTConfig]):
@@ -77,13 +93,18 @@ class ViT(Model[ViTConfig]):
 
     def _build(self, ops: Ops) -> None:
         config = self.config
-        self.patches = PatchEmbedding(ops, config.channels, config.patch_size, config.d_model, config.init_std)
+        sizes, distilled = (config.channels, config.patch_size, config.d_model), config.distillation != "none"
+        self.patches = PatchEmbedding(ops, *sizes, config.init_std, distilled)
         self.encoder = Stack(ops, config.encoder, self.patches, self.dtype)
         self.classes = Linear(ops, config.d_model, config.num_classes, std=config.init_std)
+        if config.distillation == "head":
+            self.distilled_classes = Linear(ops, config.d_model, config.num_classes, std=config.init_std)
 
     @without_spurious_warnings
     def forward(self, images: Array, dropout: DropoutStream | None = None) -> tuple[Array, tuple]:
         """images `(B, channels, height, width)` → logits `(B, classes)`, read from the class's vector.
+
+        With a distillation head: the mean of these and of those that it reads from the distillation token's vector.
 
         Raises `ValueError` for images of another shape than the configuration's.
         """
@@ -94,14 +115,21 @@ class ViT(Model[ViTConfig]):
         images = self.ops.activations(self.ops.cast(images, self.dtype))
         hidden, encoder_cache = self.encoder.forward(images, Context(dropout=dropout))
         logits, classes_cache = self.classes.forward(hidden[:, 0])
-        return logits, (encoder_cache, hidden, classes_cache, logits.shape)
+        distilled_cache = None
+        if config.distillation == "head":
+            distilled, distilled_cache = self.distilled_classes.forward(hidden[:, 1])
+            logits = (logits + distilled) / 2
+        return logits, (encoder_cache, hidden, classes_cache, distilled_cache, logits.shape)
 
     @without_spurious_warnings
     def backward(self, dlogits: Array, cache: tuple) -> None:
         """dlogits `(B, classes)`: add into the gradient of every parameter."""
-        encoder_cache, hidden, classes_cache, shape = cache
-        dhidden = self.ops.zeros(tuple(hidden.shape), hidden.dtype)
-        dhidden[:, 0] = self.classes.backward(self._received(dlogits, shape), classes_cache)
+        encoder_cache, hidden, classes_cache, distilled_cache, shape = cache
+        dlogits, dhidden = self._received(dlogits, shape), self.ops.zeros(tuple(hidden.shape), hidden.dtype)
+        if distilled_cache is not None:
+            dlogits = dlogits / 2
+            dhidden[:, 1] = self.distilled_classes.backward(dlogits, distilled_cache)
+        dhidden[:, 0] = self.classes.backward(dlogits, classes_cache)
         self.encoder.backward(dhidden, encoder_cache)
 
     @without_spurious_warnings

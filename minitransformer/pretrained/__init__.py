@@ -28,12 +28,14 @@ from .distilbert import DISTILBERT
 from .download import folder_of
 from .errors import PretrainedError
 from .files import (
+    BESIDE,
     CONFIG,
     GENERATION,
     LONG_NAMES,
     WEIGHTS,
     find_tensors,
     narrowed,
+    read_beside,
     read_json,
     some,
     write_json,
@@ -48,7 +50,7 @@ from .llama_relatives import MISTRAL, QWEN2, QWEN3
 from .names import OUTPUT, Architecture, Row
 from .roberta import CAMEMBERT, ROBERTA, XLM_ROBERTA
 from .tokenizers import TOKENIZER_FILES, PretrainedTokenizer, load_tokenizer, save_tokenizer, tokenizer_in
-from .vit import VIT
+from .vit import DEIT, VIT
 
 __all__ = ["ARCHITECTURES", "PretrainedError", "PretrainedTokenizer", "load", "save"]
 
@@ -57,7 +59,7 @@ ARCHITECTURES = {
     for each in (
         *(GPT2, MISTRAL, QWEN2, QWEN3, GEMMA, GEMMA2, GEMMA3, LLAMA),
         *(BERT, ROBERTA, XLM_ROBERTA, CAMEMBERT, DISTILBERT),
-        *(t5.T5, t5.MT5, marian.MARIAN, VIT),
+        *(t5.T5, t5.MT5, marian.MARIAN, VIT, DEIT),
     )
 }
 """By `model_type` of a folder's `config.json`; each says which kinds of model of `models.KINDS` it holds.
@@ -74,7 +76,7 @@ MISSING = {
     "electra": "its head tells replaced tokens from others, and its embedding has another width than its layers",
     "albert": "all its layers are one, and its embedding has another width than its layers",
     "modernbert": "it is a BERT with gates, rotations of two speeds and windows in turn",
-    "deit": "it has a second token beside the class's, and a head that a teacher taught",
+    "mpnet": "its attention has relative positions, of T5's kind, beside the learned ones of its embedding",
     "bart": "the positions of its encoder and decoder are learned and begin at row 2 of their tables",
 }
 """The parts of other common kinds of model that are missing here, by `model_type`."""
@@ -88,26 +90,29 @@ class Origin:
     """The content of a folder beside the weights of its model, for the way back.
 
     config: our configuration of it; values and generation: its `config.json` and `generation_config.json`; types: those
-    of its tensors, by name, as safetensors calls them.
+    of its tensors, by name, as safetensors calls them; beside: the content of its other JSON files, by their paths,
+    which say how pictures become inputs and hidden states the vector of a text.
     """
 
     config: ModelConfig
     values: Mapping[str, Any]
     generation: Mapping[str, Any]
     types: Mapping[str, str]
+    beside: Mapping[str, Any]
 
 
 class Source(NamedTuple):
     """A folder or a GGUF file, and what it says of its model.
 
-    config: the file with the configuration, for messages; values and generation: as in `Origin`; tensors and tokenizer:
-    functions that find them, the second for a kind of model.
+    config: the file with the configuration, for messages; values, generation and beside: as in `Origin`; tensors and
+    tokenizer: functions that find them, the second for a kind of model.
     """
 
     place: Path
     config: Path
     values: Mapping[str, Any]
     generation: Mapping[str, Any]
+    beside: Mapping[str, Any]
     tensors: Callable[[], Mapping[str, Tensor]]
     tokenizer: Callable[[str], Any]
 
@@ -117,12 +122,12 @@ def _source(folder_or_name: str | Path) -> Source:
     path = Path(folder_or_name)
     if is_gguf(path):
         values, tensors, metadata = folder_like(path)
-        return Source(path, path, values, {}, lambda: tensors, lambda kind: tokenizer_in(path, metadata, values))
+        return Source(path, path, values, {}, {}, lambda: tensors, lambda kind: tokenizer_in(path, metadata, values))
     folder = folder_of(folder_or_name)
     values = read_json(folder / CONFIG)
     generation = read_json(folder / GENERATION) if (folder / GENERATION).is_file() else {}
     find, tokenizer = partial(find_tensors, folder), partial(load_tokenizer, folder, values=values)
-    return Source(folder, folder / CONFIG, values, generation, find, tokenizer)
+    return Source(folder, folder / CONFIG, values, generation, read_beside(folder), find, tokenizer)
 
 
 def load(folder_or_name: str | Path, ops: Ops = numpy_ops, dtype: str = "float32") -> tuple[Any, Any]:
@@ -166,7 +171,7 @@ def load(folder_or_name: str | Path, ops: Ops = numpy_ops, dtype: str = "float32
         config = replace(config, mask_id=tokenizer.mask_id)
     model = config.model.blank(config, ops, dtype)
     _fill(model, rows, tensors)
-    model.origin = Origin(config, values, generation, types)
+    model.origin = Origin(config, values, generation, types, source.beside)
     return model, tokenizer
 
 
@@ -283,7 +288,7 @@ def save(model: Model, folder: str | Path, tokenizer: Any = None) -> None:
     tensors = {}
     for row in architecture.table(model.config):
         tensors |= row.to_theirs(named[row.ours])
-    origin, dtype = model.origin, model.dtype
+    origin, dtype, beside = model.origin, model.dtype, dict[str, Any]()
     generation = {name: values[name] for name in (*MARKS, "pad_token_id", "forced_eos_token_id") if name in values}
     generation = generation if values.get("is_encoder_decoder") else {}
     if origin is not None and origin.config == model.config:
@@ -292,11 +297,14 @@ def save(model: Model, folder: str | Path, tokenizer: Any = None) -> None:
         if (half := narrowed(tensors, origin.types)) is not None:
             types = list(origin.types.values())
             tensors, dtype = half, values.get("dtype") or older or LONG_NAMES[max(LONG_NAMES, key=types.count)]
-        generation = origin.generation
-    for name in (CONFIG, GENERATION, *(TOKENIZER_FILES if tokenizer is not None else ())):  # may be another model's
-        (folder / name).unlink(missing_ok=True)
+        generation, beside = origin.generation, origin.beside
+    for name in (CONFIG, GENERATION, *BESIDE, *(TOKENIZER_FILES if tokenizer is not None else ())):
+        for path in folder.glob(name):  # may be another model's
+            path.unlink()
     if generation:
         write_json(folder / GENERATION, generation)
+    for name, content in beside.items():
+        write_json(folder / name, content)
     write_tensors(folder / WEIGHTS, tensors)
     if tokenizer is not None:
         save_tokenizer(tokenizer, folder, model.config)

@@ -4,11 +4,14 @@ import errno
 from pathlib import Path
 
 from .errors import PretrainedError
-from .files import CONFIG, GENERATION, INDEX, PICKLE_INDEX
+from .files import BESIDE, CONFIG, GENERATION, INDEX, PICKLE_INDEX
 from .tokenizers import TOKENIZER_FILES
 
-WANTED = [CONFIG, GENERATION, "model*.safetensors", INDEX, *TOKENIZER_FILES]
+WANTED = [CONFIG, GENERATION, "model*.safetensors", INDEX, *BESIDE, *TOKENIZER_FILES]
 """The files of a repository that are downloaded: no code, and nothing in the folders of other programs."""
+
+FOLDERS = ["[!0-9]*/*"]
+"""Other programs' folders, whose files are not downloaded; those of sentence-transformers are numbered: 1_Pooling."""
 
 PICKLES = ["pytorch_model*.bin", PICKLE_INDEX]
 """Downloaded too, where a repository has no safetensors files."""
@@ -33,9 +36,9 @@ def folder_of(folder_or_name: str | Path) -> Path:
             f"{name} is no folder; to download it by name, install huggingface_hub: pip install huggingface_hub"
         ) from None
     try:
-        folder = Path(snapshot_download(name, allow_patterns=WANTED, ignore_patterns=["*/*"]))
+        folder = Path(snapshot_download(name, allow_patterns=WANTED, ignore_patterns=FOLDERS))
         if not any(folder.glob("*.safetensors")):
-            snapshot_download(name, allow_patterns=[CONFIG, *PICKLES], ignore_patterns=["*/*"])
+            snapshot_download(name, allow_patterns=[CONFIG, *PICKLES], ignore_patterns=FOLDERS)
     except errors.GatedRepoError:
         reason = "its owner asks for consent: give it on the model's page, then log in with `hf auth login`"
     except errors.RepositoryNotFoundError:

@@ -1,4 +1,4 @@
-"""Folders of weights: `config.json` and the tensors' files."""
+"""Folders of weights: `config.json`, the tensors' files, and what says how inputs are made and outputs are used."""
 
 import errno
 import json
@@ -17,6 +17,12 @@ from .errors import PretrainedError
 WEIGHTS, INDEX, CONFIG = "model.safetensors", "model.safetensors.index.json", "config.json"
 PICKLE, PICKLE_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
 GENERATION = "generation_config.json"
+BESIDE = (
+    *("preprocessor_config.json", "modules.json", "sentence_*_config.json", "config_sentence_transformers.json"),
+    "*_Pooling/config.json",
+)
+"""What says how pictures become a model's input, and how hidden states become the vector of a text."""
+
 LONGEST_JSON = 10_000_000
 LONG_NAMES = {"F32": "float32", "F64": "float64", "F16": "float16", "BF16": "bfloat16"}
 """The types of weights, and their names in a configuration."""
@@ -24,6 +30,19 @@ LONG_NAMES = {"F32": "float32", "F64": "float64", "F16": "float16", "BF16": "bfl
 
 def read_json(path: Path) -> dict[str, Any]:
     """Read the JSON object in a file. Raises FileNotFoundError, or PretrainedError for other content."""
+    values = _read_json(path)
+    if not isinstance(values, dict):
+        raise PretrainedError(f"{path} is not a JSON object")
+    return values
+
+
+def read_beside(folder: Path) -> dict[str, Any]:
+    """Return what the files of a folder that BESIDE names hold, by their paths. Raises PretrainedError for no JSON."""
+    paths = sorted(path for pattern in BESIDE for path in folder.glob(pattern))
+    return {path.relative_to(folder).as_posix(): _read_json(path) for path in paths}
+
+
+def _read_json(path: Path) -> Any:
     if not path.is_file():  # a pipe or a device would never end
         raise FileNotFoundError(errno.ENOENT, "No such file", str(path))
     with open(path, "rb") as file:
@@ -31,12 +50,9 @@ def read_json(path: Path) -> dict[str, Any]:
     if len(content) > LONGEST_JSON:
         raise PretrainedError(f"{path} has more than {LONGEST_JSON:,} bytes: it is no configuration")
     try:
-        values = parse_json(content)
+        return parse_json(content)
     except (ValueError, RecursionError) as error:
         raise PretrainedError(f"{path} is not valid JSON: {error}") from None
-    if not isinstance(values, dict):
-        raise PretrainedError(f"{path} is not a JSON object")
-    return values
 
 
 def find_tensors(folder: Path) -> dict[str, Tensor]:
@@ -111,7 +127,7 @@ def write_tensors(path: Path, tensors: Mapping[str, np.ndarray]) -> None:
         file.writelines(file_parts(tensors, {"format": "pt"}))
 
 
-def write_json(path: Path, values: Mapping[str, Any]) -> None:
-    """Write a JSON object as one file, which appears whole or not at all."""
+def write_json(path: Path, values: Any) -> None:
+    """Write JSON as one file, which appears whole or not at all."""
     with atomic_write(path) as file:
-        file.write(json.dumps(dict(values), indent=2).encode() + b"\n")
+        file.write(json.dumps(values, indent=2).encode() + b"\n")

@@ -1,6 +1,7 @@
-"""ViT's files: their convolution over patches is our linear map of patches, with its kernel flattened."""
+"""ViT's and DeiT's files: their convolution over patches is our linear map of patches, with its kernel flattened."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ..models import ViTConfig
@@ -44,9 +45,13 @@ KEYS = Keys(
 
 def from_config(values: Mapping[str, Any], shapes: Mapping[str, Shape]) -> ViTConfig:
     """Return our configuration; the classifier's tensor tells the number of classes."""
-    classes = (shapes.get("classifier.weight") or (1,))[0]
+    distillation = "none"
+    if values["model_type"] == "deit":
+        distillation = "head" if "cls_classifier.weight" in shapes else "token"
+    classes = (shapes.get("cls_classifier.weight" if distillation == "head" else "classifier.weight") or (1,))[0]
     require_classes(values, classes)
     config = ViTConfig(
+        distillation=distillation,
         num_classes=classes,
         image_size=_side(values, "image_size", 224),
         patch_size=_side(values, "patch_size", 16),
@@ -67,10 +72,11 @@ def _side(values: Mapping[str, Any], name: str, default: int) -> Any:
 
 
 def to_config(config: ViTConfig) -> dict[str, Any]:
-    """Return their configuration, which every ViT of ours has."""
+    """Return their configuration, a ViT's or a DeiT's, one of which every ViT of ours is."""
+    name, title = ("vit", "ViT") if config.distillation == "none" else ("deit", "DeiT")
     return {
-        "model_type": "vit",
-        "architectures": ["ViTForImageClassification"],
+        "model_type": name,
+        "architectures": [f"{title}ForImageClassification{'WithTeacher' * (config.distillation == 'head')}"],
         "image_size": config.image_size,
         "patch_size": config.patch_size,
         **write_options(config, OPTIONS),
@@ -80,19 +86,26 @@ def to_config(config: ViTConfig) -> dict[str, Any]:
 
 
 def table(config: ViTConfig) -> list[Row]:
-    """Return the rows of a ViT that classifies."""
-    width, size, inside = config.d_model, config.patch_size, "vit.embeddings."
+    """Return the rows of a ViT or a DeiT that classifies."""
+    top = "vit." if config.distillation == "none" else "deit."
+    width, size, inside = config.d_model, config.patch_size, f"{top}embeddings."
     kernel = (width, config.channels, size, size)
     projection = f"{inside}patch_embeddings.projection"
     rows = [
         Row("patches.projection.weight", (f"{projection}.weight",), (kernel,), transposed=True),
         array("patches.projection.bias", f"{projection}.bias", width),
         array("patches.class_token", f"{inside}cls_token", 1, 1, width),
-        array("encoder.embedding.positions.table", f"{inside}position_embeddings", 1, 1 + config.num_patches, width),
-        *norm("encoder.final_norm", "vit.layernorm", width),
-        *linear("classes", "classifier", width, config.num_classes),
+        array("encoder.embedding.positions.table", f"{inside}position_embeddings", 1, config.num_tokens, width),
+        *norm("encoder.final_norm", f"{top}layernorm", width),
+        *linear(
+            "classes", "cls_classifier" if config.distillation == "head" else "classifier", width, config.num_classes
+        ),
     ]
-    for ours, theirs in layers("vit.encoder.layer.{}.", config.num_layers):
+    if config.distillation != "none":
+        rows.append(array("patches.distillation_token", f"{inside}distillation_token", 1, 1, width))
+    if config.distillation == "head":
+        rows += linear("distilled_classes", "distillation_classifier", width, config.num_classes)
+    for ours, theirs in layers(f"{top}encoder.layer.{{}}.", config.num_layers):
         ours = f"encoder.{ours}"
         names = [f"{theirs}attention.attention.{each}" for each in ("query", "key", "value")]
         rows += linear(f"{ours}self_attention.query_key_value", names, width, width, width, width)
@@ -113,7 +126,7 @@ VIT = Architecture(
     KEYS,
     heads=("ViTForImageClassification",),
     rename=(  # the names of transformers 5 in memory, which files do not have
-        (r"^vit\.layers\.", "vit.encoder.layer."),
+        (r"^(vit|deit)\.layers\.", r"\1.encoder.layer."),
         (r"\.attention\.q_proj\.", ".attention.attention.query."),
         (r"\.attention\.k_proj\.", ".attention.attention.key."),
         (r"\.attention\.v_proj\.", ".attention.attention.value."),
@@ -121,5 +134,12 @@ VIT = Architecture(
         (r"\.mlp\.fc1\.", ".intermediate.dense."),
         (r"\.mlp\.fc2\.", ".output.dense."),
     ),
-    ignored=r"vit\.pooler\.dense\.(weight|bias)",
+    ignored=r"(vit|deit)\.pooler\.dense\.(weight|bias)",
+    holds=lambda config: config.distillation == "none",
+)
+DEIT = replace(
+    VIT,
+    name="deit",
+    heads=("DeiTForImageClassification", "DeiTForImageClassificationWithTeacher"),
+    holds=lambda config: config.distillation != "none",
 )

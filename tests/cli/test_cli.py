@@ -63,7 +63,8 @@ def test_every_hyper_parameter_is_an_option() -> None:
     marks = {"vocab_size", "pad_id", "bos_id", "eos_id", "other_eos_ids", "mask_id"}
     other = {"rotary", "sparse", "head", *recipes.OF_THE_DATA}  # trees of their own; the objective's; the data's
     every = {field.name for name in recipes.RECIPES for field in fields(cast(Any, recipes.config_class(name)))}
-    published = {"extra_norms", "first_position", "logits_softcap", "pooler_activation", "scale"}  # of loaded models
+    # Those of loaded models alone.
+    published = {"distillation", "extra_norms", "first_position", "logits_softcap", "pooler_activation", "scale"}
     assert train.MODEL_OPTIONS.keys() == every - marks - other - published
     assert train.SETTINGS_OPTIONS.keys() == {field.name for field in fields(TrainingSettings)}
 

@@ -363,6 +363,7 @@ def test_a_model_whose_weights_are_no_numbers_writes_nothing(command: Command, m
         model.parameters.data[...] = np.nan
         save(model, tmp_path / name, BPETokenizer.from_json(checkpoint.tokenizer or ""))
         refuse(command, arguments[0], tmp_path / name, arguments[1], says="logits are NaN")
+    refuse(command, "embed", tmp_path / "bert", "A dog.", says="the vectors are NaN")
 
 
 @pytest.mark.parametrize("name", ["t5", "gpt"])
@@ -447,8 +448,15 @@ def test_what_a_model_is_not_for_is_said_in_one_sentence(command: Command, model
         (["info", tmp_path], "is a folder without a model"),
         (["classify", vit], "name what to classify"),
         (["classify", vit, "--digits", "400"], "there are 364 held-out digits"),
-        (["classify", vit, gpt], "cannot identify image file"),
-        (["classify", bert, "A dog."], "can't classify that"),
+        (["classify", vit, gpt], "gpt is not an image that can be read: cannot identify image file"),
+        (["classify", vit, models / "none.png"], "none.png: No such file"),
+        (["classify", models / "classes", "--digits", "3"], "classes classifies texts"),
+        (["embed", gpt, "A dog."], "a model of kind 'gpt' makes no vectors of texts: a BERT does"),
+        (["embed", bert], "name what to embed: texts, or --file, one of the two"),
+        (["embed", bert, "A", "\udcff"], "text 2 is not UTF-8"),
+        (["embed", bert, "A", "--out", bert], "would replace what is read"),
+        (["similar", bert, "A dog."], "name two texts or more, or one and --file"),
+        (["classify", bert, "A dog."], "a model of kind 'bert' without a classifier"),
         (["evaluate", bert, "--text", __file__], "not a language model"),
         (["evaluate", gpt, "--stride", "3"], "--stride goes with --text"),
         (["evaluate", bert, "--samples", "3"], "not a language model"),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from support.pretrained_cases import KINDS, exact, inputs, ours, random_model, rewrite, theirs
+from support.pretrained_cases import KINDS, VITS, exact, inputs, ours, random_model, rewrite, theirs
 
 from minitransformer.models import IGNORED
 from minitransformer.pretrained import ARCHITECTURES, load, save
@@ -50,8 +50,8 @@ def old_names(kind: str, folder: Path) -> None:
             return tensors
 
         rewrite(folder, change)
-    elif kind == "vit":
-        rewrite(folder, lambda t: {k.replace("vit.encoder.layer.", "vit.layers."): v for k, v in t.items()})
+    elif kind in VITS:
+        rewrite(folder, lambda t: {k.replace("encoder.layer.", "layers."): v for k, v in t.items()})
     elif kind == "gemma3_text":
         path = folder / "config.json"
         values = json.loads(path.read_text())

@@ -27,6 +27,7 @@ for name in sys.argv[1:]:
         print(model.config.kind, model.parameters.count, text)
 """
 WANTED = {"config.json", "generation_config.json", "model.safetensors", "vocab.json", "merges.txt"}
+BESIDE = {"modules.json": b"[]", "1_Pooling/config.json": b"{}"}
 ERRORS = {"gated": (403, "GatedRepo"), "other": (401, "RepoNotFound"), "broken": (500, None)}
 
 
@@ -38,9 +39,9 @@ def server(tmp_path: Path) -> Iterator[tuple[ThreadingHTTPServer, list[str]]]:
     (folder / "vocab.json").write_text(json.dumps({letter: number for number, letter in enumerate("thedogĠ")}))
     (folder / "merges.txt").write_text("#version: 0.2\n")
     torch.save(random_model("gpt2", 0).state_dict(), folder / "pytorch_model.bin")
-    for name in ("modeling.py", "README.md", "onnx/config.json", "onnx/model.safetensors"):
+    for name in (*BESIDE, "modeling.py", "README.md", "onnx/config.json", "onnx/model.safetensors"):
         (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_bytes(b"nothing that is needed")
+        (folder / name).write_bytes(BESIDE.get(name, b"nothing that is needed"))
     files = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
     class Hub(BaseHTTPRequestHandler):
@@ -109,7 +110,7 @@ def test_a_model_is_downloaded_by_name(server: tuple[ThreadingHTTPServer, list[s
     refused = ["some/gated", "some/other", "some/broken", "some/bare", "not a name"]
     said, errors = run(tmp_path, endpoint, "some/model", "some/model", "some/pickled", *refused)
     assert said == [*wanted * 2, f"gpt {count} no text", *["2"] * len(refused)]
-    assert sorted(sent) == sorted([*WANTED, "config.json", "pytorch_model.bin", "config.json"])
+    assert sorted(sent) == sorted([*WANTED, *BESIDE, "config.json", "pytorch_model.bin", "config.json"])
     reasons = ("its owner asks for consent", "no such model", "or it fails", "no weights on the hub", "")
     for name, reason, line in zip(refused, reasons, errors, strict=True):
         assert name in line

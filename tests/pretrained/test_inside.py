@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.pretrained_cases import BERTS, KINDS, TITLES, exact, inputs, ours, random_model
+from support.pretrained_cases import BERTS, KINDS, TITLES, VITS, exact, inputs, ours, random_model
 from torch import Tensor
 
 from minitransformer.evaluation import text_nats
@@ -38,14 +38,21 @@ def lens_of_theirs(kind: str, model: Any, hidden: Any) -> list[Tensor]:
         logits = [model.lm_head(model.model.norm(each)) for each in hidden[:-1]]
         cap = getattr(model.config, "final_logit_softcapping", None)
         return logits if cap is None else [cap * torch.tanh(each / cap) for each in logits]
-    if kind == "vit":
-        return [model.classifier(model.vit.layernorm(each)[:, 0]) for each in hidden[:-1]]
+    if kind in VITS:
+        return [classes_of(model, getattr(model, kind).layernorm(each)) for each in hidden[:-1]]
     if kind in ("t5", "mt5"):
         scale = model.config.d_model**-0.5 if getattr(model.config, "scale_decoder_outputs", False) else 1.0
         return [model.lm_head(model.decoder.final_layer_norm(each) * scale) for each in hidden[:-1]]
     if kind == "marian":
         return [model.lm_head(each) + model.final_logits_bias for each in hidden[:-1]]
     return [head_of(kind, model)(each) for each in hidden[:-1]]
+
+
+def classes_of(model: Any, hidden: Tensor) -> Tensor:
+    """The logits of a picture's classes; those of a DeiT with two classifiers are the mean of both."""
+    if hasattr(model, "classifier"):
+        return model.classifier(hidden[:, 0])
+    return (model.cls_classifier(hidden[:, 0]) + model.distillation_classifier(hidden[:, 1])) / 2
 
 
 def head_of(kind: str, model: Any) -> Any:
@@ -76,7 +83,7 @@ def test_every_layer_is_as_transformers_shows_it(kind: str, seed: int, tmp_path:
             for i, pair in enumerate(zip(out.decoder_attentions, out.cross_attentions, strict=True)):
                 weights |= {f"decoder.layers.{i}.{name}_attention": each for name, each in zip(PAIR, pair, strict=True)}
         else:
-            hidden, stack = out.hidden_states, "encoder" if kind in (*BERTS, "vit") else "decoder"
+            hidden, stack = out.hidden_states, "encoder" if kind in (*BERTS, *VITS) else "decoder"
             weights = {f"{stack}.layers.{i}.self_attention": each for i, each in enumerate(out.attentions)}
         lens = [*lens_of_theirs(kind, twin, hidden), out.logits]
     mine, _ = load(tmp_path, dtype="float64")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.pretrained_cases import KINDS, inputs, ours, random_model, rewrite, theirs, tr
+from support.pretrained_cases import KINDS, VITS, inputs, ours, random_model, rewrite, theirs, tr
 
 from minitransformer.pretrained import ARCHITECTURES, MISSING, PretrainedError, load
 
@@ -60,6 +60,7 @@ PUBLISHED = {
     "distilbert": "tie_weights_ sinusoidal_pos_embds output_past finetuning_task id2label",
     "t5": "n_positions output_past task_specific_params dense_act_fn is_gated_act prefix gradient_checkpointing",
     "vit": "_name_or_path encoder_stride problem_type torch_dtype",
+    "deit": "_name_or_path encoder_stride problem_type torch_dtype id2label",
     "marian": "_num_labels add_bias_logits add_final_layer_norm bad_words_ids classif_dropout "
     "do_blenderbot_90_layernorm extra_pos_embeddings force_bos_token_to_be_generated normalize_before "
     "normalize_embedding num_beams num_hidden_layers static_position_embeddings max_length tokenizer_class",
@@ -77,7 +78,7 @@ def test_keys_of_published_folders_are_known(kind: str) -> None:
 def test_keys_without_effect_have_none_there(kind: str) -> None:
     """The keys that could have one: numbers and switches that their class declares."""
     there, keys = CLASSES[kind], ARCHITECTURES[kind].keys
-    model = random_model(kind, 0) if kind == "vit" else tied_model(kind)
+    model = random_model(kind, 0) if kind in VITS else tied_model(kind)
     given = inputs(kind, model, 1)
     with torch.no_grad():
         expected = theirs(model, given)
@@ -152,6 +153,8 @@ REFUSED: list[tuple[str, Mapping[str, Any], str]] = [
     ("vit", {"id2label": None, "num_labels": 0}, "name 0 classes"),
     ("vit", {"head_dim": 1}, "head_dim 1"),
     ("vit", {"architectures": ["ViTForMaskedImageModeling"]}, "holds a ViTForMaskedImageModeling"),
+    ("deit", {"num_labels": 9}, "name 9 classes"),
+    ("deit", {"architectures": ["DeiTForMaskedImageModeling"]}, "holds a DeiTForMaskedImageModeling"),
     ("marian", {"architectures": ["MarianForCausalLM"]}, "holds a MarianForCausalLM"),
     ("marian", {"static_position_embeddings": False}, "static_position_embeddings"),
 ]

@@ -21,7 +21,7 @@ from minitransformer.training.step import training_step
 
 STEPS, RATE, SMOOTHING = 20, 1e-3, 0.1
 # The seed decides the head of a BERT: 0 masked tokens, 1 classes, 3 classes of tokens.
-CASES = [("gpt2", 0), ("llama", 1), ("bert", 0), ("bert", 1), ("t5", 0), ("t5", 1), ("vit", 0)]
+CASES = [("gpt2", 0), ("llama", 1), ("bert", 0), ("bert", 1), ("t5", 0), ("t5", 1), ("vit", 0), ("deit", 1)]
 CASES += [("gemma2", 3), ("distilbert", 3)]
 each_case = pytest.mark.parametrize(("kind", "seed"), CASES)
 
@@ -44,7 +44,7 @@ def examples(kind: str, model: Any, seed: int) -> list[tuple[dict[str, np.ndarra
         rng = np.random.default_rng([seed, number])
         shape = theirs(model, given).shape
         targets = rng.integers(1, shape[-1], shape[:-1])
-        if kind not in ("t5", "vit") and targets.ndim == 2:
+        if kind not in ("t5", "vit", "deit") and targets.ndim == 2:
             targets[rng.random(targets.shape) < 0.3] = IGNORED
         found.append((given, targets))
     return found
@@ -53,7 +53,7 @@ def examples(kind: str, model: Any, seed: int) -> list[tuple[dict[str, np.ndarra
 def batch_of(kind: str, given: dict[str, np.ndarray], targets: np.ndarray) -> Batch | Rows:
     if kind == "t5":
         return Batch(given["input_ids"], given["decoder_input_ids"], targets)
-    first = given["pixel_values" if kind == "vit" else "input_ids"]
+    first = given[next(iter(given))]
     return Rows((first, targets, given["token_type_ids"]) if kind == "bert" else (first, targets))
 
 

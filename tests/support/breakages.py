@@ -138,6 +138,19 @@ RoBERTa's positions from row 0 | BERT._encode: start=self.config.first_position 
 DistilBERT's pooler with BERT's tanh | Pooler.__init__: else ops.relu → else ops.tanh
 [models/vit.py: pretrained/test_architectures]
 ViT's classes read from the last patch | ViT.forward: hidden[:, 0] → hidden[:, -1]
+DeiT's second classifier alone | ViT.forward: (logits + distilled) / 2 → distilled
+[layers/patches.py: pretrained/test_architectures]
+the distillation token's position forgotten: it stands behind the patches
+    PatchEmbedding.forward: [*first, x] → [first[0], x, *first[1:]]
+[decoding/embedder.py: pretrained/test_embedder]
+padding in a text's mean | Embedder._pooled: (hidden * mask).sum(1) / mask.sum(1) → hidden.mean(1)
+the first token's vector in place of the mean
+    Embedder._pooled: (hidden * mask).sum(1) / mask.sum(1) → hidden[:, 0]
+vectors that keep their lengths | Embedder._pooled: unit(vectors) if self.pooling.normalized else vectors → vectors
+[decoding/images.py: pretrained/test_classifier]
+each channel with the mean and the deviation of another
+    ImageProcessor.__call__: np.array(self.mean, np.float32), np.array(self.std, np.float32) →
+        np.array(self.mean[::-1], np.float32), np.array(self.std[::-1], np.float32)
 [pretrained/llama.py: pretrained/test_architectures]
 Llama's gate and up swapped | table: "gate", "up" → "up", "gate"
 a window one too wide: theirs counts the token itself | read_window: window - 1 → window

@@ -27,6 +27,8 @@ BERTS = {"bert": "Bert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta", "cam
 BERTS |= {"distilbert": "DistilBert"}
 HEADS = ("ForMaskedLM", "ForSequenceClassification", "Model", "ForTokenClassification", "ForQuestionAnswering")
 """BERT and its relatives, and the ends of those names."""
+VITS = {"vit": "ViT", "deit": "DeiT"}
+"""ViT and its relative."""
 
 
 def random_model(kind: str, seed: int) -> Any:
@@ -82,7 +84,7 @@ def random_model(kind: str, seed: int) -> Any:
         model = getattr(tr, f"{title}ForConditionalGeneration")(getattr(tr, f"{title}Config")(**sizes, **values))
         if not tied:  # version 1.1, whose output layer transformers 5 reads from the file
             model.lm_head.weight = nn.Parameter(model.lm_head.weight.detach().clone())
-    elif kind == "vit":
+    elif kind in VITS:
         size = draw.choice([2, 3, 4])
         values = {"hidden_size": heads * width, "num_attention_heads": heads, "num_hidden_layers": depth}
         values |= {
@@ -92,7 +94,9 @@ def random_model(kind: str, seed: int) -> Any:
             "num_channels": draw.choice([1, 3]),
         }
         values |= {"image_size": size * draw.randint(1, 4), "layer_norm_eps": draw.choice([1e-12, 1e-5])}
-        model = tr.ViTForImageClassification(tr.ViTConfig(**values, num_labels=draw.choice([2, 3, 7])))
+        config = getattr(tr, f"{VITS[kind]}Config")(**values, num_labels=draw.choice([2, 3, 7]))
+        teacher = "WithTeacher" * (kind == "deit" and seed % 2)
+        model = getattr(tr, f"{VITS[kind]}ForImageClassification{teacher}")(config)
     elif kind == "marian":
         other = draw.choice([1, heads])
         pad = sizes["vocab_size"] - 1
@@ -142,7 +146,7 @@ def own_options(kind: str, draw: random.Random, depth: int) -> dict[str, Any]:
 def inputs(kind: str, model: Any, seed: int) -> dict[str, np.ndarray]:
     """Return the arguments that `transformers` takes, with padding on the right; the padding's ids are other tokens."""
     generator, config = np.random.default_rng(seed), model.config
-    if kind == "vit":
+    if kind in VITS:
         return {"pixel_values": generator.normal(size=(3, config.num_channels, config.image_size, config.image_size))}
     time = 9
 
@@ -168,7 +172,7 @@ def inputs(kind: str, model: Any, seed: int) -> dict[str, np.ndarray]:
 
 def ours(kind: str, model: Any, given: dict[str, np.ndarray]) -> tuple[np.ndarray, tuple]:
     """Return the same outputs, by our model."""
-    if kind == "vit":
+    if kind in VITS:
         return model.forward(given["pixel_values"])
     if kind in ("t5", "mt5", "marian"):
         masks = {"source_mask": given["attention_mask"], "target_mask": given["decoder_attention_mask"]}
