@@ -98,7 +98,7 @@ def text_nats(
         """Return Σ −log p over the tokens from one edge to the next."""
         done, stop = window
         start = max(0, stop - longest)
-        hidden, nats = model.hidden(tokens[None, start:stop]), 0.0  # (1, T, C)
+        hidden, nats = model.hidden_states(tokens[None, start:stop]), 0.0  # (1, T, C)
         for row in range(done, stop, ROWS):
             last = min(row + ROWS, stop)
             logits, _ = model.output.logits(hidden[:, row - start : last - start])  # (1, ROWS, V)

@@ -276,7 +276,7 @@ class BERT(Model[BERTConfig]):
         Or of texts' classes `(B,)`, or of the places of an answer's first and last token `(B, 2)`. Only masked
         positions go through the masked head.
         """
-        hidden, encoder_cache, context = self._encode(ids, token_types, mask, dropout)
+        hidden, encoder_cache, context = self._encode(ids, token_types, mask, dropout, with_grad is not False)
         targets = self.ops.asarray(targets)
         if isinstance(self.head, MaskedHead):
             if tuple(targets.shape) != tuple(hidden.shape[:2]):
@@ -311,7 +311,7 @@ class BERT(Model[BERTConfig]):
     @without_spurious_warnings
     def hidden_states(self, ids: Array, token_types: Array | None = None, mask: Array | None = None) -> Array:
         """Return the last layer's output `(B, T, C)` for inputs as `forward` takes them, whichever head there is."""
-        return self._encode(ids, token_types, mask, None)[0]
+        return self._encode(ids, token_types, mask, None, keep=False)[0]
 
     def pooled(self, hidden: Array) -> Array:
         """Hidden states `(B, T, C)` → `(B, C)`, what stands for the whole text; not for a model without a pooler."""
@@ -320,7 +320,7 @@ class BERT(Model[BERTConfig]):
         return self.head.pool(hidden)[0]
 
     def _encode(
-        self, ids: Any, token_types: Any, mask: Any, dropout: DropoutStream | None
+        self, ids: Any, token_types: Any, mask: Any, dropout: DropoutStream | None, keep: bool = True
     ) -> tuple[Array, tuple, Context]:
         ids = self._ids("ids", ids)
         if token_types is None:
@@ -330,6 +330,7 @@ class BERT(Model[BERTConfig]):
             dropout=dropout,
             token_types=self._shaped("token_types", token_types, ids),
             start=self.config.first_position,
+            keep=keep,
         )
         hidden, cache = self.encoder.forward(ids, context)
         return hidden, cache, context

@@ -191,7 +191,7 @@ class GPT(Model[GPTConfig]):
         self.decoder.backward(self.output.logits_backward(self._received(dlogits, shape), logits_cache), decoder_cache)
 
     @without_spurious_warnings
-    def hidden(self, ids: Array) -> Array:
+    def hidden_states(self, ids: Array) -> Array:
         """ids `(B, T)` → what the output layer turns into logits, `(B, T, C)`, with nothing kept for a backward."""
         return self.decoder.forward(self._ids("ids", ids), Context(keep=False))[0]
 

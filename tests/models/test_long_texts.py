@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from minitransformer.layers import attention
-from minitransformer.models import GPT, GPTConfig, build_model
+from minitransformer.models import GPTConfig, build_model
 from minitransformer.ops import numpy_ops
 
 SMALL: dict[str, Any] = {"vocab_size": 40, "d_model": 16, "num_heads": 4, "d_ff": 24, "num_layers": 3}
@@ -29,7 +29,7 @@ def built(config: GPTConfig, dtype: str = "float64") -> Any:
 def test_blocks_are_the_whole(config: GPTConfig, length: int):
     model, ids = built(config), np.random.default_rng(0).integers(40, size=(2, length))
     logits, _ = model.forward(ids)
-    np.testing.assert_allclose(model.output.logits(model.hidden(ids))[0], logits, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(model.output.logits(model.hidden_states(ids))[0], logits, rtol=0, atol=1e-12)
     targets = np.roll(ids, -1, 1)
     assert model.loss(ids, targets, with_grad=False)[0] == pytest.approx(model.loss(ids, targets)[0], abs=1e-13)
 
@@ -56,9 +56,10 @@ def peak(call: Callable[[], object]) -> int:
 
 def test_memory_grows_as_the_text_and_not_with_the_layers():
     def most(length: int, layers: int) -> int:
-        model = built(GPTConfig(**SMALL | {"num_layers": layers}, max_length=4096), "float32")
+        options: dict[str, Any] = {**SMALL, "num_layers": layers, "max_length": 4096}
+        model = built(GPTConfig(**options), "float32")
         ids = np.zeros((1, length), np.int64)
-        return peak(lambda: model.hidden(ids))
+        return peak(lambda: model.hidden_states(ids))
 
     shallow = most(1024, 2)
     assert most(1024, 6) < 1.1 * shallow
@@ -66,8 +67,8 @@ def test_memory_grows_as_the_text_and_not_with_the_layers():
 
 
 def test_a_loss_without_a_gradient_keeps_no_cache():
-    model = built(GPTConfig(**SMALL | {"num_layers": 8}, max_length=256), "float32")
+    options: dict[str, Any] = {**SMALL, "num_layers": 8, "max_length": 256}
+    model = built(GPTConfig(**options), "float32")
     ids = np.zeros((4, 256), np.int64)
-    assert isinstance(model, GPT)
     with_cache, without = (peak(lambda kept=kept: model.loss(ids, ids, with_grad=kept)) for kept in (True, False))
     assert without < with_cache / 4
