@@ -87,7 +87,7 @@ class AttentionConfig(Config):
         return 1.0 if self.scale is None else 1 / (self.scale * self.d_k**0.5)
 
 
-BLOCK = 256
+BLOCK = 128
 """The queries that attention on NumPy takes at a time where no backward follows."""
 
 
