@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from ..data.tokenizer import BPETokenizer
 from ..models import Model
 from ..ops import Ops, numpy_ops
 from ..training.checkpoint import CheckpointError, load_checkpoint
@@ -22,10 +21,15 @@ def open_checkpoint(path: str | Path, ops: Ops = numpy_ops, dtype: str = "float3
 
     Raises as `load_checkpoint` does, and `CheckpointError` for a tokenizer that is damaged.
     """
+    from ..pretrained import Origin, tokenizer_from_json
+
     checkpoint = load_checkpoint(path, with_optimizer=False)
     try:
-        tokenizer = BPETokenizer.from_json(checkpoint.tokenizer) if checkpoint.tokenizer else None
-        return Opened(checkpoint.model(ops, dtype), tokenizer, checkpoint.languages)
+        tokenizer = tokenizer_from_json(checkpoint.tokenizer) if checkpoint.tokenizer else None
+        model, origin = checkpoint.model(ops, dtype), checkpoint.state.get("origin")
+        if origin is not None:
+            model.origin = Origin.from_json(model.config, origin)
+        return Opened(model, tokenizer, checkpoint.languages)
     except ValueError as error:
         raise CheckpointError(f"{path}: {error}") from error
 

@@ -29,5 +29,5 @@ class PatchEmbedding(Layer):
     def backward(self, dout: Array, cache: tuple) -> Array:
         """Return dimages; add into the parameters' gradients."""
         patches_cache, projection_cache = cache
-        self.class_token.grad += dout[:, 0].sum(0)
+        self.class_token.add_grad(dout[:, 0].sum(0))
         return self.ops.patches.backward(self.projection.backward(dout[:, 1:], projection_cache), patches_cache)
