@@ -3,7 +3,7 @@
 from .batches import BatchSearch
 from .filler import Filler, Guess
 from .generator import Generator
-from .loading import Opened, open_checkpoint, with_tokenizer
+from .loading import Opened, open_checkpoint, tokenizer_of, with_origin, with_tokenizer
 from .sampling import Sampling
 from .search import MOST_LENGTH_PENALTY, Decodable, Hypothesis, beam_search, greedy_search, penalty
 from .span_filler import SpanFiller
@@ -31,5 +31,7 @@ __all__ = [
     "open_checkpoint",
     "penalty",
     "search",
+    "tokenizer_of",
+    "with_origin",
     "with_tokenizer",
 ]

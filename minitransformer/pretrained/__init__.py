@@ -11,7 +11,7 @@ memory is taken.
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -64,6 +64,7 @@ __all__ = [
     "Origin",
     "PretrainedError",
     "PretrainedTokenizer",
+    "labelled",
     "load",
     "save",
     "save_adapter",
@@ -347,6 +348,18 @@ def save_adapter(model: Model, folder: str | Path) -> None:
     for a model without adapters, or one that came from no folder.
     """
     write_adapter(model, Path(folder), _architecture_of(model).table(model.config))
+
+
+def labelled(model: Model, origin: Origin | None, name: str, labels: Sequence[str]) -> Origin:
+    """Return the origin of a model whose head is new, for these labels; it was made from one of this origin, or name.
+
+    Raises PretrainedError for a model that can't be written.
+    """
+    architecture = _architecture_of(model) if origin is None else ARCHITECTURES[origin.values["model_type"]]
+    names = {"id2label": {str(i): each for i, each in enumerate(labels)}}
+    names |= {"label2id": {each: i for i, each in enumerate(labels)}}
+    values = (dict(origin.values) if origin else {}) | architecture.to_config(model.config) | names
+    return Origin(origin.name if origin else name, model.config, values, {}, {})
 
 
 def _architecture_of(model: Model) -> Architecture:

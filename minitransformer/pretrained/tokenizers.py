@@ -221,6 +221,11 @@ class MarianTokenizer:
         ids = [self.ids.get(piece, self.ids["<unk>"]) for piece in pieces]
         return ids if self.eos_id is None or not special_tokens else [*ids, self.eos_id]
 
+    def encode_target(self, text: str) -> list[int]:
+        """Return the ids of a target text, without its end mark."""
+        _check_unicode(text)
+        return [self.ids.get(piece, self.ids["<unk>"]) for piece in self.target.encode(text, out_type=str)]
+
     def around(self, text: str) -> tuple[list[int], list[int], list[int]]:
         """Return the marks before a source text (none), the ids of the text, and its end mark."""
         return [], self.encode(text), [] if self.eos_id is None else [self.eos_id]
