@@ -226,7 +226,7 @@ def new_plan(args: argparse.Namespace, backend: Backend, processes: Processes, l
     name = recipe_of(model.config) if model else args.kind or TRANSLATION
     reads = "lines" if args.table else reading(name, args)
     dataset = None if args.table else new_dataset(args, reads)
-    vocab_size = tokenizer.vocab_size if model else args.vocab_size or default_vocab_size(name, dataset, reads)
+    vocab_size = tokenizer.vocab_size if tokenizer else args.vocab_size or default_vocab_size(name, dataset, reads)
     config = model.config if model else new_config(name, args, vocab_size, reads)
     if model is None or model.tuning is None:
         check_memory(config, settings, backend, processes)

@@ -84,7 +84,8 @@ class Batch:
             rows = slice(start, stop)
             source = self.source[rows, : reads[rows].max()]  # without columns that hold only padding
             targets = (ids[rows, : writes[rows].max()] for ids in (self.target_in, self.target_out))
-            parts.append(Batch(*map(np.ascontiguousarray, (source, *targets)), self.first + start, self.pad_id))
+            source, target_in, target_out = map(np.ascontiguousarray, (source, *targets))
+            parts.append(Batch(source, target_in, target_out, self.first + start, self.pad_id))
         return parts
 
 

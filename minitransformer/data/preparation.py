@@ -240,11 +240,11 @@ def prepare(folder: Path, choice: CorpusChoice, progress: bool = False, given: M
     Raises OSError if a file can't be read or written, or if one that this function did not write is in the way;
     ValueError if the text is too small, or the text or the data is damaged.
     """
-    corpus, tokenizer = choice.corpus(), given and given.tokenizer
+    corpus, known = choice.corpus(), given and given.tokenizer
     fingerprint = fingerprint_of(choice, corpus)
     remove_unfinished(folder, r"(tokenizer|corpus)\.json")
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # nothing was made yet, or a part was deleted
-        prepared = open_prepared(folder, tokenizer)
+        prepared = open_prepared(folder, known)
         same = given is None or prepared.train.meta["tokenizer"] == sha256(given.to_json().encode())
         if prepared.train.meta["fingerprint"] == fingerprint and same:
             if not (folder / DESCRIPTION).exists():
@@ -259,8 +259,7 @@ def prepare(folder: Path, choice: CorpusChoice, progress: bool = False, given: M
     else:
         pairs = islice(choice.pairs("train", corpus), count)
         texts, build, examples = chain.from_iterable(pairs), TokenDataset.build, choice.pairs
-    if given is None:
-        tokenizer = BPETokenizer.train(texts, choice.vocab_size)
+    tokenizer: Any = known or BPETokenizer.train(texts, choice.vocab_size)
     for split in DATASET_FOLDERS:
         lines_or_pairs: Any = examples(split, corpus)
         build(
