@@ -23,7 +23,7 @@ from minitransformer.training.checkpoint import Checkpoint, load_checkpoint, sav
 tr: Any = transformers
 SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
 NAMES, VERBS = "dog cat horse bird".split(), "sees hears likes finds".split()
-LINES = [f"The {a} {verb} the old {b}." for a in NAMES for verb in VERBS for b in NAMES]
+LINES = [f"The {a} {verb} the {'old ' * (a < b)}{b}." for a in NAMES for verb in VERBS for b in NAMES]
 WORDS = sorted({word for line in LINES for word in line.replace(".", " .").split()})
 BRIEFLY = ["--tokens-per-batch", 64, "--valid-interval", 2, "--checkpoint-interval", 2, "--threads", 1, "--seed", 3]
 
@@ -131,6 +131,7 @@ def test_a_folder_that_was_trained_is_read_by_transformers_with_the_same_logits(
     theirs = tr.AutoModelForCausalLM.from_pretrained(tmp_path / "model")
     logits = theirs(torch.from_numpy(ids)).logits.detach().numpy()
     merged = load_checkpoint(tmp_path / "step-00000003.safetensors").model()
+    assert not any(map(is_adapter, merged.parameters.named))
     for model in (ours, merged):
         np.testing.assert_allclose(model.forward(ids)[0], logits, atol=1e-5)
     theirs = json.loads((tmp_path / "model" / "config.json").read_text())
@@ -146,20 +147,27 @@ def test_the_marks_of_a_text_are_those_of_the_model(folders: Path, tmp_path: Pat
         assert command(*options(folders, case), "--steps", 1, "--out", folder)[0] == 0
         model, tokenizer = pretrained.load(folder / "model")
         data = open_prepared(folder / "data", tokenizer)
-        batch = material(model.config, data, TrainingSettings()).valid.batches(64, None, model.config).batch(0, 0)
+        batch = material(model.config, data, TrainingSettings()).train.batches(1024, 0, model.config).batch(0, 0)
         ids, targets, *others = batch.inputs
         if case == "next":
             assert data.train[0][0].tolist() == [0, *tokenizer.encode(LINES[0]), 2]
         elif case == "pairs":
-            lines = (folders / "valid.de").read_text().splitlines()
-            assert targets[0].tolist() in [[first, *tokenizer.encode(line)] for line in lines]
-            assert others[0][0, -1] == 2
+            lines = (folders / "train.de").read_text().splitlines()
+            (target_in, target_out), pairs = (
+                (each[0].tolist() for each in (targets, others[0])),
+                list(map(tokenizer.encode, lines)),
+            )
+            written = [each for each in target_in if each != 1]
+            assert written in pairs
+            assert target_in[: len(written) + 1] == [first, *written]
+            assert target_out == [*written, 2, *[1] * (len(target_in) - len(written) - 1)]
         elif case == "spans":
             assert (targets[:, 0] == first).all()
             assert (ids == tokenizer.inner.token_to_id("<extra_id_0>")).any()
         else:
             assert (ids[:, 0] == first).all()
             assert (others[1] == (ids != 1)).all()
+            assert not others[1].all()
             assert ((ids == 2).sum(1) == 1).all()
 
 
