@@ -64,7 +64,7 @@ def check_start(args: argparse.Namespace) -> None:
     if args.lora is None and (args.lora_alpha is not None or args.lora_targets is not None or args.merge):
         raise ValueError("--lora-alpha, --lora-targets and --merge go with --lora")
     if args.lora is not None and args.freeze is not None:
-        raise ValueError("--lora freezes all weights, and --freeze some: choose one")
+        raise ValueError("--freeze does not go with --lora, which freezes all weights")
 
 
 def open_start(args: argparse.Namespace, backend: Backend, seed: int) -> tuple[Model[Any], Any]:

@@ -37,7 +37,8 @@ from typing import Any
 
 from ..config import help_of
 from ..costs import least_training_bytes, most_gradients
-from ..data.preparation import DATASETS, CorpusChoice, PreparedData, is_made_from
+from ..data.preparation import DATASETS, CorpusChoice, PreparedData, is_made_from, prepare
+from ..data.text import Marked
 from ..decoding import tokenizer_of
 from ..models import PRESETS, ModelConfig, TransformerConfig, build_model
 from ..ops import numpy_ops
@@ -91,7 +92,6 @@ from .training_text import (
     found_data,
     new_choice,
     new_dataset,
-    prepared_data,
     refuse_changes,
     resumed_data,
     wanted_corpus,
@@ -265,6 +265,15 @@ def check_folder(folder: Path, path: Path | None, goes_on: bool) -> None:
         )
     check_new(folder)
     say(f"training in {folder}" if path is None else f"going on with the training in {folder}")
+
+
+def prepared_data(
+    folder: Path, choice: CorpusChoice, processes: Processes, tokens: Marked | None = None
+) -> PreparedData:
+    """Return the text as token ids, which the first process makes and the others find."""
+    if not processes.first:
+        return found_data(folder, tokens and tokens.tokenizer)
+    return prepare(folder, choice, progress=True, **({} if tokens is None else {"given": tokens}))
 
 
 def began(path: Path, config: ModelConfig, settings: TrainingSettings, choice: CorpusChoice | None) -> bool:

@@ -17,9 +17,7 @@ from ..data.preparation import (
     open_prepared,
     prepare,
 )
-from ..data.text import Marked
 from ..training.checkpoint import Checkpoint
-from ..training.parallel.processes import Processes
 from .common import given, say
 from .recipes import RECIPES, longest_line, marked, recipe_of
 
@@ -57,15 +55,6 @@ def wanted_corpus(args: argparse.Namespace) -> dict[str, Any]:
     for name in wanted.keys() & {"data", "text", "table"}:
         wanted |= {"dataset": None, name: os.path.realpath(wanted[name])}
     return wanted
-
-
-def prepared_data(
-    folder: Path, choice: CorpusChoice, processes: Processes, given: Marked | None = None
-) -> PreparedData:
-    """Return the text as token ids, which the first process makes and the others find."""
-    if processes.first:
-        return prepare(folder, choice, True, given)
-    return found_data(folder, given and given.tokenizer)
 
 
 def found_data(folder: Path, tokenizer: Any = None) -> PreparedData:
