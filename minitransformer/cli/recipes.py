@@ -4,21 +4,26 @@ A kind of `models.KINDS` can be trained from the command line once it has a reci
 """
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
 from math import log
 from typing import Any, Literal, cast
 
+import numpy as np
+
 from ..config import help_of
+from ..data import BPETokenizer
+from ..data.batching import BOS_ID, EOS_ID, OURS, Marks
 from ..data.digits import NUM_CLASSES, SIZE, digits
+from ..data.labelled import LabelledText
 from ..data.masked import MaskedText
-from ..data.preparation import CorpusChoice, PreparedData
+from ..data.preparation import CorpusChoice, PreparedData, TableChoice
 from ..data.spans import SENTINELS, SpanText
-from ..data.text import TextDataset
+from ..data.text import Marked, TextDataset
 from ..decoding import Translator
 from ..evaluation import accuracy, evaluate
-from ..models import DEFAULT_KIND, KINDS, GPTConfig, ModelConfig, TranslationConfig
+from ..models import DEFAULT_KIND, KINDS, GPTConfig, ModelConfig, StacksConfig, TranslationConfig
 from ..training import Dataset, TrainingSettings
 from ..training.parallel.processes import ALONE, Processes
 from .common import in_groups
@@ -30,14 +35,15 @@ Figures = Callable[[Any, Mapping[str, float]], Mapping[str, float]]
 """More figures of a validation, from the model and the figures so far: see `Trainer`."""
 
 
-Learned = Literal["pairs", "next", "masked", "spans", "images"]
-"""What a model may learn: of pairs to translate; of a text's lines the next token, masked ones, spans; of images."""
+Learned = Literal["pairs", "next", "masked", "spans", "classes", "images"]
+"""What a model may learn: of pairs to translate; of lines the next token, masked ones, spans, labels; of images."""
 
 EXAMPLES: dict[Learned, str] = {
     "pairs": 'translate {model} "A dog runs."',
     "next": 'generate {model} "A dog"',
     "masked": 'fill {model} "A [MASK] runs."',
     "spans": 'fill {model} "A <extra_id_0> runs."',
+    "classes": 'classify {model} "A dog runs."',
     "images": "classify {model} --digits 5",
 }
 """The command that tries a model, by what it learned."""
@@ -212,24 +218,83 @@ class Material:
     examples: str
 
 
+def learned_from(config: ModelConfig, choice: CorpusChoice | None) -> Learned:
+    """Return what a model learns of such a text, or of images."""
+    if isinstance(choice, TableChoice):
+        return "classes"
+    reads = "images" if choice is None else "lines" if choice.languages is None else "pairs"
+    return "pairs" if reads == "pairs" else learned(recipe_of(config), reads)
+
+
+def labels_of(model: Any) -> list[str]:
+    """Return the names of a classifier's classes, which are those of the folder that it came from; none without one."""
+    names = getattr(getattr(model, "origin", None), "values", {}).get("id2label") or {}
+    return [names.get(str(i), str(i)) for i in range(model.config.num_classes)] if names else []
+
+
+def marked(config: Any, tokenizer: Any, choice: CorpusChoice, labels: Sequence[str] = ()) -> Marked:
+    """Return a model's tokenizer with the marks around a text that the model learns from, or the labels of a table.
+
+    Raises ValueError for a model without a token that ends texts, and for a tokenizer whose marks no BERT has.
+    """
+    learns = learned_from(config, choice)
+    labels = tuple(labels) if learns == "classes" else ()
+    if learns == "pairs":
+        return Marked(tokenizer, end=None)
+    if isinstance(tokenizer, BPETokenizer):
+        return Marked(tokenizer, labels=labels)
+    before, _, after = tokenizer.around("a")
+    if learns in ("masked", "classes"):
+        if len(before) != 1 or len(after) != 1:
+            raise ValueError("the tokenizer puts other marks around a text than one before it and one after it")
+        return Marked(tokenizer, (), after[0], labels)
+    if config.eos_id is None:
+        raise ValueError("the model has no token that ends a text")
+    return Marked(tokenizer, tuple(before) if learns == "next" else (), config.eos_id)
+
+
+def _datasets(config: Any, data: PreparedData, learns: Learned) -> tuple[Dataset[Any], Dataset[Any]]:
+    """Return the data to train on and to validate on, with the marks of the model and of its tokenizer."""
+    tokenizer = data.tokenizer
+    marks = Marks(config.pad_id, config.bos_id, config.eos_id) if isinstance(config, StacksConfig) else OURS
+    ours = isinstance(tokenizer, BPETokenizer)
+    begin = BOS_ID if ours or learns not in ("masked", "classes") else tokenizer.around("a")[0][0]
+    end = EOS_ID if ours or learns not in ("next", "spans") else config.eos_id
+
+    def made(split: Any) -> Any:
+        split.marks = marks
+        text = TextDataset(split, begin, end)
+        if learns == "pairs":
+            return split
+        if learns == "classes":
+            return LabelledText(text, np.array([target[0] - 1 for _, target in split]))
+        if learns == "masked":
+            return MaskedText(text, None if ours else tokenizer.words)
+        if learns == "spans":
+            return SpanText(text, None if ours else tokenizer.inner.token_to_id("<extra_id_0>"), marks)
+        return text
+
+    return made(data.train), made(data.valid)
+
+
 def material(
-    name: str, data: PreparedData | None, settings: TrainingSettings, processes: Processes = ALONE
+    config: ModelConfig, data: PreparedData | None, settings: TrainingSettings, processes: Processes = ALONE
 ) -> Material:
-    """Return the material of a recipe from the prepared data; images need none. Processes share each validation."""
+    """Return the material of a model from the prepared data; images need none. Processes share each validation."""
     if data is None:
         train, valid = digits()
         return Material(train, valid, partial(_accuracy, valid, settings, processes), "images")
-    if data.choice.languages is not None:
-        return Material(data.train, data.valid, partial(_bleu, data, settings, processes), "training pairs")
-    train, valid = TextDataset(data.train), TextDataset(data.valid)
-    objective = learned(name, "lines")
-    if objective == "masked":
-        train, valid = MaskedText(train), MaskedText(valid)
-        return Material(train, valid, partial(_accuracy, valid, settings, processes), "training lines")
-    if objective == "spans":
-        return Material(SpanText(train), SpanText(valid), lambda model, figures: {}, "training lines")
-    num_bytes = sum(len(data.tokenizer.decode(line).encode("utf-8", "replace")) + 1 for line in valid)
-    return Material(train, valid, partial(_bits_per_byte, len(valid.stream) / num_bytes), "training lines")
+    learns = learned_from(config, data.choice)
+    train, valid = _datasets(config, data, learns)
+    if learns == "pairs":
+        return Material(train, valid, partial(_bleu, data, settings, processes), "training pairs")
+    figures: Figures = lambda model, figures: {}  # noqa: E731
+    if learns in ("masked", "classes"):
+        figures = partial(_accuracy, valid, settings, processes)
+    elif isinstance(valid, TextDataset):
+        num_bytes = sum(len(data.tokenizer.decode(line).encode("utf-8", "replace")) + 1 for line in valid)
+        figures = partial(_bits_per_byte, len(valid.stream) / num_bytes)
+    return Material(train, valid, figures, "training lines")
 
 
 def _bits_per_byte(tokens_per_byte: float, model: Any, figures: Mapping[str, float]) -> dict[str, float]:

@@ -8,12 +8,16 @@ examples:
   {program} train --kind gpt --text stories.txt --out runs/stories
   {program} train --kind bert --dataset grammar
   {program} train --kind vit
+  {program} train --from gpt2 --text stories.txt --lora 8 --out runs/stories
+  {program} train --from bert-base-uncased --table reviews.tsv --freeze 'tokens.*' 'encoder.layers.[0-7].*'
   {program} train --resume runs/captions
   {program} train --resume runs/captions --steps 8000
   torchrun --standalone --nproc-per-node 2 -m minitransformer train --dataset multi30k
 
 A GPT learns the next token, a BERT masked ones (of 15 %: 80 % hidden, 10 % replaced, 10 % kept), a T5 to fill gaps in
-a --text or to translate a --dataset, a ViT scikit-learn's handwritten digits.
+a --text or to translate a --dataset, a ViT scikit-learn's handwritten digits. With --from a published model goes on
+learning, a BERT also the labels of texts (--table). At the end the folder gets model/, which `transformers` reads, or
+with --lora adapter/, which PEFT reads beside the model that it came from.
 
 The folder gets the checkpoints (step-*.safetensors), log.jsonl (one line a step), loss.png, and in data/ the
 tokenizer and the token ids. Ctrl-C saves and says how to go on; a killed training goes on from its last checkpoint.
@@ -24,33 +28,23 @@ same bits for every number of processes. What torchrun starts again goes on from
 """
 
 import argparse
-import errno
-import os
 import shlex
 from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ..config import help_of
 from ..costs import least_training_bytes, most_gradients
-from ..data import BPETokenizer
-from ..data.preparation import (
-    DATASETS,
-    CorpusChoice,
-    PreparedData,
-    TextChoice,
-    is_made_from,
-    kept_choice,
-    open_prepared,
-    prepare,
-)
+from ..data.preparation import DATASETS, CorpusChoice, PreparedData, is_made_from, prepare
+from ..data.text import Marked
+from ..decoding import tokenizer_of
 from ..models import PRESETS, ModelConfig, TransformerConfig, build_model
 from ..ops import numpy_ops
 from ..system.lock import locked
 from ..training import LOG_NAME, PICTURE_NAME, Trainer, TrainingOutcome, TrainingSettings, check_new, read_log
-from ..training.checkpoint import Checkpoint, latest, load_checkpoint
+from ..training.checkpoint import latest, load_checkpoint
 from ..training.parallel.launch import is_torchrun, torchrun_command
 from ..training.parallel.processes import ALONE, Processes
 from ..training.parallel.shards import SHARDS, share
@@ -72,17 +66,21 @@ from .common import (
     whole_number,
 )
 from .errors import INTERRUPTED
+from .fine_tuning import FINE_TUNING, LORA_RATE, add_start_options, check_start, open_start, resumed_model, write_folder
 from .outputs import check_output
 from .recipes import (
     ENGLISH_VOCAB_SIZE,
+    EXAMPLES,
     LINE_KINDS,
     PRESET_SETTINGS,
     RECIPES,
     TRANSLATION,
     config_class,
     default_vocab_size,
-    example_of,
+    labels_of,
+    learned_from,
     longest_line,
+    marked,
     material,
     model_options,
     options_of,
@@ -90,9 +88,14 @@ from .recipes import (
     sized,
     varied_options,
 )
-
-SOURCES = ("dataset", "data", "text")
-CORPUS_OPTIONS = (*SOURCES, "source", "target", "vocab_size", "sentences")
+from .training_text import (
+    found_data,
+    new_choice,
+    new_dataset,
+    refuse_changes,
+    resumed_data,
+    wanted_corpus,
+)
 
 MODEL_OPTIONS = model_options()
 """The class that declares each option of a model."""
@@ -113,6 +116,8 @@ class Plan:
     """Everything that determines a training; images need no prepared data.
 
     corpus  what the options of a new training say of its text
+    model   the model that is trained, if it is not a new one
+    merge   write adapters into the weights of the folder that is made at the end
     """
 
     folder: Path
@@ -123,6 +128,8 @@ class Plan:
     backend: Backend = NUMPY
     processes: Processes = ALONE
     corpus: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    model: Any = None
+    merge: bool = False
 
 
 def add_options(parser: Parser) -> None:
@@ -134,6 +141,7 @@ def add_options(parser: Parser) -> None:
     add_option(group, "--resume", "FOLDER", path_name, help_text, nargs="?", const=True)
     add_backend_options(group)
     add_timeout_option(group)
+    add_start_options(parser)
     help_text = "what to train (default: translation, the paper's model)"
     group.add_argument("--kind", choices=RECIPES, help=help_text)
     group = parser.add_argument_group("the text")
@@ -144,6 +152,8 @@ def add_options(parser: Parser) -> None:
     add_option(corpus, "--data", "DIR", path_name, help_text)
     help_text = f"a text for --kind {LINE_KINDS}: each line is a text of its own, the last 5 %% validate; .gz too"
     add_option(corpus, "--text", "FILE", path_name, help_text)
+    help_text = "with --from, texts with labels for a BERT: each line a text, a tab, a label; every 20th validates"
+    add_option(corpus, "--table", "FILE", path_name, help_text)
     add_option(group, "--source", "LANG", language, "language to translate from, the files' suffix (default: en)")
     help_text = "language to translate into: de (default), fr, or your files' suffix"
     add_option(group, "--target", "LANG", language, help_text)
@@ -168,6 +178,7 @@ def run(args: argparse.Namespace) -> int:
     """Train, or resume a training, and say where the result is."""
     if args.dtype == "float16":
         raise ValueError("small gradients are 0 in float16: train in bfloat16 or float32 (float16 is for translating)")
+    check_start(args)
     backend = chosen_backend(args)
     with (
         heavy_work(),
@@ -195,9 +206,8 @@ def report(args: argparse.Namespace, plan: Plan, outcome: TrainingOutcome) -> No
         again = torchrun_command() if plan.processes.launched and is_torchrun() else invocation()
         say(f"to go on: {again} train --resume {shlex.quote(str(plan.folder))}{_backend_options(args)}")
     if outcome.checkpoint is not None:
-        reads = "images" if plan.data is None else "lines" if plan.data.choice.languages is None else "pairs"
-        example = example_of(recipe_of(plan.config), reads).format(model=shlex.quote(str(outcome.checkpoint)))
-        say(f"try it:   {invocation()} {example}")
+        example = EXAMPLES[learned_from(plan.config, plan.data and plan.data.choice)]
+        say(f"try it:   {invocation()} {example.format(model=shlex.quote(str(outcome.checkpoint)))}")
 
 
 def _backend_options(args: argparse.Namespace) -> str:
@@ -211,36 +221,33 @@ def new_plan(args: argparse.Namespace, backend: Backend, processes: Processes, l
 
     Under torchrun, which starts a command again if it fails, a training that this command began goes on.
     """
-    name = args.kind or TRANSLATION
-    reads = reading(name, args)
-    dataset = new_dataset(args, reads)
-    vocab_size = args.vocab_size or default_vocab_size(name, dataset, reads)
-    config = new_config(name, args, vocab_size, reads)
-    settings = new_settings(name, args, processes)
-    check_memory(config, settings, backend, processes)
+    settings = new_settings(args, processes)
+    model, tokenizer = open_start(args, backend, settings.seed) if args.start else (None, None)
+    name = recipe_of(model.config) if model else args.kind or TRANSLATION
+    reads = "lines" if args.table else reading(name, args)
+    dataset = None if args.table else new_dataset(args, reads)
+    vocab_size = tokenizer.vocab_size if tokenizer else args.vocab_size or default_vocab_size(name, dataset, reads)
+    config = model.config if model else new_config(name, args, vocab_size, reads)
+    if model is None or model.tuning is None:
+        check_memory(config, settings, backend, processes)
     choice = new_choice(args, reads, dataset, vocab_size, longest_line(name, reads, config))
     folder = new_folder(name, args, "digits" if reads == "images" else choice.name)
-    check_output("--out", folder / PICTURE_NAME, [args.data, args.text])
+    check_output("--out", folder / PICTURE_NAME, [args.data, args.text, args.table])
     if processes.first:
         locks.enter_context(locked(folder))
     path, text = latest(folder), None if reads == "images" else choice
     if processes.first:
         check_folder(folder, path, processes.launched and path is not None and began(path, config, settings, text))
-    data = text and prepared_data(folder / "data", text, processes)
-    return Plan(folder, config, settings, data, path is not None, backend, processes, vars(choice))
+    tokens = marked(config, tokenizer, choice, labels_of(model)) if model else None
+    data = text and prepared_data(folder / "data", text, processes, tokens)
+    return Plan(folder, config, settings, data, path is not None, backend, processes, vars(choice), model, args.merge)
 
 
-def new_dataset(args: argparse.Namespace, reads: str) -> str | None:
-    """Return the name of the dataset, None for the user's own text. Raises ValueError for --sentences of another."""
-    dataset = None if args.data or args.text else args.dataset or "grammar"
-    if args.sentences is not None and (dataset != "grammar" or reads == "images"):
-        raise ValueError("--sentences goes with --dataset grammar, which writes as many as it is asked for")
-    return dataset
-
-
-def new_settings(name: str, args: argparse.Namespace, processes: Processes) -> TrainingSettings:
+def new_settings(args: argparse.Namespace, processes: Processes) -> TrainingSettings:
     """Return the settings of a new training: those of its recipe or preset, and the options that were given."""
-    recipe = RECIPES[name].settings or PRESET_SETTINGS[args.preset or "tiny"]
+    recipe = RECIPES[args.kind or TRANSLATION].settings or PRESET_SETTINGS[args.preset or "tiny"]
+    if args.start:
+        recipe = FINE_TUNING | ({"peak_lr": LORA_RATE} if args.lora else {})
     shards = {"shards": SHARDS} if processes.launched else {}
     return TrainingSettings(**shards | dict(recipe) | given(args, SETTINGS_OPTIONS))
 
@@ -260,24 +267,13 @@ def check_folder(folder: Path, path: Path | None, goes_on: bool) -> None:
     say(f"training in {folder}" if path is None else f"going on with the training in {folder}")
 
 
-def prepared_data(folder: Path, choice: CorpusChoice, processes: Processes) -> PreparedData:
+def prepared_data(
+    folder: Path, choice: CorpusChoice, processes: Processes, tokens: Marked | None = None
+) -> PreparedData:
     """Return the text as token ids, which the first process makes and the others find."""
-    return prepare(folder, choice, progress=True) if processes.first else found_data(folder)
-
-
-def new_choice(
-    args: argparse.Namespace, reads: str, dataset: str | None, vocab_size: int, max_length: int
-) -> CorpusChoice:
-    """Return the text that the options name, and how it becomes tokens."""
-    text = {"text": os.path.realpath(args.text) if args.text else None} if reads == "lines" else {}
-    return (TextChoice if reads == "lines" else CorpusChoice)(
-        dataset=dataset,
-        data=os.path.realpath(args.data) if args.data else None,
-        vocab_size=vocab_size,
-        max_length=max_length,
-        **text,
-        **given(args, ("source", "target", "sentences", "seed")),
-    )
+    if not processes.first:
+        return found_data(folder, tokens and tokens.tokenizer)
+    return prepare(folder, choice, progress=True, **({} if tokens is None else {"given": tokens}))
 
 
 def began(path: Path, config: ModelConfig, settings: TrainingSettings, choice: CorpusChoice | None) -> bool:
@@ -288,15 +284,6 @@ def began(path: Path, config: ModelConfig, settings: TrainingSettings, choice: C
     except ValueError:
         return False
     return checkpoint.config == config.to_dict() and (choice is None or is_made_from(path.parent / "data", choice))
-
-
-def found_data(folder: Path) -> PreparedData:
-    """Open what the first process has prepared in another one. Raises FileNotFoundError if that does not see it."""
-    try:
-        return open_prepared(folder)
-    except (FileNotFoundError, NotADirectoryError):
-        what = "is not the folder in which the first process prepared the data: all processes need it in common"
-        raise FileNotFoundError(errno.ENOENT, f"{folder} {what}") from None
 
 
 def reading(name: str, args: argparse.Namespace) -> str:
@@ -384,56 +371,26 @@ def resumed_plan(args: argparse.Namespace, backend: Backend, processes: Processe
     wanted = given(args, MODEL_OPTIONS)
     if args.preset and isinstance(config, TransformerConfig):
         wanted = preset_config(args, config.vocab_size).to_dict()
-    _refuse_changes(f"the model in {path}", config.to_dict(), wanted)
+    refuse_changes(f"the model in {path}", config.to_dict(), wanted)
     settings = replace(earlier, **given(args, SETTINGS_OPTIONS))
     if processes.size > 1 and settings.shards is None:
         raise ValueError(
             f"the training in {folder} has no --shards that {processes.size} processes could share: it goes on in one"
         )
-    check_memory(config, settings, backend, processes)
+    model = resumed_model(checkpoint, backend)
+    if model is None or model.tuning is None:
+        check_memory(config, settings, backend, processes)
     data = None
     if reads != "images":
-        wanted = _wanted_corpus(args)
-        data = resumed_data(folder / "data", checkpoint, wanted) if processes.first else found_data(folder / "data")
-        _refuse_changes(f"the data in {folder / 'data'}", vars(data.choice), wanted)
-    say(f"going on with the training in {folder} after step {checkpoint.step}")
-    return Plan(folder, config, settings, data, True, backend, processes)
-
-
-def resumed_data(folder: Path, checkpoint: Checkpoint, named: dict[str, Any]) -> PreparedData:
-    """Return the data of a resumed training; deleted parts of it are made again from the same text.
-
-    named: the fields of the choice that options give. They count if the data is not that of the checkpoint, or no file
-    is left that names its text. Raises FileNotFoundError if nothing names the text, and ValueError for a field that the
-    choice does not have.
-    """
-    with suppress(FileNotFoundError, NotADirectoryError):
-        data = open_prepared(folder)
-        if not named or data.train.checksum() == checkpoint.state.get("data", {}).get("crc32"):
-            return data
-    kept, names_text = kept_choice(folder), any(named.get(name) for name in SOURCES)
-    if kept is None and not names_text:
-        raise FileNotFoundError(
-            f"nothing in {folder} says which text this was: add --data, --dataset or --text to --resume, and "
-            "--sentences where the training had it"
+        wanted, tokenizer = wanted_corpus(args), tokenizer_of(checkpoint)
+        data = (
+            resumed_data(folder / "data", checkpoint, tokenizer, labels_of(model), wanted)
+            if processes.first
+            else found_data(folder / "data", tokenizer)
         )
-    kind, known = _lost_choice(checkpoint) if kept is None else (type(kept), vars(kept))
-    if names_text:
-        known = {name: value for name, value in known.items() if name not in SOURCES}
-    _refuse_changes(f"the data in {folder}", {}, {name: named[name] for name in named if not hasattr(kind, name)})
-    say(f"making the data in {folder} again")
-    return prepare(folder, kind(**known | named), progress=True)
-
-
-def _lost_choice(checkpoint: Checkpoint) -> tuple[type[CorpusChoice], dict[str, Any]]:
-    """Return the kind of choice that a training's data was made from, and its fields but for the text."""
-    config = checkpoint.model_config()
-    reads = "lines" if checkpoint.languages is None and "lines" in RECIPES[recipe_of(config)].reads else "pairs"
-    known: dict[str, Any] = dict(zip(("source", "target"), checkpoint.languages or (), strict=False))
-    known["vocab_size"] = BPETokenizer.from_json(checkpoint.tokenizer or "").vocab_size
-    known["max_length"] = longest_line(recipe_of(config), reads, config)
-    known["seed"] = checkpoint.state["settings"].get("seed", CorpusChoice.seed)
-    return TextChoice if reads == "lines" else CorpusChoice, known
+        refuse_changes(f"the data in {folder / 'data'}", vars(data.choice), wanted)
+    say(f"going on with the training in {folder} after step {checkpoint.step}")
+    return Plan(folder, config, settings, data, True, backend, processes, model=model, merge=args.merge)
 
 
 def train(plan: Plan) -> TrainingOutcome:
@@ -443,6 +400,8 @@ def train(plan: Plan) -> TrainingOutcome:
     outcome = trainer.train()
     if plan.processes.first:
         draw_losses(plan.folder)
+        if outcome.reason == "finished" and plan.data and trainer.model.origin is not None:
+            say(f"wrote {write_folder(trainer.model, plan.data.tokenizer, plan.folder, plan.merge)}")
     return outcome
 
 
@@ -452,8 +411,8 @@ def trainer_of(plan: Plan) -> Trainer:
         from kernels import availability
 
         availability.use_threads(1)  # of the CPU: with another number results would have other bits
-    model = build_model(plan.config, plan.backend.ops, plan.backend.dtype, plan.settings.seed)
-    data = material(recipe_of(plan.config), plan.data, plan.settings, plan.processes)
+    model = plan.model or build_model(plan.config, plan.backend.ops, plan.backend.dtype, plan.settings.seed)
+    data = material(plan.config, plan.data, plan.settings, plan.processes)
     left_out = f" ({plan.data.train.num_dropped:,} left out)" if plan.data else ""
     say(
         f"{model.parameters.count:,} parameters, {len(data.train):,} {data.examples}{left_out}, "
@@ -484,17 +443,3 @@ def draw_losses(folder: Path, picture: Path | None = None) -> None:
     records = read_log(log) if log.exists() else []
     if records:
         plot_loss(records, picture or folder / PICTURE_NAME)
-
-
-def _wanted_corpus(args: argparse.Namespace) -> dict[str, Any]:
-    wanted = given(args, CORPUS_OPTIONS)
-    for name in wanted.keys() & {"data", "text"}:
-        wanted |= {"dataset": None, name: os.path.realpath(wanted[name])}
-    return wanted
-
-
-def _refuse_changes(what: str, kept: dict[str, Any], wanted: dict[str, Any]) -> None:
-    """Raise ValueError, naming each option that differs from what a resumed training must keep."""
-    changes = [f"{name} {kept.get(name)}, not {value}" for name, value in wanted.items() if kept.get(name) != value]
-    if changes:
-        raise ValueError(f"{what} has {', '.join(changes)}: a resumed training keeps it")

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,18 +13,30 @@ from .tokenizer import BPETokenizer
 PAD_ID, BOS_ID, EOS_ID = BPETokenizer.pad_id, BPETokenizer.bos_id, BPETokenizer.eos_id
 
 
+class Marks(NamedTuple):
+    """The ids that pad, begin and end sentences; by default our tokenizer's."""
+
+    pad: int = PAD_ID
+    begin: int = BOS_ID
+    end: int = EOS_ID
+
+
+OURS = Marks()
+
+
 @dataclass(frozen=True, eq=False)
 class Batch:
     """Sentence pairs, one in each row, padded on the right.
 
     A row of `source` is ids </s>, of `target_in` <s> ids, of `target_out` ids </s>. `first` is the number of the
-    first row among all sentences of a step: a sentence's dropout depends on its number.
+    first row among all sentences of a step: a sentence's dropout depends on its number. `pad_id` is the padding.
     """
 
     source: NDArray[np.int64]  # (B, Ts)
     target_in: NDArray[np.int64]  # (B, Tt)
     target_out: NDArray[np.int64]  # (B, Tt)
     first: int = 0
+    pad_id: int = PAD_ID
 
     @property
     def inputs(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
@@ -43,12 +56,12 @@ class Batch:
     @property
     def num_source_tokens(self) -> int:
         """The number of source tokens, with </s> and without padding."""
-        return int(np.count_nonzero(self.source != PAD_ID))
+        return int(np.count_nonzero(self.source != self.pad_id))
 
     @property
     def num_target_tokens(self) -> int:
         """The number of predicted tokens, with </s> and without padding."""
-        return int(np.count_nonzero(self.target_out != PAD_ID))
+        return int(np.count_nonzero(self.target_out != self.pad_id))
 
     num_targets = num_target_tokens
 
@@ -60,7 +73,8 @@ class Batch:
         """
         if n < 1:
             raise ValueError(f"n must be at least 1, got {n}")
-        tokens = (self.source != PAD_ID).sum(axis=1) + (self.target_out != PAD_ID).sum(axis=1)  # (B,)
+        reads, writes = ((ids != self.pad_id).sum(axis=1) for ids in (self.source, self.target_out))
+        tokens = reads + writes  # (B,)
         end = np.cumsum(tokens)
         boundaries = np.arange(1, n) * tokens.sum() / n
         cuts = np.searchsorted(end - tokens / 2, boundaries)  # a row belongs to the part that holds its middle
@@ -68,14 +82,11 @@ class Batch:
         parts = []
         for start, stop in pairwise(edges):
             rows = slice(start, stop)
-            source, target_in, target_out = self.source[rows], self.target_in[rows], self.target_out[rows]
-            parts.append(Batch(_trimmed(source), _trimmed(target_in), _trimmed(target_out), self.first + start))
+            source = self.source[rows, : reads[rows].max()]  # without columns that hold only padding
+            targets = (ids[rows, : writes[rows].max()] for ids in (self.target_in, self.target_out))
+            source, target_in, target_out = map(np.ascontiguousarray, (source, *targets))
+            parts.append(Batch(source, target_in, target_out, self.first + start, self.pad_id))
         return parts
-
-
-def _trimmed(ids: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the ids without the columns on the right that hold only padding."""
-    return np.ascontiguousarray(ids[:, : (ids != PAD_ID).sum(axis=1).max()])
 
 
 def pad(sequences: Sequence[ArrayLike], pad_id: int = PAD_ID) -> NDArray[np.int64]:
@@ -87,31 +98,31 @@ def pad(sequences: Sequence[ArrayLike], pad_id: int = PAD_ID) -> NDArray[np.int6
     return padded
 
 
-def check_special_ids(pad_id: int, bos_id: int, eos_id: int) -> None:
+def check_special_ids(pad_id: int, bos_id: int, eos_id: int, marks: Marks = OURS) -> None:
     """Raise ValueError unless a model's special ids are those of batches."""
-    if (pad_id, bos_id, eos_id) != (PAD_ID, BOS_ID, EOS_ID):
+    if (pad_id, bos_id, eos_id) != marks:
         raise ValueError(
             f"pad_id, bos_id, eos_id are {pad_id}, {bos_id}, {eos_id} in the model, "
-            f"but {PAD_ID}, {BOS_ID}, {EOS_ID} in the data"
+            f"but {', '.join(map(str, marks))} in the data"
         )
 
 
-def as_ids(ids: ArrayLike) -> NDArray[np.int64]:
+def as_ids(ids: ArrayLike, least: int = 1) -> NDArray[np.int64]:
     """Return a sentence's token ids as a new array (T,).
 
-    Raises TypeError if they are not integers, ValueError if one is not positive (0 is padding).
+    Raises TypeError if they are not integers, ValueError if one is less than `least`: by default 0 is padding.
     """
     array = np.asarray(ids)
     if array.size == 0:
         return np.empty(0, dtype=np.int64)
     if array.dtype.kind not in "iu":
         raise TypeError(f"token ids must be integers, got {array.dtype}")
-    if array.min() <= 0:
-        raise ValueError(f"token ids must be positive (0 is padding), got {array.min()}")
+    if array.min() < least:
+        raise ValueError(f"token ids must be {'positive (0 is padding)' if least else '0 or more'}, got {array.min()}")
     return array.astype(np.int64)
 
 
-def collate(sources: Sequence[ArrayLike], targets: Sequence[ArrayLike], first: int = 0) -> Batch:
+def collate(sources: Sequence[ArrayLike], targets: Sequence[ArrayLike], first: int = 0, marks: Marks = OURS) -> Batch:
     """Make a batch of sentence pairs, given as ids without special tokens; row i is pair i.
 
     Raises ValueError if there are not as many sources as targets, and as `as_ids` does.
@@ -120,8 +131,9 @@ def collate(sources: Sequence[ArrayLike], targets: Sequence[ArrayLike], first: i
         raise ValueError(f"sources and targets must be pairs, got {len(sources)} sources and {len(targets)} targets")
     source_ids, target_ids = list(map(as_ids, sources)), list(map(as_ids, targets))
     return Batch(
-        source=pad([np.append(ids, EOS_ID) for ids in source_ids]),
-        target_in=pad([np.append(BOS_ID, ids) for ids in target_ids]),
-        target_out=pad([np.append(ids, EOS_ID) for ids in target_ids]),
+        source=pad([np.append(ids, marks.end) for ids in source_ids], marks.pad),
+        target_in=pad([np.append(marks.begin, ids) for ids in target_ids], marks.pad),
+        target_out=pad([np.append(ids, marks.end) for ids in target_ids], marks.pad),
         first=first,
+        pad_id=marks.pad,
     )

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .batching import PAD_ID, pad
+from .batching import pad
 from .rows import Rows
 from .text import TextDataset
 from .token_dataset import Batches
@@ -32,7 +32,7 @@ class LineBatches:
     ) -> None:
         # `Batches` adds one special token to each line's length, for <s>: the text already has </s>.
         self._batches = Batches(text.lines, tokens_per_batch, seed or 0, config.vocab_size, config.max_length)
-        self._text, self._seed, self._make = text, seed, make
+        self._text, self._seed, self._make, self._pad_id = text, seed, make, config.pad_id
 
     def __len__(self) -> int:
         """The number of batches in an epoch."""
@@ -42,9 +42,10 @@ class LineBatches:
         """Return batch `index` of `epoch`; the batches before it are not made."""
         epoch = 0 if self._seed is None else epoch
         lines = self._batches.indices(epoch, index)
-        ids = pad([[self._text.begin, *self._text[line]] for line in lines])  # (B, T)
+        rows = [[self._text.begin, *self._text[line]] for line in lines]
+        ids, lengths = pad(rows, self._pad_id), np.array(list(map(len, rows)))  # (B, T), (B,)
         seen, targets = self._make(ids, lines, np.random.default_rng([self._seed or 0, epoch, index]))
-        return Rows((seen, targets, None, ids != PAD_ID))
+        return Rows((seen, targets, None, np.arange(ids.shape[1]) < lengths[:, None]))
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Rows]:
         """Return the batches of `epoch` in order, from batch `start` on."""

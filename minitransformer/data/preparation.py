@@ -24,7 +24,7 @@ from ..system.atomic import atomic_write, remove_unfinished
 from ..system.sealed_json import seal, unseal
 from . import multi30k
 from .sentence_pairs import Corpus, SentencePair, corpus_from_folder, read_lines
-from .text import TextDataset
+from .text import Marked, TextDataset
 from .token_dataset import META, TokenDataset, check_replaceable, file_sha256, read_meta, sha256
 from .tokenizer import BPETokenizer
 from .trees import linearise
@@ -76,7 +76,7 @@ class CorpusChoice:
     def from_dict(cls, values: dict[str, Any]) -> "CorpusChoice":
         """Return the choice of a corpus or a text whose `asdict` gave `values`. Raises ValueError for other values."""
         if "text" in values and cls is CorpusChoice:
-            return TextChoice.from_dict(values)
+            return (TableChoice if "table" in values else TextChoice).from_dict(values)
         kinds = {each.name: get_type_hints(cls)[each.name] for each in fields(cls)}
         if values.keys() != kinds.keys() or not all(isinstance(values[name], kind) for name, kind in kinds.items()):
             raise ValueError("it does not say which text it was")
@@ -162,12 +162,51 @@ class TextChoice(CorpusChoice):
         return islice(read_lines(self.text), kept) if split == "train" else islice(read_lines(self.text), kept, None)
 
 
+@dataclass(frozen=True, kw_only=True)
+class TableChoice(TextChoice):
+    """The choice of texts with labels: the lines of the file `table` are a text, a tab and its label.
+
+    Every twentieth line is for validation.
+    """
+
+    table: str = ""
+
+    @property
+    def name(self) -> str:
+        """A short name for folders."""
+        return Path(self.table).name.split(".")[0]
+
+    def corpus(self) -> Corpus | None:
+        """Return None: a table is one file."""
+        return None
+
+    def pairs(self, split: Split, corpus: Corpus | None = None) -> Iterator[SentencePair]:
+        """Return the texts of a split and their labels. Raises ValueError for a line without a tab or a label."""
+        for number, line in enumerate(read_lines(self.table), start=1):
+            text, tab, label = line.rpartition("\t")
+            if line.strip() and not (tab and label.strip()):
+                raise ValueError(f"{self.table}, line {number}: expected a text, a tab and a label")
+            if line.strip() and (number % HELD_OUT == 0) == (split == "valid"):
+                yield SentencePair(text, label.strip())
+
+    def labels(self) -> tuple[str, ...]:
+        """Return the labels in order. Raises ValueError for a table with fewer than two, or with too few lines."""
+        train, valid = ({pair.target for pair in self.pairs(split)} for split in DATASET_FOLDERS)
+        if not valid or len(train) < 2 or valid - train:
+            raise ValueError(
+                f"{self.table} needs {HELD_OUT} lines or more and two labels or more, each of them in lines of which "
+                f"not all are a {HELD_OUT}th, which validate"
+            )
+        return tuple(sorted(train))
+
+
 def fingerprint_of(choice: CorpusChoice, corpus: Corpus | None = None) -> str:
     """Return a hash of the choice and of every byte of its files; for the grammar, of its first sentences."""
     corpus = corpus or choice.corpus()
     digest = hashlib.sha256(json.dumps(asdict(choice)).encode())
-    if isinstance(choice, TextChoice) and choice.text:
-        digest.update(bytes.fromhex(file_sha256(Path(choice.text))))
+    file = choice.table if isinstance(choice, TableChoice) else getattr(choice, "text", None)
+    if file:
+        digest.update(bytes.fromhex(file_sha256(Path(file))))
     elif corpus is None:
         first = islice(choice.pairs("train"), FINGERPRINT_SENTENCES)
         digest.update("".join(chain.from_iterable(first)).encode())
@@ -183,7 +222,7 @@ class PreparedData:
     """A training's data, and the choice that it was made from."""
 
     choice: CorpusChoice
-    tokenizer: BPETokenizer
+    tokenizer: Any
     train: TokenDataset
     valid: TokenDataset
 
@@ -194,18 +233,20 @@ class PreparedData:
         return [source for source, _ in chosen], [target for _, target in chosen]
 
 
-def prepare(folder: Path, choice: CorpusChoice, progress: bool = False) -> PreparedData:
+def prepare(folder: Path, choice: CorpusChoice, progress: bool = False, given: Marked | None = None) -> PreparedData:
     """Open the data of `choice` in `folder`, or make it if it is not there; `progress` shows a bar on a terminal.
 
+    `given` is the tokenizer of a model that is trained further, with its marks; without it a new one is trained.
     Raises OSError if a file can't be read or written, or if one that this function did not write is in the way;
     ValueError if the text is too small, or the text or the data is damaged.
     """
-    corpus = choice.corpus()
+    corpus, known = choice.corpus(), given and given.tokenizer
     fingerprint = fingerprint_of(choice, corpus)
     remove_unfinished(folder, r"(tokenizer|corpus)\.json")
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # nothing was made yet, or a part was deleted
-        prepared = open_prepared(folder)
-        if prepared.train.meta["fingerprint"] == fingerprint:
+        prepared = open_prepared(folder, known)
+        same = given is None or prepared.train.meta["tokenizer"] == sha256(given.to_json().encode())
+        if prepared.train.meta["fingerprint"] == fingerprint and same:
             if not (folder / DESCRIPTION).exists():
                 _write_description(folder)
             return prepared
@@ -213,22 +254,25 @@ def prepare(folder: Path, choice: CorpusChoice, progress: bool = False) -> Prepa
     for name in (DESCRIPTION, TOKENIZER):
         (folder / name).unlink(missing_ok=True)
     count = TOKENIZER_SENTENCES if choice.dataset == "grammar" else None
-    if isinstance(choice, TextChoice):
+    if isinstance(choice, TextChoice) and not isinstance(choice, TableChoice):
         texts, build, examples = islice(choice.lines("train", corpus), count), TextDataset.build, choice.lines
     else:
         pairs = islice(choice.pairs("train", corpus), count)
         texts, build, examples = chain.from_iterable(pairs), TokenDataset.build, choice.pairs
-    tokenizer = BPETokenizer.train(texts, choice.vocab_size)
+    tokenizer: Any = known or BPETokenizer.train(texts, choice.vocab_size)
     for split in DATASET_FOLDERS:
         lines_or_pairs: Any = examples(split, corpus)
-        build(lines_or_pairs, tokenizer, folder / split, choice.max_length, progress, fingerprint, asdict(choice))
-    tokenizer.save(folder / TOKENIZER)
+        build(
+            lines_or_pairs, given or tokenizer, folder / split, choice.max_length, progress, fingerprint, asdict(choice)
+        )
+    with atomic_write(folder / TOKENIZER) as file:
+        file.write(tokenizer.to_json().encode())
     _write_description(folder)
-    return open_prepared(folder)
+    return open_prepared(folder, tokenizer)
 
 
-def open_prepared(folder: Path) -> PreparedData:
-    """Open the data that `prepare` left in `folder`.
+def open_prepared(folder: Path, given: Any = None) -> PreparedData:
+    """Open the data that `prepare` left in `folder`; `given` is its tokenizer, if it is another library's.
 
     Raises FileNotFoundError if a part is missing, and ValueError, which says what to do, if one is damaged.
     """
@@ -246,7 +290,8 @@ def open_prepared(folder: Path) -> PreparedData:
     try:
         if description["tokenizer"] != sha256(text):
             raise ValueError("it does not match its checksum")
-        tokenizer = BPETokenizer.from_json(text.decode())
+        ours = given is None or isinstance(given, BPETokenizer)
+        tokenizer = BPETokenizer.from_json(text.decode()) if ours else given
     except ValueError as error:
         raise _damaged(path, error) from None
     return PreparedData(CorpusChoice.from_dict(description["choice"]), tokenizer, train, valid)

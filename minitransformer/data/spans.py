@@ -13,19 +13,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .batching import BOS_ID, EOS_ID, Batch, check_special_ids
+from .batching import EOS_ID, OURS, Batch, Marks, check_special_ids
 from .rows import RowBatches, first_cut
-from .text import TextTask
+from .text import TextDataset, TextTask
 
 NOISE, MEAN_SPAN = 0.15, 3.0
 """The share of the tokens that is cut out, and the mean length of a gap."""
 
 SENTINELS = 100
-"""Tokens that mark gaps, the last of the vocabulary; gap i has id `vocab_size - 1 - i`."""
+"""Tokens that mark gaps, the last of the vocabulary; gap i has id `vocab_size - 1 - i` with our tokenizer."""
 
 
 class SpanText(TextTask):
-    """A text whose batches have gaps. The rows are pieces of the stream of lines, all of one length: none is padded."""
+    """A text whose batches have gaps. The rows are pieces of the stream of lines, all of one length: none is padded.
+
+    `sentinel` is the id that marks the first gap, by default the last of the vocabulary, and `marks` are the ids around
+    sentences, both needed if the tokenizer is not ours.
+    """
+
+    def __init__(self, text: TextDataset, sentinel: int | None = None, marks: Marks = OURS) -> None:
+        super().__init__(text)
+        self.sentinel, self.marks = sentinel, marks
 
     def batches(self, tokens_per_batch: int, seed: int | None, config: Any) -> RowBatches:
         """Return batches for an encoder–decoder with sentinels; a source has at most `config.max_length` tokens.
@@ -33,17 +41,19 @@ class SpanText(TextTask):
         Each epoch cuts the stream elsewhere, and the stream's ends are joined. Raises ValueError for an id that is a
         sentinel's or outside the vocabulary, and for special ids that are not those of the data.
         """
-        check_special_ids(config.pad_id, config.bos_id, config.eos_id)
-        self.text.check(config.vocab_size - SENTINELS)
+        check_special_ids(config.pad_id, config.bos_id, config.eos_id, self.marks)
+        vocab_size = config.vocab_size if self.sentinel is None else 1 + self.sentinel
+        self.text.check(vocab_size - SENTINELS)
         stream = self.text.stream
         length = min(row_length(min(config.max_length, tokens_per_batch, len(stream))), len(stream))
 
         def make(rows: NDArray[np.int64], epoch: int, rng: np.random.Generator) -> Batch:
             places = (rows[:, None] * length + np.arange(length) + first_cut(seed, epoch, length)) % len(stream)
-            corrupted = [corrupt(row, config.vocab_size, rng) for row in stream[places].astype(np.int64)]
+            corrupted = [corrupt(row, vocab_size, rng, config.eos_id) for row in stream[places].astype(np.int64)]
             source, target = map(np.stack, zip(*corrupted, strict=True))
-            begin = np.full((len(rows), 1), BOS_ID)
-            return Batch(source, np.concatenate((begin, target[:, :-1]), axis=1), target)
+            begin = np.full((len(rows), 1), config.bos_id)
+            target_in = np.concatenate((begin, target[:, :-1]), axis=1)
+            return Batch(source, target_in, target, pad_id=config.pad_id)
 
         size = max(1, tokens_per_batch // max(lengths(length)))
         return RowBatches(-(-len(stream) // length), size, seed, make)
@@ -73,9 +83,12 @@ def row_length(longest: int) -> int:
 
 
 def corrupt(
-    row: NDArray[np.int64], vocab_size: int, rng: np.random.Generator
+    row: NDArray[np.int64], vocab_size: int, rng: np.random.Generator, end: int = EOS_ID
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Cut gaps into a row `(T,)`; return source and target. Kept and cut pieces take turns, and a kept one is first."""
+    """Cut gaps into a row `(T,)`; return source and target. Kept and cut pieces take turns, and a kept one is first.
+
+    Gap i has the id `vocab_size - 1 - i`; `end` stands at the end of both.
+    """
     noise, count = gaps(len(row))
     kept, cut = _pieces(len(row) - noise, count, rng), _pieces(noise, count, rng)
     source, target, place = [], [], 0
@@ -84,7 +97,7 @@ def corrupt(
         source += [row[place : place + keep], sentinel]
         target += [sentinel, row[place + keep : place + keep + drop]]
         place += keep + drop
-    return np.concatenate([*source, [EOS_ID]]), np.concatenate([*target, [EOS_ID]])
+    return np.concatenate([*source, [end]]), np.concatenate([*target, [end]])
 
 
 def _pieces(total: int, count: int, rng: np.random.Generator) -> list[int]:

@@ -20,17 +20,28 @@ from .token_dataset import TokenDataset, Tokenizer
 
 
 @dataclass(frozen=True)
-class _Ended:
-    """A tokenizer that ends each text with </s>."""
+class Marked:
+    """A tokenizer that puts marks around each text, by default </s> after it.
+
+    A target has no marks: it is a translation or, where there are `labels`, one of these, whose number becomes its id.
+    """
 
     tokenizer: Tokenizer
+    before: tuple[int, ...] = ()
+    end: int | None = EOS_ID
+    labels: tuple[str, ...] = ()
 
     @property
     def vocab_size(self) -> int:
         return self.tokenizer.vocab_size
 
     def encode(self, text: str) -> list[int]:
-        return [*self.tokenizer.encode(text), EOS_ID] if text else []
+        return [*self.before, *self.tokenizer.encode(text), *([] if self.end is None else [self.end])]
+
+    def encode_target(self, text: str) -> Sequence[int]:
+        if self.labels:
+            return [1 + self.labels.index(text)]  # 0 is padding
+        return getattr(self.tokenizer, "encode_target", self.tokenizer.encode)(text)
 
     def to_json(self) -> str:
         return self.tokenizer.to_json()
@@ -52,7 +63,7 @@ class TextDataset:
 
         For a model of another library, give its `config.eos_id`. Raises as `TokenDataset.from_pairs` does.
         """
-        return cls(TokenDataset.from_pairs(([*line, end], []) for line in lines), end=end)
+        return cls(TokenDataset.from_pairs((([*line, end], []) for line in lines), least=0), end=end)
 
     @classmethod
     def from_marked(cls, rows: Iterable[Sequence[int]]) -> Self:
@@ -65,7 +76,7 @@ class TextDataset:
         begin = begins.pop() if len(begins) == 1 else None
         if begin is None:
             raise ValueError("rows must all begin with the same mark")
-        return cls(TokenDataset.from_pairs((row[1:], []) for row in rows), begin)
+        return cls(TokenDataset.from_pairs(((row[1:], []) for row in rows), least=0), begin)
 
     @classmethod
     def build(
@@ -82,8 +93,9 @@ class TextDataset:
 
         A line's length counts two special tokens, <s> and </s>.
         """
-        pairs, ended = ((line, "") for line in lines), _Ended(tokenizer)
-        return cls(TokenDataset.build(pairs, ended, folder, max_length, progress, fingerprint, notes, one_sided=True))
+        pairs = ((line, "") for line in lines)
+        marked = tokenizer if isinstance(tokenizer, Marked) else Marked(tokenizer)
+        return cls(TokenDataset.build(pairs, marked, folder, max_length, progress, fingerprint, notes, one_sided=True))
 
     @classmethod
     def open(cls, folder: StrPath) -> Self:

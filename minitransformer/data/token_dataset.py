@@ -26,7 +26,7 @@ from ..system import WEBASSEMBLY
 from ..system.atomic import unfinished, unfinished_name
 from ..system.progress import tqdm
 from ..system.sealed_json import seal, unseal
-from .batching import Batch, as_ids, check_special_ids, collate
+from .batching import OURS, Batch, Marks, as_ids, check_special_ids, collate
 from .sentence_pairs import StrPath
 
 FORMAT, VERSION = "minitransformer token dataset", 2
@@ -41,7 +41,10 @@ LENGTH_NOISE = np.float32(3)
 
 
 class Tokenizer(Protocol):
-    """Anything that turns text into ids below `vocab_size`, none of them 0 (padding), as `BPETokenizer` does."""
+    """Anything that turns text into ids below `vocab_size`, none of them 0 (padding), as `BPETokenizer` does.
+
+    `encode_target`, where it has one, turns the target of a pair into ids.
+    """
 
     @property
     def vocab_size(self) -> int: ...
@@ -55,8 +58,11 @@ class TokenDataset:
     """Sentence pairs as token ids: `dataset[i]` is (source ids, target ids), without special tokens.
 
     ids (M,), integers, and offsets (2N + 1,), int64, are those of the module's docstring, in memory or memory-mapped.
-    meta is the content of `meta.json`, if the dataset was opened from a folder.
+    meta is the content of `meta.json`, if the dataset was opened from a folder. `marks` are the ids around sentences
+    in its batches: set them to those of another library's model.
     """
+
+    marks: Marks = OURS
 
     def __init__(
         self,
@@ -103,7 +109,7 @@ class TokenDataset:
 
         Raises ValueError as `Batches` does, and if the model's special ids are not those of the data.
         """
-        check_special_ids(config.pad_id, config.bos_id, config.eos_id)
+        check_special_ids(config.pad_id, config.bos_id, config.eos_id, self.marks)
         return Batches(self, tokens_per_batch, seed or 0, config.vocab_size, config.max_length)
 
     def checksum(self) -> int:
@@ -115,12 +121,12 @@ class TokenDataset:
         return crc
 
     @classmethod
-    def from_pairs(cls, pairs: Iterable[tuple[ArrayLike, ArrayLike]]) -> "TokenDataset":
-        """Make a dataset in memory, of pairs of ids without special tokens.
+    def from_pairs(cls, pairs: Iterable[tuple[ArrayLike, ArrayLike]], least: int = 1) -> "TokenDataset":
+        """Make a dataset in memory, of pairs of ids, `least` or more, without special tokens.
 
         Raises ValueError if there is no pair, and as `as_ids` does.
         """
-        sentences = [as_ids(ids) for pair in pairs for ids in pair]
+        sentences = [as_ids(ids, least) for pair in pairs for ids in pair]
         if not sentences:
             raise ValueError("pairs must not be empty")
         ids = np.concatenate(sentences)
@@ -224,7 +230,7 @@ class Batches:
     def batch(self, epoch: int, index: int) -> Batch:
         """Return batch `index` of `epoch`; the batches before it are not made."""
         sources, targets = zip(*map(self._dataset.__getitem__, self.indices(epoch, index)), strict=True)
-        return collate(sources, targets)
+        return collate(sources, targets, marks=self._dataset.marks)
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """Return the batches of `epoch` in order, from batch `start` on."""
@@ -262,6 +268,7 @@ def _write(
     one_sided: bool,
 ) -> dict[str, Any]:
     """Write `ids.bin` and `offsets.bin`; return the type and the counts for `meta.json`."""
+    encode_target = getattr(tokenizer, "encode_target", tokenizer.encode)
     dtype = "<u2" if tokenizer.vocab_size <= 1 << 16 else "<u4"
     count = dict.fromkeys(COUNTS, 0)
     with (folder / "ids.bin").open("wb") as ids_file, (folder / "offsets.bin").open("wb") as offsets_file:
@@ -270,11 +277,11 @@ def _write(
             if not all(text.strip() for text in pair[: 2 - one_sided]):
                 count["num_empty"] += 1
                 continue
-            source, target = map(tokenizer.encode, pair)
+            source, target = tokenizer.encode(pair[0]), [] if one_sided else encode_target(pair[1])
             if max(len(source), len(target)) + 1 > max_length:
                 count["num_too_long"] += 1
                 continue
-            ids = as_ids([*source, *target])
+            ids = as_ids([*source, *target], least=1 - one_sided)
             if ids.max(initial=0) >= tokenizer.vocab_size:
                 raise ValueError(f"token id {ids.max()} is outside the vocabulary of {tokenizer.vocab_size}")
             ids_file.write(ids.astype(dtype).tobytes())

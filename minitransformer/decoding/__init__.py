@@ -6,7 +6,7 @@ from .embedder import Embedder, Pooling, unit
 from .filler import Filler, Guess
 from .generator import Generator
 from .images import ImageProcessor
-from .loading import Opened, open_checkpoint, with_tokenizer
+from .loading import Opened, open_checkpoint, tokenizer_of, with_origin, with_tokenizer
 from .sampling import Sampling
 from .search import MOST_LENGTH_PENALTY, Decodable, Hypothesis, beam_search, greedy_search, penalty
 from .span_filler import SpanFiller
@@ -38,6 +38,8 @@ __all__ = [
     "open_checkpoint",
     "penalty",
     "search",
+    "tokenizer_of",
     "unit",
+    "with_origin",
     "with_tokenizer",
 ]

@@ -3,10 +3,9 @@
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from ..data.tokenizer import BPETokenizer
 from ..models import Model
 from ..ops import Ops, numpy_ops
-from ..training.checkpoint import CheckpointError, load_checkpoint
+from ..training.checkpoint import Checkpoint, CheckpointError, load_checkpoint
 
 
 class Opened(NamedTuple):
@@ -24,10 +23,26 @@ def open_checkpoint(path: str | Path, ops: Ops = numpy_ops, dtype: str = "float3
     """
     checkpoint = load_checkpoint(path, with_optimizer=False)
     try:
-        tokenizer = BPETokenizer.from_json(checkpoint.tokenizer) if checkpoint.tokenizer else None
-        return Opened(checkpoint.model(ops, dtype), tokenizer, checkpoint.languages)
+        model = with_origin(checkpoint.model(ops, dtype), checkpoint)
+        return Opened(model, tokenizer_of(checkpoint), checkpoint.languages)
     except ValueError as error:
         raise CheckpointError(f"{path}: {error}") from error
+
+
+def tokenizer_of(checkpoint: Checkpoint) -> Any:
+    """Return a checkpoint's tokenizer, ours or another library's, or None. Raises ValueError for a damaged one."""
+    from ..pretrained import tokenizer_from_json
+
+    return tokenizer_from_json(checkpoint.tokenizer) if checkpoint.tokenizer else None
+
+
+def with_origin(model: Any, checkpoint: Checkpoint) -> Any:
+    """Return the model, which gets what the folder held that it came from, if it is a published one's."""
+    from ..pretrained import Origin
+
+    if (origin := checkpoint.state.get("origin")) is not None:
+        model.origin = Origin.from_json(model.config, origin)
+    return model
 
 
 def with_tokenizer(path: str | Path, opened: Opened) -> Opened:

@@ -14,6 +14,7 @@ from .embedding import IGNORED, InputEmbedding, OutputLayer, TokenEmbedding
 from .feed_forward import FeedForward, FeedForwardConfig
 from .linear import InitConfig, Linear
 from .linear_attention import LinearSelfAttention
+from .lora import AdaptedLinear, LoRA
 from .norm import Norm, NormConfig, ResidualNorm
 from .parameter import FlatParameters, Layer, Parameter
 from .patches import PatchEmbedding
@@ -24,10 +25,10 @@ from .sparse import SparseConfig
 from .stack import Stack, StackConfig
 
 __all__ = [
-    "IGNORED", "PLAIN", "AdditiveAttention", "AttendingConvolution", "Attention", "AttentionConfig", "BiasConfig",
-    "Block", "BlockConfig", "Cache", "Context", "CrossAttention", "DropoutStream", "FeedForward",
+    "IGNORED", "PLAIN", "AdaptedLinear", "AdditiveAttention", "AttendingConvolution", "Attention", "AttentionConfig",
+    "BiasConfig", "Block", "BlockConfig", "Cache", "Context", "CrossAttention", "DropoutStream", "FeedForward",
     "FeedForwardConfig", "FlatParameters", "GatedConvolution", "InitConfig", "InputEmbedding", "LSTMCell", "Layer",
-    "LearnedPositions", "Linear", "LinearSelfAttention", "Norm", "NormConfig", "OutputLayer", "Parameter",
+    "LearnedPositions", "Linear", "LinearSelfAttention", "LoRA", "Norm", "NormConfig", "OutputLayer", "Parameter",
     "PatchEmbedding", "Recurrent", "RecurrentStack", "RelativeBias", "ResidualConvolution", "ResidualNorm",
     "Rotary", "RotaryConfig", "SelfAttention", "SinusoidalPositions", "SparseConfig", "Stack", "StackConfig",
     "State", "StepAttention", "TanhCell", "TokenEmbedding",

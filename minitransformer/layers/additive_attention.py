@@ -44,7 +44,8 @@ class AdditiveAttention(Layer):
         """Return (dx `(B, Tq, C)`, dmemory `(B, Tk, C)`); add into the parameters' gradients."""
         key_cache, query_cache, attention_cache = cache
         dquery, dkey, dvalue, dscore = self.ops.additive_attention.backward(dout, attention_cache)
-        self.score.grad += dscore
+        self.score.add_grad(dscore)
         dx = self.query.backward(dquery, query_cache)
-        dmemory, _, _ = self.ops.linear.backward(dkey, key_cache, out=(self.key.grad, None))
+        dmemory, dweight, _ = self.ops.linear.backward(dkey, key_cache)
+        self.key.add_grad(dweight)
         return dx, dmemory + dvalue  # the memory gave both the keys and the values

@@ -147,7 +147,8 @@ class SelfAttention(Attention):
         self.rotary, self.relative = rotary, relative
         widths, std = (self.query_width, self.key_width, self.value_width), init.std
         gains: dict[str, Any] = {"gain": init.gain, "first_gain": config.query_gain}
-        self.query_key_value = Linear(ops, d_model, *widths, **gains, std=std, bias=config.bias is not False)
+        options: dict[str, Any] = {"std": std, "bias": config.bias is not False, "parts": ("query", "key", "value")}
+        self.query_key_value = Linear(ops, d_model, *widths, **gains, **options)
         gain, biased = init.gain * init.residual_gain, config.bias is True
         self.output = Linear(ops, config.output_width, d_model, gain=gain, std=std, bias=biased)
         self.head_norms = [Norm(ops, config.d_k, head_norm) for _ in "qk"] if head_norm else []
@@ -234,7 +235,8 @@ class CrossAttention(Attention):
         require(config.kind == "softmax", "linear attention is that of a sequence to itself, not to a memory")
         options: dict[str, Any] = {"std": init.std, "bias": config.bias is not False}
         self.query = Linear(ops, d_model, self.query_width, gain=init.gain, first_gain=config.query_gain, **options)
-        self.key_value = Linear(ops, d_model, self.key_width, self.value_width, gain=init.gain, **options)
+        widths, parts = (self.key_width, self.value_width), ("key", "value")
+        self.key_value = Linear(ops, d_model, *widths, gain=init.gain, **options, parts=parts)
         options["bias"] = config.bias is True
         self.output = Linear(ops, config.output_width, d_model, gain=init.gain * init.residual_gain, **options)
 

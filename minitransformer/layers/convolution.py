@@ -61,8 +61,8 @@ class GatedConvolution(Layer):
         dgate = self.ops.sigmoid.backward(dout * value, sigmoid_cache)  # out = value · gate
         dboth = self.ops.concatenate([dout * gate, dgate])  # (B, T, 2·C)
         dx, dweight, dbias = self.ops.conv1d.backward(dboth, convolution_cache)
-        self.weight.grad += dweight
-        self.bias.grad += dbias
+        self.weight.add_grad(dweight)
+        self.bias.add_grad(dbias)
         if real is not None:
             dx = dx * real
         return self.ops.dropout.backward(dx, dropout_cache)

@@ -6,6 +6,7 @@ from ..ops import Array, Ops
 from ..ops.arguments import check_flag
 from ..ops.initialize import normal
 from .context import PLAIN, Context
+from .linear import frozen_backward
 from .norm import Norm
 from .parameter import Layer, Parameter
 from .patches import PatchEmbedding
@@ -36,7 +37,8 @@ class TokenEmbedding(Layer):
 
     def backward(self, dout: Array, cache: tuple) -> None:
         """Add into the table's gradient; ids have none."""
-        self.ops.embedding.backward(dout, cache, out=self.table.grad)
+        if self.table.trained:
+            self.ops.embedding.backward(dout, cache, out=self.table.grad)
 
 
 class InputEmbedding(Layer):
@@ -111,6 +113,8 @@ class OutputLayer(Layer):
         cache, tanh_cache = cache
         if self.softcap is not None:
             dlogits = self.ops.tanh.backward(dlogits, tanh_cache)  # the two factors cancel
+        if not (self.table.trained and (self.bias is None or self.bias.trained)):
+            return frozen_backward(self.ops, dlogits, cache, self.table, self.bias, transposed=True)
         out = self.table.grad.swapaxes(0, 1), None if self.bias is None else self.bias.grad
         dhidden, _, _ = self.ops.linear.backward(dlogits, cache, out=out)
         return dhidden
@@ -132,13 +136,14 @@ class OutputLayer(Layer):
     ) -> tuple[Array, tuple]:
         """The mean cross-entropy of targets `(B, T)` under the logits of hidden `(B, T, C)`.
 
-        Targets equal to `ignored` do not count. Without a bias and a softcap the logits are not kept.
+        Targets equal to `ignored` do not count. Without a bias and a softcap the logits are not kept, but for a frozen
+        table: the op would make its gradient too.
         """
         check_flag("with_grad", with_grad)
         targets = self.ops.asarray(targets)
         if tuple(targets.shape) != tuple(hidden.shape[:2]):
             raise ValueError(f"the targets have shape {tuple(targets.shape)}, expected {tuple(hidden.shape[:2])}")
-        if self.in_one:
+        if self.in_one and (self.table.trained or not with_grad):
             rows, wanted = hidden.reshape(-1, hidden.shape[2]), targets.reshape(-1)  # (N, C), (N,)
             options = {"label_smoothing": label_smoothing, "ignore_index": ignored, "with_grad": with_grad}
             loss, cache = self.ops.linear_cross_entropy.forward(rows, self.table.value, wanted, **options)
@@ -150,7 +155,7 @@ class OutputLayer(Layer):
     def loss_backward(self, dloss: float, cache: tuple) -> Array:
         """Return dhidden `(B, T, C)`; add into the gradients of table and bias."""
         loss_cache, rest = cache
-        if self.in_one:
+        if self.in_one and self.table.trained:
             dhidden, _ = self.ops.linear_cross_entropy.backward(dloss, loss_cache, out=self.table.grad)
             return dhidden.reshape(rest)
         return self.logits_backward(self.ops.cross_entropy.backward(dloss, loss_cache), rest)

@@ -41,8 +41,9 @@ class FeedForward(Layer):
         super().__init__(ops)
         self.gate = config.activation if config.gated else None
         self.activation = ops.activation_named(config.activation)
-        widths = (config.d_ff,) * (1 + config.gated)
-        self.expand = Linear(ops, d_model, *widths, gain=init.gain, std=init.std, bias=config.bias)
+        parts = ("gate", "up") if config.gated else ("up",)
+        widths, options = (config.d_ff,) * len(parts), {"std": init.std, "bias": config.bias}
+        self.expand = Linear(ops, d_model, *widths, gain=init.gain, **options, parts=parts)
         residual_gain = init.gain * init.residual_gain
         self.contract = Linear(ops, config.d_ff, d_model, gain=residual_gain, std=init.std, bias=config.bias)
 

@@ -15,6 +15,7 @@ class Linear(Layer):
     weight starts Xavier-uniform for its own width, times `gain`, or as N(0, (gain · std)²) where there is a `std`.
     `first_gain` multiplies the first output's part (queries whose scores are not divided by √d_k). The bias starts at
     `biases`: one value for all or, for an LSTM's gates, one for each of as many equal parts.
+    `parts` are the outputs' names, by which an adapter finds them.
     """
 
     def __init__(
@@ -27,6 +28,7 @@ class Linear(Layer):
         bias: bool = True,
         biases: tuple[float, ...] = (0.0,),
         first_gain: float = 1.0,
+        parts: tuple[str, ...] = (),
     ) -> None:
         super().__init__(ops)
         start = xavier_uniform(width_in, *widths, gain=gain) if std is None else normal(gain * std)
@@ -34,6 +36,7 @@ class Linear(Layer):
             start = scaled(start, first_gain, widths[0])
         self.weight = Parameter((width_in, sum(widths)), start)
         self.bias = Parameter((sum(widths),), constant(*biases)) if bias else None
+        self.widths, self.parts = widths, parts
 
     def forward(self, x: Array) -> tuple[Array, tuple]:
         """x `(..., C_in)` → `(..., C_out)`."""
@@ -41,9 +44,29 @@ class Linear(Layer):
 
     def backward(self, dy: Array, cache: tuple) -> Array:
         """Return dx; add into the gradients of weight and bias."""
+        if not (self.weight.trained and (self.bias is None or self.bias.trained)):
+            return frozen_backward(self.ops, dy, cache, self.weight, self.bias)
         out = self.weight.grad, self.bias.grad if self.bias else None
         dx, _, _ = self.ops.linear.backward(dy, cache, out=out)
         return dx
+
+
+def frozen_backward(
+    ops: Ops, dy: Array, cache: tuple, weight: Parameter, bias: Parameter | None, transposed: bool = False
+) -> Array:
+    """Return dx where weight, bias or both are frozen; add into the gradient of the other one.
+
+    A frozen weight only passes the gradient on: the product for its own is left out. `transposed`: the parameter is
+    `weightᵀ`, a table of tokens.
+    """
+    if weight.trained:
+        dx, dweight, _ = ops.linear.backward(dy, cache)
+        weight.add_grad(dweight.swapaxes(0, 1) if transposed else dweight)
+        return dx
+    dx, _ = ops.linear.forward(dy, weight.value if transposed else weight.value.swapaxes(0, 1), None)
+    if bias is not None and bias.trained:
+        bias.add_grad(dy.reshape(-1, dy.shape[-1]).sum(0))
+    return dx
 
 
 @dataclass(frozen=True)

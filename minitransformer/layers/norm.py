@@ -63,9 +63,9 @@ class Norm(Layer):
         """Return dx; add into the parameters' gradients."""
         pair = self.ops.rmsnorm if self.rms else self.ops.layernorm
         dx, dgamma, *dbeta = pair.backward(dy, cache)
-        self.gamma.grad += dgamma
+        self.gamma.add_grad(dgamma)
         if self.beta:
-            self.beta.grad += dbeta[0]
+            self.beta.add_grad(dbeta[0])
         return dx
 
 
@@ -105,9 +105,9 @@ class ResidualNorm(Norm):
             return dy, self.ops.dropout.backward(dy, cache)
         pair = self.ops.add_rmsnorm if self.rms else self.ops.add_layernorm
         dx, dsublayer_out, dgamma, *dbeta = pair.backward(dy, cache)
-        self.gamma.grad += dgamma
+        self.gamma.add_grad(dgamma)
         if self.beta:
-            self.beta.grad += dbeta[0]
+            self.beta.add_grad(dbeta[0])
         return dx, dsublayer_out
 
     def enter_backward(self, dy: Array, cache: Any) -> Array:

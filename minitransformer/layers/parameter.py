@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from ..ops import Array, Ops
@@ -17,18 +17,24 @@ class Parameter:
 
     A layer declares its shape and its initial values; `FlatParameters` places it in the model's flat arrays. Ops
     receive `value`: `data` itself or, where activations are narrower (bfloat16), a copy in their dtype. An `exact`
-    parameter is never copied.
+    parameter is never copied. One that is not `trained` is frozen: it has no gradient, and `grad` is `None`.
     """
 
     name: str
     data: Array
     value: Array
-    grad: Array
+    grad: Any
 
     def __init__(self, shape: tuple[int, ...], initializer: Initializer, exact: bool = False) -> None:
         self.shape = shape
         self.initializer = initializer
         self.exact = exact
+        self.trained = True
+
+    def add_grad(self, dvalue: Array) -> None:
+        """Add into the gradient; a frozen parameter has none."""
+        if self.trained:
+            self.grad += dvalue
 
 
 class Layer:
@@ -87,7 +93,8 @@ class FlatParameters:
     """A model's parameters in one flat array, and their gradients in another.
 
     So Adam, clipping, the global norm, averaging and a sum over replicas are one operation over one array. Each
-    parameter begins on a 64-byte boundary; the padding between parameters is zero and not part of `count`.
+    parameter begins on a 64-byte boundary; the padding between parameters is zero and not part of `count`. Frozen ones
+    stand after all others in `data`, and `grad` ends before them: what is as long as `grad` knows nothing of them.
 
     Where activations are narrower than parameters, `shadow` is a copy of `data` in the dtype of activations; a function
     that changes `data` changes it too, or calls `refresh`. Elsewhere it is `data` itself.
@@ -105,28 +112,32 @@ class FlatParameters:
         self.dtype = dtype
         self.count = sum(math.prod(parameter.shape) for parameter in self.named.values())
         self._starts, size = {}, 0
-        for name, parameter in self.named.items():
+        num_trained = 0
+        for name, parameter in sorted(self.named.items(), key=lambda item: not item[1].trained):
             self._starts[name] = size
             size += -(-math.prod(parameter.shape) // ALIGN) * ALIGN
+            num_trained = size if parameter.trained else num_trained
         self.data = ops.zeros(size, dtype) if original is None else original.data  # (P,)
         self.shadow = ops.activations(self.data) if original is None else original.shadow  # (P,)
-        self.grad = ops.zeros(size, dtype)  # (P,)
+        self.grad = ops.zeros(num_trained, dtype)  # (P,), less the frozen
         data_views, grad_views, shadow_views = map(self.views, (self.data, self.grad, self.shadow))
         for name, parameter in self.named.items():
-            parameter.name, parameter.data, parameter.grad = name, data_views[name], grad_views[name]
+            parameter.name, parameter.data, parameter.grad = name, data_views[name], grad_views.get(name)
             narrow = self.shadow is not self.data and not parameter.exact
             parameter.value = shadow_views[name] if narrow else parameter.data
 
     def views(self, flat: Array) -> dict[str, Array]:
-        """Return views by name into a flat array of this layout: data, gradients, an optimiser's moments."""
+        """Return views by name into a flat array of this layout: data or, of the trained alone, gradients, moments."""
         return {
             name: flat[self._starts[name] : self._starts[name] + math.prod(parameter.shape)].reshape(parameter.shape)
             for name, parameter in self.named.items()
+            if self._starts[name] < len(flat)
         }
 
-    def initialize(self, seed: int) -> None:
-        """Draw every parameter from its own generator: a value depends on the seed and the parameter's name alone."""
-        for name, parameter in self.named.items():
+    def initialize(self, seed: int, names: Collection[str] | None = None) -> None:
+        """Draw every parameter, or those named, from its own generator: by the seed and the parameter's name alone."""
+        for name in self.named if names is None else names:
+            parameter = self.named[name]
             drawn = parameter.initializer(generator_for(seed, name), parameter.shape)
             parameter.data[...] = self.ops.asarray(drawn, self.dtype)
         self.refresh()

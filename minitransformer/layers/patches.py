@@ -37,7 +37,7 @@ class PatchEmbedding(Layer):
         patches_cache, projection_cache = cache
         tokens = self._tokens()
         for place, token in enumerate(tokens):
-            token.grad += dout[:, place].sum(0)
+            token.add_grad(dout[:, place].sum(0))
         dx = self.projection.backward(dout[:, len(tokens) :], projection_cache)
         return self.ops.patches.backward(dx, patches_cache)
 

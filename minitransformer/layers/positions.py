@@ -69,7 +69,8 @@ class LearnedPositions(Layer):
 
     def backward(self, dout: Array, cache: slice) -> Array:
         """Return dx, which is dout; add its sum over the batch into the table's gradient. It knows no padding."""
-        self.table.grad[cache] += dout.sum(0)
+        if self.table.trained:
+            self.table.grad[cache] += dout.sum(0)
         return dout
 
 

@@ -80,7 +80,7 @@ class Recurrent(Layer):
                 dprojected[:, t], dold = self.cell.backward(tuple(real * d for d in dafter), caches[t])
                 dbefore = tuple(old + padding * d for old, d in zip(dold, dafter, strict=True))
         before, dgates = hidden[:, :-1].reshape(-1, self.width), dprojected.reshape(-1, shape[2])  # (B·T, …)
-        self.cell.recurrent.grad += before.swapaxes(0, 1) @ dgates  # every position's part in one product
+        self.cell.recurrent.add_grad(before.swapaxes(0, 1) @ dgates)  # every position's part in one product
         return self.cell.input.backward(dprojected, input_cache), dbefore
 
     def _zeros(self, batch: int, dtype: object) -> State:

@@ -147,7 +147,7 @@ class RelativeBias(Layer):
 
     def backward(self, dbias: Array, cache: tuple | None) -> None:
         """Add dbias `(1, H, Tq, Tk)` into the gradient of T5's table."""
-        if self.table is not None and cache is not None:
+        if self.table is not None and self.table.trained and cache is not None:
             drows = dbias[0].swapaxes(0, 1).swapaxes(1, 2)  # (Tq, Tk, H)
             self.ops.embedding.backward(drows, cache, out=self.table.grad)
 

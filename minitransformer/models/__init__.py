@@ -21,11 +21,13 @@ from .marian import MarianConfig
 from .model import Model
 from .t5 import T5Config
 from .transformer import Transformer
+from .tuning import Tuning, is_adapter
 from .vit import ViT, ViTConfig
 
 __all__ = [
     "BERT", "DEFAULT_KIND", "GPT", "IGNORED", "KINDS", "PRESETS", "BERTConfig", "ConvolutionalConfig",
     "ConvolutionalTranslator", "Decoding", "EncoderDecoder", "GPTConfig", "MarianConfig", "Model", "ModelConfig",
     "RecurrentConfig", "RecurrentTranslator", "StacksConfig", "T5Config", "TextConfig", "Transformer",
-    "TransformerConfig", "TranslationConfig", "ViT", "ViTConfig", "build_model", "config_from_dict", "most_tokens",
+    "TransformerConfig", "TranslationConfig", "Tuning", "ViT", "ViTConfig", "build_model", "config_from_dict",
+    "is_adapter", "most_tokens",
 ]  # fmt: skip

@@ -14,6 +14,7 @@ from .config import DEFAULT_KIND, ModelConfig, TransformerConfig
 from .gpt import GPTConfig
 from .marian import MarianConfig
 from .t5 import T5Config
+from .tuning import Tuning
 from .vit import ViTConfig
 
 CONFIGS: tuple[type[ModelConfig], ...] = (
@@ -41,6 +42,15 @@ def config_from_dict(values: Mapping[str, Any]) -> ModelConfig:
     return KINDS[kind].from_dict(values)
 
 
-def build_model(config: ModelConfig, ops: Ops = numpy_ops, dtype: str = "float32", seed: int | None = 0) -> Any:
+def build_model(
+    config: ModelConfig,
+    ops: Ops = numpy_ops,
+    dtype: str = "float32",
+    seed: int | None = 0,
+    tuning: Tuning | None = None,
+) -> Any:
     """Return a new model of the configuration's kind; its weights are drawn from `seed`, or zeros where it is None."""
-    return config.model.blank(config, ops, dtype) if seed is None else config.model(config, ops, dtype, seed)
+    model = config.model.blank(config, ops, dtype, tuning)
+    if seed is not None:
+        model.parameters.initialize(seed)
+    return model

@@ -4,9 +4,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Generic, Self, TypeVar
 
-from ..layers import FlatParameters, Layer
+from ..layers import AdaptedLinear, FlatParameters, Layer
 from ..ops import Array, Ops, numpy_ops
 from .config import ModelConfig, TextConfig, most_tokens
+from .tuning import Tuning, is_adapter
 
 ConfigT = TypeVar("ConfigT", bound=ModelConfig)
 
@@ -16,21 +17,26 @@ class Model(Layer, ABC, Generic[ConfigT]):
 
     `ops` and `dtype` choose the backend, `seed` the initial weights. All weights are one flat array,
     `parameters.data`, and every backward adds into `parameters.grad`; a tied weight is one parameter. `origin`: what
-    the folder of a loaded model held beside its weights, which `pretrained.save` writes back.
+    the folder of a loaded model held beside its weights, which `pretrained.save` writes back. `tuning` says what of the
+    model is trained, if not all of it.
     """
 
     origin: Any = None
+    tuning: Tuning | None = None
 
     def __init__(self, config: ConfigT, ops: Ops = numpy_ops, dtype: Any = "float32", seed: int = 0) -> None:
         self._declare(config, ops, dtype)._place()
         self.parameters.initialize(seed)
 
-    def _declare(self, config: ConfigT, ops: Ops, dtype: Any) -> Self:
+    def _declare(self, config: ConfigT, ops: Ops, dtype: Any, tuning: Tuning | None = None) -> Self:
         """Make and name the layers; return the model, whose parameters have no arrays yet."""
         super().__init__(ops)
         self.config, self.dtype = config, _dtype_name(dtype)
         self.most_tokens = most_tokens(config) if isinstance(config, TextConfig) else 0
         self._build(ops.unchecked())  # arguments are checked where they come in; inside nothing can be wrong
+        if tuning is not None:
+            self.tuning = tuning
+            tuning.apply(self)
         self.name_layers()
         return self
 
@@ -43,21 +49,43 @@ class Model(Layer, ABC, Generic[ConfigT]):
         return self
 
     @classmethod
-    def declared(cls, config: ConfigT, ops: Ops = numpy_ops, dtype: Any = "float32") -> Self:
+    def declared(
+        cls, config: ConfigT, ops: Ops = numpy_ops, dtype: Any = "float32", tuning: Tuning | None = None
+    ) -> Self:
         """Return a model's layers with the shapes of their parameters, for which no memory is taken."""
-        return cls.__new__(cls)._declare(config, ops, dtype)
+        return cls.__new__(cls)._declare(config, ops, dtype, tuning)
 
     @classmethod
-    def blank(cls, config: ConfigT, ops: Ops = numpy_ops, dtype: Any = "float32") -> Self:
+    def blank(cls, config: ConfigT, ops: Ops = numpy_ops, dtype: Any = "float32", tuning: Tuning | None = None) -> Self:
         """Return a model whose weights are zeros: for a caller that copies its own into them."""
-        return cls.declared(config, ops, dtype)._place()
+        return cls.declared(config, ops, dtype, tuning)._place()
+
+    def tuned(self, tuning: Tuning | None, seed: int = 0) -> Self:
+        """Return a model with a copy of these weights that is trained as `tuning` says; `seed` draws new adapters.
+
+        Where this model has adapters, they are merged into its weights. Raises `ValueError` as `Tuning.apply` does.
+        """
+        model = self.blank(self.config, self.ops, self.dtype, tuning)
+        ours, theirs = self.parameters.named, model.parameters.named
+        for name in ours.keys() & theirs.keys():
+            theirs[name].data[...] = ours[name].data
+        for name, layer in self.named_layers():
+            for adapter, columns in layer.adapted() if isinstance(layer, AdaptedLinear) else ():
+                theirs[f"{name}.weight"].data[:, columns] += adapter.product()
+        model.parameters.initialize(seed, [name for name in theirs if is_adapter(name)])
+        model.origin = self.origin
+        return model
+
+    def merged(self) -> Self:
+        """Return a model without adapters: each is added to its map's weight, `W + (α/r) · A B`."""
+        return self.tuned(None)
 
     def replica(self, ops: Ops | None = None) -> Self:
         """Return a model that shares these weights and has its own gradients: for another thread and part of a batch.
 
         `ops` is the replica's table, if it should be another on the same backend, such as one that a probe watches.
         """
-        return type(self).declared(self.config, ops or self.ops, self.dtype)._place(self.parameters)
+        return type(self).declared(self.config, ops or self.ops, self.dtype, self.tuning)._place(self.parameters)
 
     @abstractmethod
     def _build(self, ops: Ops) -> None:
@@ -73,7 +101,7 @@ class Model(Layer, ABC, Generic[ConfigT]):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Return a model with its own weights and gradients; copied one by one, they would lose their flat arrays."""
-        twin = self._with_weights(self.config, self.ops, self.dtype, self.parameters.data)
+        twin = self._with_weights(self.config, self.ops, self.dtype, self.parameters.data, self.tuning)
         twin.parameters.grad[...] = self.parameters.grad
         twin.origin = self.origin
         return twin
@@ -88,12 +116,13 @@ class Model(Layer, ABC, Generic[ConfigT]):
         """Pickle the weights; gradients are 0 afterwards. Raises `TypeError` for a backend other than NumPy."""
         if self.ops.has_threads:  # PyTorch's: its tables are made for a device
             raise TypeError("a model on PyTorch's ops can't be pickled: save a checkpoint, and open it over there")
-        return self._with_weights, (self.config, self.ops, self.dtype, self.parameters.data), {"origin": self.origin}
+        arguments = self.config, self.ops, self.dtype, self.parameters.data, self.tuning
+        return self._with_weights, arguments, {"origin": self.origin}
 
     @classmethod
-    def _with_weights(cls, config: ConfigT, ops: Ops, dtype: str, data: Array) -> Self:
+    def _with_weights(cls, config: ConfigT, ops: Ops, dtype: str, data: Array, tuning: Tuning | None) -> Self:
         """Return a model with a copy of these weights."""
-        model = cls.blank(config, ops, dtype)
+        model = cls.blank(config, ops, dtype, tuning)
         model.parameters.data[...] = data
         model.parameters.refresh()
         return model

@@ -8,9 +8,10 @@ such a folder. Both may come from a stranger: they hold data, no code of theirs 
 memory is taken.
 """
 
+import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -21,8 +22,9 @@ import numpy as np
 from ..models import BERTConfig, Model, ModelConfig, T5Config, TransformerConfig
 from ..ops import Ops, numpy_ops
 from ..system.allocator import memory_limit
-from ..system.tensor_file import Tensor
+from ..system.tensor_file import Tensor, parse_json
 from . import marian, t5
+from .adapters import write_adapter
 from .bert import BERT
 from .distilbert import DISTILBERT
 from .download import folder_of
@@ -49,10 +51,27 @@ from .llama import LLAMA
 from .llama_relatives import MISTRAL, QWEN2, QWEN3
 from .names import OUTPUT, Architecture, Row
 from .roberta import CAMEMBERT, ROBERTA, XLM_ROBERTA
-from .tokenizers import TOKENIZER_FILES, PretrainedTokenizer, load_tokenizer, save_tokenizer, tokenizer_in
+from .tokenizers import (
+    TOKENIZER_FILES,
+    PretrainedTokenizer,
+    load_tokenizer,
+    save_tokenizer,
+    tokenizer_from_json,
+    tokenizer_in,
+)
 from .vit import DEIT, VIT
 
-__all__ = ["ARCHITECTURES", "PretrainedError", "PretrainedTokenizer", "load", "save"]
+__all__ = [
+    "ARCHITECTURES",
+    "Origin",
+    "PretrainedError",
+    "PretrainedTokenizer",
+    "labelled",
+    "load",
+    "save",
+    "save_adapter",
+    "tokenizer_from_json",
+]
 
 ARCHITECTURES = {
     each.name: each
@@ -89,16 +108,35 @@ MARKS = ("bos_token_id", "eos_token_id", "decoder_start_token_id")
 class Origin:
     """The content of a folder beside the weights of its model, for the way back.
 
-    config: our configuration of it; values and generation: its `config.json` and `generation_config.json`; types: those
-    of its tensors, by name, as safetensors calls them; beside: the content of its other JSON files, by their paths,
-    which say how pictures become inputs and hidden states the vector of a text.
+    name: that of the folder, as the user wrote it; config: our configuration of it; values and generation: its
+    `config.json` and `generation_config.json`; types: those of its tensors, by name, as safetensors calls them; beside:
+    the content of its other JSON files, by their paths, which say how pictures become inputs and hidden states the
+    vector of a text.
     """
 
+    name: str
     config: ModelConfig
     values: Mapping[str, Any]
     generation: Mapping[str, Any]
     types: Mapping[str, str]
     beside: Mapping[str, Any]
+
+    def to_json(self) -> str:
+        """Return all but our configuration as a JSON text, for a checkpoint."""
+        return json.dumps([self.values, self.generation, self.types, self.beside, self.name])
+
+    @classmethod
+    def from_json(cls, config: ModelConfig, text: str) -> "Origin":
+        """Return the origin that `to_json` wrote. Raises PretrainedError for another text."""
+        try:
+            parts = parse_json(text.encode())
+        except (ValueError, RecursionError) as error:
+            raise PretrainedError(f"the checkpoint's origin is not valid JSON: {error}") from None
+        kinds = list(map(type, parts)) if isinstance(parts, list) else None
+        if kinds != [dict, dict, dict, dict, str] or parts[0].get("model_type") not in [*ARCHITECTURES]:
+            raise PretrainedError("the checkpoint's origin is not that of a supported model")
+        *values, name = parts
+        return cls(name, config, *values)
 
 
 class Source(NamedTuple):
@@ -171,7 +209,7 @@ def load(folder_or_name: str | Path, ops: Ops = numpy_ops, dtype: str = "float32
         config = replace(config, mask_id=tokenizer.mask_id)
     model = config.model.blank(config, ops, dtype)
     _fill(model, rows, tensors)
-    model.origin = Origin(config, values, generation, types, source.beside)
+    model.origin = Origin(str(folder_or_name), config, values, generation, types, source.beside)
     return model, tokenizer
 
 
@@ -276,8 +314,9 @@ def save(model: Model, folder: str | Path, tokenizer: Any = None) -> None:
     loaded goes back as it came: with its folder's settings, and in bfloat16 or float16 if it was in these types and
     they still hold its weights exactly; otherwise in the model's own type. Raises PretrainedError, naming the option,
     for what the other's files can't express, before anything is written, and OSError for files that can't be. The
-    configuration is written last: without it no half of a model can be loaded.
+    configuration is written last: without it no half of a model can be loaded. Adapters are merged into the weights.
     """
+    model = model.merged() if model.tuning is not None and model.tuning.rank else model
     architecture, folder = _architecture_of(model), Path(folder)
     values = architecture.to_config(model.config)
     named = {name: model.ops.to_numpy(each.data) for name, each in model.parameters.named.items()}
@@ -309,6 +348,27 @@ def save(model: Model, folder: str | Path, tokenizer: Any = None) -> None:
     if tokenizer is not None:
         save_tokenizer(tokenizer, folder, model.config)
     write_json(folder / CONFIG, {**values, "dtype": dtype})
+
+
+def save_adapter(model: Model, folder: str | Path) -> None:
+    """Write the adapters of a loaded model, which was `tuned`, as the package PEFT reads them. Makes the folder.
+
+    What else of the model is trained, such as a new head, goes with them. Raises as `save` does, and PretrainedError
+    for a model without adapters, or one that came from no folder.
+    """
+    write_adapter(model, Path(folder), _architecture_of(model).table(model.config))
+
+
+def labelled(model: Model, origin: Origin | None, name: str, labels: Sequence[str]) -> Origin:
+    """Return the origin of a model whose head is new, for these labels; it was made from one of this origin, or name.
+
+    Raises PretrainedError for a model that can't be written.
+    """
+    architecture = _architecture_of(model) if origin is None else ARCHITECTURES[origin.values["model_type"]]
+    names = {"id2label": {str(i): each for i, each in enumerate(labels)}}
+    names |= {"label2id": {each: i for i, each in enumerate(labels)}}
+    values = (dict(origin.values) if origin else {}) | architecture.to_config(model.config) | names
+    return Origin(origin.name if origin else name, model.config, values, {}, {}, origin.beside if origin else {})
 
 
 def _architecture_of(model: Model) -> Architecture:

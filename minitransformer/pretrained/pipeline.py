@@ -36,7 +36,7 @@ GROWTH = {
 """The most characters that a step makes of one (UAX 15, table 10), for steps without options that change it."""
 
 
-def check_pipeline(path: Path, values: Any) -> None:
+def check_pipeline(path: Path | str, values: Any) -> None:
     """Raise PretrainedError for a `tokenizer.json` that can't be run, or whose work may grow beyond its texts' length.
 
     The package reports other faults when it reads the file.

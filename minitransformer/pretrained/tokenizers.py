@@ -1,9 +1,14 @@
-"""Tokenizers from and to other libraries' files: `tokenizer.json` with the package tokenizers, and Marian's."""
+"""Tokenizers from and to other libraries' files: `tokenizer.json` with the package tokenizers, and Marian's.
 
+In a checkpoint, and beside the ids of a training, a tokenizer is one JSON object: `{"format": ..., "inner": ...}`.
+"""
+
+import base64
 import codecs
 import errno
 import json
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +28,9 @@ FILE, CONFIG, OLDER = "tokenizer.json", "tokenizer_config.json", "special_tokens
 TEMPLATE = "chat_template.jinja"
 LARGEST = 100_000_000
 """In bytes: a larger file of a tokenizer is refused."""
+
+FORMAT = "minitransformer's copy of a tokenizer"
+"""The format of the JSON text of a tokenizer in a checkpoint."""
 
 VOCABULARIES = {
     "GPT2Tokenizer": ("vocab.json", "merges.txt"),
@@ -145,6 +153,11 @@ class PretrainedTokenizer:
             piece = bytes(map(BYTE_OF.__getitem__, piece)).decode(errors="bytes in brackets")
         return piece.replace(" ", SPACE)
 
+    def to_json(self) -> str:
+        """Return the tokenizer as one JSON text, which `tokenizer_from_json` reads."""
+        ids = {"pad_token_id": self.pad_id, "bos_token_id": self.bos_id, "eos_token_id": self.eos_id}
+        return _written(self.inner.to_str(), self.options, ids, template=self.template)
+
     def save(self, folder: Path) -> None:
         """Write `tokenizer.json`, and the options beside it."""
         with atomic_write(folder / FILE) as file:
@@ -163,27 +176,28 @@ SPECIAL = ("</s>", "<unk>", "<pad>")
 class MarianTokenizer:
     """Marian's tokenizer: sentencepiece cuts source and target texts, and `vocab.json` numbers the pieces of both.
 
-    A source text may begin with the code of a target language, such as `>>de<<`, where the vocabulary has one; options
-    and values are as in `PretrainedTokenizer`. Raises PretrainedError for files of other content, or if the package
+    models: the content of `source.spm` and `target.spm`; ids: that of `vocab.json`; place: for messages. A source text
+    may begin with the code of a target language, such as `>>de<<`, where the vocabulary has one; options and values are
+    as in `PretrainedTokenizer`. Raises PretrainedError for files of other content, or if the package
     sentencepiece is missing.
     """
 
-    def __init__(self, folder: Path, options: Mapping[str, Any], values: Mapping[str, Any]):
+    def __init__(
+        self,
+        place: Path | str,
+        models: Iterable[bytes],
+        ids: dict[str, int],
+        options: Mapping[str, Any],
+        values: Mapping[str, Any],
+    ):
+        processor = _sentencepiece(place)
         try:
-            from sentencepiece import SentencePieceProcessor  # pyright: ignore[reportMissingImports]
-        except ImportError:
-            message = "Marian's tokenizer needs the package sentencepiece: pip install sentencepiece"
-            raise PretrainedError(f"{folder}: {message}") from None
-        try:
-            self.source, self.target = (
-                SentencePieceProcessor(model_proto=(folder / f"{name}.spm").read_bytes())
-                for name in ("source", "target")
-            )
+            self.source, self.target = (processor(model_proto=each) for each in models)
         except RuntimeError:
-            raise PretrainedError(f"{folder}: source.spm and target.spm must be models of sentencepiece") from None
-        self.ids: dict[str, int] = read_json(folder / "vocab.json")
+            raise PretrainedError(f"{place}: source.spm and target.spm must be models of sentencepiece") from None
+        self.ids = ids
         if "<unk>" not in self.ids or not all(type(each) is int and each >= 0 for each in self.ids.values()):
-            raise PretrainedError(f"{folder / 'vocab.json'} does not number pieces, with <unk> among them")
+            raise PretrainedError(f"{place}: vocab.json does not number pieces, with <unk> among them")
         self.pieces, self.options = {index: piece for piece, index in self.ids.items()}, options
         named = {"pad_token": "<pad>", "eos_token": "</s>", **options}
         self.pad_id, self.bos_id, self.eos_id = _special_ids(named, values, self.ids.get)
@@ -207,6 +221,11 @@ class MarianTokenizer:
         ids = [self.ids.get(piece, self.ids["<unk>"]) for piece in pieces]
         return ids if self.eos_id is None or not special_tokens else [*ids, self.eos_id]
 
+    def encode_target(self, text: str) -> list[int]:
+        """Return the ids of a target text, without its end mark."""
+        _check_unicode(text)
+        return [self.ids.get(piece, self.ids["<unk>"]) for piece in self.target.encode(text, out_type=str)]
+
     def around(self, text: str) -> tuple[list[int], list[int], list[int]]:
         """Return the marks before a source text (none), the ids of the text, and its end mark."""
         return [], self.encode(text), [] if self.eos_id is None else [self.eos_id]
@@ -220,6 +239,12 @@ class MarianTokenizer:
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """Return each id as the vocabulary writes it: ▁dog where a word begins."""
         return [printed(self.pieces.get(int(each), "<unk>")) for each in ids]
+
+    def to_json(self) -> str:
+        """Return the tokenizer as one JSON text, which `tokenizer_from_json` reads."""
+        ids = {"pad_token_id": self.pad_id, "bos_token_id": self.bos_id, "eos_token_id": self.eos_id}
+        models = [each.serialized_model_proto() for each in (self.source, self.target)]
+        return _written([base64.b64encode(each).decode() for each in models], self.options, ids, ids=self.ids)
 
     def save(self, folder: Path) -> None:
         """Write the three files, and the options beside them."""
@@ -252,7 +277,9 @@ def load_tokenizer(folder: Path, kind: str, values: Mapping[str, Any]) -> Any:
         if (folder / file).stat().st_size > LARGEST:
             raise PretrainedError(f"{folder / file} has more than {LARGEST:,} bytes: it is no tokenizer's")
     if name == "MarianTokenizer" and FILE not in files:
-        return MarianTokenizer(folder, options, values)
+        _sentencepiece(folder)
+        models = [(folder / file).read_bytes() for file in files[:2]]
+        return MarianTokenizer(folder, models, read_json(folder / "vocab.json"), options, values)
     _check_package(folder)
     from . import vocabularies
 
@@ -263,6 +290,35 @@ def load_tokenizer(folder: Path, kind: str, values: Mapping[str, Any]) -> Any:
         return PretrainedTokenizer(inner, options, values, _template(folder))
 
     return _ask(f"{folder / files[0]} is not a tokenizer", read)
+
+
+def _written(inner: Any, options: Mapping[str, Any], values: Mapping[str, Any], **more: Any) -> str:
+    fields = {"format": FORMAT, "options": dict(options), "values": dict(values), **more, "inner": inner}
+    return json.dumps(fields, ensure_ascii=False)
+
+
+def tokenizer_from_json(text: str) -> Any:
+    """Return the tokenizer, of any kind, whose `to_json` wrote the text. Raises ValueError for another text."""
+    try:
+        fields = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"a tokenizer must be valid JSON, but this is not: {error}") from None
+    if not isinstance(fields, dict) or fields.get("format") != FORMAT:
+        return BPETokenizer.from_json(text)
+    place = "the checkpoint's tokenizer"
+
+    def read() -> Any:
+        inner, options, values = fields["inner"], fields["options"], fields["values"]
+        if isinstance(inner, list):
+            models = [base64.b64decode(each) for each in inner]
+            return MarianTokenizer(place, models, fields["ids"], options, values)
+        _check_package(place)
+        from . import vocabularies
+
+        vocab = {**values, "vocab_size": sys.maxsize}
+        return PretrainedTokenizer(vocabularies.tokenizer_of(place, inner), options, vocab, fields["template"])
+
+    return _ask(f"{place} is damaged", read)
 
 
 def tokenizer_in(path: Path, metadata: Mapping[str, Any], values: Mapping[str, Any]) -> PretrainedTokenizer | None:
@@ -286,7 +342,17 @@ def tokenizer_in(path: Path, metadata: Mapping[str, Any], values: Mapping[str, A
     return _ask(f"{path} holds no tokenizer", read)
 
 
-def _check_package(place: Path) -> None:
+def _sentencepiece(place: Path | str) -> Any:
+    """Return the class of sentencepiece's models. Raises PretrainedError if the package is missing."""
+    try:
+        from sentencepiece import SentencePieceProcessor  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        message = "Marian's tokenizer needs the package sentencepiece: pip install sentencepiece"
+        raise PretrainedError(f"{place}: {message}") from None
+    return SentencePieceProcessor
+
+
+def _check_package(place: Path | str) -> None:
     """Raise PretrainedError if the package tokenizers is missing."""
     try:
         import tokenizers  # noqa: F401

@@ -40,11 +40,7 @@ Options = Mapping[str, Any]
 def read(folder: Path, options: Options, name: str) -> Tokenizer:
     """Read `tokenizer.json`; the options of `tokenizer_config.json` override it, as in `transformers`."""
     path = folder / "tokenizer.json"
-    content = path.read_text(encoding="utf-8")
-    check_pipeline(path, json.loads(content))
-    inner = Tokenizer.from_str(content)
-    inner.no_truncation()  # a file may hold the truncation and the padding of its last use
-    inner.no_padding()
+    inner = tokenizer_of(path, path.read_text(encoding="utf-8"))
     named = {"do_lower_case": "lowercase", "strip_accents": "strip_accents"}
     named |= {"tokenize_chinese_chars": "handle_chinese_chars"}
     if name == "BertTokenizer" and isinstance(inner.normalizer, normalizers.BertNormalizer):
@@ -60,6 +56,15 @@ def read(folder: Path, options: Options, name: str) -> Tokenizer:
     named = {name: options[name] for each in MARKS if options.get(name := f"{each}_token")}
     known = [name for name, value in named.items() if inner.token_to_id(mark(value).content) is not None]
     add_marks(inner, folder, {name: value for name, value in options.items() if name not in known})
+    return inner
+
+
+def tokenizer_of(place: Path | str, content: str) -> Tokenizer:
+    """Return the tokenizer in the content of a `tokenizer.json`."""
+    check_pipeline(place, json.loads(content))
+    inner = Tokenizer.from_str(content)
+    inner.no_truncation()  # a file may hold the truncation and the padding of its last use
+    inner.no_padding()
     return inner
 
 

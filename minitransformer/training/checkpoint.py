@@ -7,8 +7,9 @@ the same bytes. The description holds the version of the format and
     step        a whole number
     config      an object: the model's configuration, which the model itself checks
     tokenizer   text or null
-    state       an object; in it `settings` and `data` are objects, `tokens` is a whole number, `languages` two names
-                or null, `averaged_steps` a list of whole numbers; each may be missing
+    state       an object; in it `settings`, `data` and `tuning` (what is trained) are objects, `tokens` is a whole
+                number, `languages` two names or null, `averaged_steps` a list of whole numbers, `origin` text or null:
+                what another library's folder held beside the weights; each may be missing
 
 A checkpoint from a stranger can't do harm. Nothing is unpickled, so it can't run code. Its content is checked, so that
 its readers may rely on types. A model is made only if the file holds all of its weights, so it is no larger than the
@@ -33,7 +34,7 @@ from typing import Any
 import numpy as np
 
 from ..data.sentence_pairs import is_language
-from ..models import DEFAULT_KIND, Model, ModelConfig, build_model, config_from_dict
+from ..models import DEFAULT_KIND, Model, ModelConfig, Tuning, build_model, config_from_dict, is_adapter
 from ..ops import Ops, numpy_ops
 from ..system.atomic import atomic_write
 from ..system.tensor_file import TYPES, Tensor, file_parts, read_header
@@ -78,6 +79,15 @@ class Checkpoint:
         source, target = self.state.get("languages") or (None, None)
         return (source, target) if source and target else None
 
+    @property
+    def tuning(self) -> Tuning | None:
+        """What of the model was trained, if not all of it. Raises CheckpointError for what a model can't have."""
+        values = self.state.get("tuning")
+        try:
+            return None if values is None else Tuning.from_dict(values)
+        except (TypeError, ValueError) as error:
+            raise CheckpointError(f"the checkpoint's tuning is none of a model: {error}") from None
+
     def model_config(self) -> ModelConfig:
         """Return the configuration of the model, after a check that the checkpoint holds all of its weights.
 
@@ -89,7 +99,7 @@ class Checkpoint:
         except (TypeError, ValueError) as error:
             raise CheckpointError(f"no model can be made from the checkpoint: {error}") from error
         self.check_floats()
-        held = sum(array.size for array in self.parameters.values())
+        held = sum(array.size for name, array in self.parameters.items() if not is_adapter(name))
         if held != config.num_parameters or len(self.parameters) < config.num_layers_in_all:
             raise CheckpointError(
                 f"the checkpoint holds {held:,} weights in {len(self.parameters):,} arrays, but its configuration is "
@@ -104,10 +114,28 @@ class Checkpoint:
                 raise CheckpointError(f"the checkpoint's {name} is of type {array.dtype}, expected floats")
 
     def model(self, ops: Ops = numpy_ops, dtype: str = "float32") -> Any:
-        """Return the checkpoint's model, with its weights. Raises as `model_config` and `restore` do."""
-        model = build_model(self.model_config(), ops, dtype, seed=None)
+        """Return the checkpoint's model, with its adapters merged. Raises as `tuned_model` does."""
+        return self.tuned_model(ops, dtype).merged() if self.has_adapters else self.tuned_model(ops, dtype)
+
+    def tuned_model(self, ops: Ops = numpy_ops, dtype: str = "float32") -> Any:
+        """Return the model as it was trained. Raises as `model_config` and `restore` do."""
+        config, tuning = self.model_config(), self.tuning
+        if self.has_adapters or (tuning is not None and tuning.rank):
+            try:  # before memory is taken for what a file says
+                layers = config.model.declared(config, ops, dtype, tuning).named_parameters()
+            except ValueError as error:
+                raise CheckpointError(f"the checkpoint's tuning is none of its model: {error}") from None
+            held = {name: array.shape for name, array in self.parameters.items() if is_adapter(name)}
+            if held != {name: each.shape for name, each in layers if is_adapter(name)}:
+                raise CheckpointError("the checkpoint's adapters are not those that its tuning names")
+        model = build_model(config, ops, dtype, seed=None, tuning=tuning)
         self.restore(model)
         return model
+
+    @property
+    def has_adapters(self) -> bool:
+        """True if low-rank adapters stand beside the weights."""
+        return any(map(is_adapter, self.parameters))
 
     def restore(self, model: Model) -> None:
         """Copy the weights into `model`. Raises CheckpointError, naming the fields, names or shapes that differ."""
@@ -117,6 +145,8 @@ class Checkpoint:
             raise CheckpointError(f"the checkpoint is of a {ours} model, not of a {theirs} one")
         if differences := _differences(self.config, config):
             raise CheckpointError(f"the checkpoint is of another configuration than the model: {differences}")
+        if self.tuning != model.tuning:
+            raise CheckpointError("the checkpoint is of a training of other parameters than the model's")
         try:
             model.parameters.load_state_dict(self.parameters)
         except ValueError as error:
@@ -138,6 +168,7 @@ LANGUAGES = ("two languages or null", lambda value: value is None or (_is_list(v
 STEPS = ("a list of whole numbers", lambda value: _is_list(value, _is_whole))
 FIELDS = {"version": WHOLE, "step": WHOLE, "config": OBJECT, "tokenizer": TEXT, "state": OBJECT}
 STATE_FIELDS = {"settings": OBJECT, "data": OBJECT, "tokens": WHOLE, "languages": LANGUAGES, "averaged_steps": STEPS}
+STATE_FIELDS |= {"tuning": OBJECT, "origin": TEXT}
 """For each field the name of its kind, and a function that tells whether a value has it. FIELDS are required."""
 
 
@@ -248,6 +279,8 @@ def average_checkpoints(paths: Sequence[str | Path]) -> Checkpoint:
         raise ValueError("paths is empty: there is no checkpoint to average")
     first = last = load_checkpoint(paths[0], with_optimizer=False)
     first.check_floats()
+    if first.has_adapters:  # the mean of products is not the product of the means
+        raise CheckpointError(f"{paths[0]} holds adapters, which can't be averaged beside their weights")
     shapes = {name: array.shape for name, array in first.parameters.items()}
     totals = {name: array.astype(np.float64) for name, array in first.parameters.items()}
     steps = [first.step]
@@ -266,6 +299,7 @@ def average_checkpoints(paths: Sequence[str | Path]) -> Checkpoint:
         steps.append(last.step)
     mean = {name: (totals[name] / len(paths)).astype(array.dtype) for name, array in first.parameters.items()}
     state = {"averaged_steps": steps, "languages": last.languages}
+    state |= {"origin": last.state["origin"]} if "origin" in last.state else {}
     return Checkpoint(first.config, mean, tokenizer=first.tokenizer, step=last.step, state=state)
 
 

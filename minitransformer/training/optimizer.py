@@ -15,9 +15,9 @@ class Adam:
         v = β₂ v + (1 - β₂) g²             v̂ = v / (1 - β₂ᵗ)
         θ = θ - lr · m̂ / (√v̂ + ε)
 
-    m and v are flat arrays like the parameters, so that a step is one operation. `part` is the slice of the flat
-    parameters that is updated, by default all of them. Raises ValueError if a beta is outside [0, 1) or eps is not
-    positive and finite.
+    m and v are flat arrays like the gradient, so that a step is one operation. `part` is the slice of the flat gradient
+    whose parameters are updated, by default all of it; frozen parameters are outside. Raises ValueError if a beta is
+    outside [0, 1) or eps is not positive and finite.
     """
 
     def __init__(
@@ -26,15 +26,15 @@ class Adam:
         ops: Ops,
         betas: tuple[float, float] = (0.9, 0.98),
         eps: float = 1e-9,
-        part: slice = slice(None),
+        part: slice | None = None,
     ) -> None:
         if not all(0 <= beta < 1 for beta in betas):
             raise ValueError(f"betas must be in [0, 1), got {betas}")
         if not 0 < eps < math.inf:
             raise ValueError(f"eps must be positive and finite, got {eps}")
         self.parameters, self.ops, self.betas, self.eps = parameters, ops.unchecked(), betas, eps
-        self.num_steps, self.part = 0, part
-        size = len(parameters.data[part])
+        self.num_steps, self.part = 0, part or slice(len(parameters.grad))
+        size = len(parameters.grad[self.part])
         self.m = ops.zeros(size, parameters.dtype)  # (P,), or less: the part's
         self.v = ops.zeros(size, parameters.dtype)
 
@@ -64,7 +64,7 @@ class Adam:
 
     def load_state_dict(self, state: Mapping[str, Array]) -> None:
         """Load what `state_dict` returned. Raises ValueError, and changes nothing, if it does not fit the model."""
-        m, v = (self.ops.zeros(self.parameters.data.shape, self.parameters.dtype) for _ in "mv")
+        m, v = (self.ops.zeros(self.parameters.grad.shape, self.parameters.dtype) for _ in "mv")
         moments = self._moments(m, v)
         expected = {name: tuple(moment.shape) for name, moment in moments.items()} | {"num_steps": ()}
         given = {name: tuple(array.shape) for name, array in state.items()}
@@ -85,8 +85,8 @@ class Adam:
         return {f"{letter}.{name}": view for letter, named in views.items() for name, view in named.items()}
 
     def _whole(self, moment: Array) -> Array:
-        """Return a flat array of the moments of all parameters."""
-        flat = self.ops.zeros(self.parameters.data.shape, self.parameters.dtype)
+        """Return a flat array of the moments of all parameters that are trained."""
+        flat = self.ops.zeros(self.parameters.grad.shape, self.parameters.dtype)
         flat[self.part] = moment
         return flat
 

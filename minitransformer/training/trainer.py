@@ -315,6 +315,7 @@ class Trainer:
                 "data": self._data_identity,
                 "languages": self.languages,
                 "tokens": self.tokens,
+                **kept_of(self.model),
             },
         )
 
@@ -332,6 +333,12 @@ class Trainer:
     def _data_identity(self) -> dict[str, int]:
         """The number of examples and their checksum: they show if a resumed training gets other data."""
         return {"pairs": len(self.dataset), "crc32": self.dataset.checksum()}
+
+
+def kept_of(model: Model[Any]) -> dict[str, Any]:
+    """Return what a checkpoint's state keeps of a model: what of it is trained, and the folder that it came from."""
+    kept = {} if model.tuning is None else {"tuning": model.tuning.to_dict()}
+    return kept if model.origin is None else kept | {"origin": model.origin.to_json()}
 
 
 def _is_finite(checkpoint: Checkpoint) -> bool:

@@ -84,9 +84,9 @@ def test_a_training_step(model):
     batch = collate([np.array([5, 6, 7, 8])] * 4, [np.array([9, 10, 11])] * 4)
     worker, adam = Worker(model), Adam(model.parameters, model.ops)
     walk = Walk(lambda: training_step(worker, adam, [batch], learning_rate=1e-3))
-    assert len(walk.calls) <= 92, LONGER
+    assert len(walk.calls) <= 93, LONGER
     assert len(walk.files) <= 26, LONGER
-    assert walk.lines <= 960, LONGER
+    assert walk.lines <= 970, LONGER
     assert walk.share_of_checks <= 0.03
 
 

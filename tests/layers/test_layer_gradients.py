@@ -15,6 +15,7 @@ from support.prove import Proof, normal
 from support.prove_layer import prove_layer
 
 from minitransformer.layers import (
+    AdaptedLinear,
     AdditiveAttention,
     AttendingConvolution,
     AttentionConfig,
@@ -30,6 +31,7 @@ from minitransformer.layers import (
     Layer,
     LearnedPositions,
     Linear,
+    LoRA,
     Norm,
     NormConfig,
     OutputLayer,
@@ -65,6 +67,12 @@ def layer_cases() -> Iterator[tuple[str, Case]]:
     for shape in ((3, C), (2, 1, C), (1, 3, C), (C,)):
         yield f"Linear {shape}", (partial(Linear, ops, C, 3, 2), {"x": shape}, None)
         yield f"FeedForward {shape}", (partial(FeedForward, ops, C, FeedForwardConfig(5)), {"x": shape}, None)
+        yield f"LoRA {shape}", (partial(LoRA, ops, C, 3, 2, 1.5), {"x": shape}, None)
+
+        def adapted() -> AdaptedLinear:
+            return AdaptedLinear(Linear(ops, C, 3, 2, 4), [LoRA(ops, C, 3, 2, 1.5), None, LoRA(ops, C, 4, 1, 0.5)])
+
+        yield f"AdaptedLinear {shape}", (adapted, {"x": shape}, None)
     for shape, eps, text in options([(5, C), (2, 1, C), (1, 3, C)], [1e-5, 0.1]):
         yield f"LayerNorm {text}", (partial(Norm, ops, C, NormConfig(eps=eps)), {"x": shape}, None)
 

@@ -224,9 +224,34 @@ a layer that stands in several places seen once for each of them
 [cli/recipes.py: cli/test_cli_family]
 a mask for BERT alone and not for all that learn masked tokens
     sized: learned(name, reads) == "masked" → name == "bert"
-[cli/train.py: cli/test_cli_family]
+[cli/training_text.py: cli/test_cli_family]
 a text that was deleted made again as pairs
     _lost_choice: TextChoice if reads == "lines" else CorpusChoice → CorpusChoice
+[layers/lora.py: layers/test_layer_gradients]
+an adapter without α/r | LoRA.forward: low * self.scale → low
+an adapter's gradient without α/r | LoRA.backward: dlow * self.scale → dlow
+A and B exchanged in an adapter's backward
+    LoRA.backward: a_cache, b_cache = cache → b_cache, a_cache = cache
+[layers/lora.py: models/test_tuning]
+a merged adapter without α/r | LoRA.product: self.scale * (self.a.data @ self.b.data) → self.a.data @ self.b.data
+[layers/linear.py: models/test_tuning]
+a frozen weight's gradient that does not pass on
+    frozen_backward: weight.value if transposed else weight.value.swapaxes(0, 1) → 0 * weight.value.swapaxes(0, 1)
+[models/model.py: models/test_tuning]
+adapters merged twice | Model.tuned: += adapter.product() → += 2 * adapter.product()
+[layers/parameter.py: models/test_tuning]
+frozen parameters among those that Adam moves
+    FlatParameters.__init__: key=lambda item: not item[1].trained → key=lambda item: False
+[pretrained/adapters.py: pretrained/test_adapters]
+an adapter saved transposed | write_adapter: lora_A.weight": a.T → lora_A.weight": a.reshape(a.T.shape)
+GPT-2's adapters of queries and values in each other's columns | _of: wide[:, columns] → wide[:, ::-1][:, columns]
+[training/checkpoint.py: cli/test_cli_fine_tuning]
+a checkpoint whose adapters are not merged when it opens | Checkpoint.model: if self.has_adapters → if False
+a checkpoint of adapters of any rank | Checkpoint.tuned_model: if held != → if not held and held !=
+[data/lines.py: cli/test_cli_fine_tuning]
+RoBERTa's padding taken for a token | LineBatches.batch: pad(rows, self._pad_id) → pad(rows)
+[data/text.py: cli/test_cli_fine_tuning]
+a Llama's lines without the mark that begins a text | Marked.encode: *self.before, *self.tokenizer → *self.tokenizer
 [decoding/generator.py: pretrained/test_vocabularies]
 a stream that does not wait for the end of a run of bytes
     Generator.stream: not BYTE.match("".join(self.pieces(ids[-1:]))) → True
@@ -356,7 +381,7 @@ the loss of every token, as if all were masked | hide: chosen, ids → is_text, 
 a short text without a target | hide: np.maximum(1, → np.maximum(0,
 [data/lines.py: data/test_family_data]
 the same masks in every epoch | LineBatches.batch: 0, epoch, index → 0, index
-padding attended to instead of text | LineBatches.batch: ids != PAD_ID → ids == PAD_ID
+padding attended to instead of text | LineBatches.batch: < lengths[:, None] → >= lengths[:, None]
 [data/labelled.py: data/test_family_data]
 classes in the order of the batch, not of its lines
     LabelledText.batches: self.classes[lines] → self.classes[: len(lines)]

@@ -51,6 +51,22 @@ def linear(layer: Layer, w: Weights, x: Tensor, context: Context) -> Tensor:
     return oracles.linear(x, w["weight"], w["bias"])
 
 
+def lora(layer: Any, w: Weights, x: Tensor, context: Context) -> Tensor:
+    return layer.scale * (x @ w["a"] @ w["b"])
+
+
+def adapted_linear(layer: Any, w: Weights, x: Tensor, context: Context) -> Tensor:
+    """The map, and each adapter in its own columns; elsewhere zeros."""
+    adapters = zip(layer.adapters, layer.widths, strict=True)
+    changes = [
+        torch.zeros((*x.shape[:-1], width), dtype=x.dtype)
+        if adapter is None
+        else torch_layer(adapter, inside(w, f"adapters.{i}"), x, context=context)
+        for i, (adapter, width) in enumerate(adapters)
+    ]
+    return linear(layer, w, x, context) + torch.cat(changes, dim=-1)
+
+
 def layernorm(layer: Any, w: Weights, x: Tensor, context: Context) -> Tensor:
     return oracles.layernorm(x, w["gamma"], w["beta"], layer.eps)
 
@@ -203,6 +219,8 @@ def attending_convolution(layer: Layer, w: Weights, x: Tensor, embedded: Tensor,
 
 TWINS: dict[type[Layer], Callable[..., Any]] = {
     layers.Linear: linear,
+    layers.LoRA: lora,
+    layers.AdaptedLinear: adapted_linear,
     layers.FeedForward: feed_forward,
     layers.Norm: layernorm,
     layers.SelfAttention: attention,

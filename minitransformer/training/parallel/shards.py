@@ -147,12 +147,12 @@ class ShardedAdam(Adam):
         self, parameters: FlatParameters, ops: Ops, betas: tuple[float, float], eps: float, processes: Processes
     ) -> None:
         self.processes = processes
-        super().__init__(parameters, ops, betas, eps, slices(len(parameters.data), processes.size)[processes.rank])
+        super().__init__(parameters, ops, betas, eps, slices(len(parameters.grad), processes.size)[processes.rank])
 
     def step(self, learning_rate: float, grad_scale: float = 1.0) -> None:
         """Update this process's slice from `grad_scale` times its gradient, and gather those of the others."""
         super().step(learning_rate, grad_scale)
-        gather(self.processes, self.parameters.data)
+        gather(self.processes, self.parameters.data[: len(self.parameters.grad)])
         self.parameters.refresh()
 
     def grad_norm(self) -> float:
