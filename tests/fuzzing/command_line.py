@@ -177,7 +177,7 @@ RULES: dict[str, Fine] = {
     "generate.model": named("gpt"),
     "fill.model": named("bert"),
     "classify.model": named("vit"),
-    "generate.prompts": lambda text: not re.search("[\ud800-\udfff]", text),
+    "generate.prompts system": lambda text: not re.search("[\ud800-\udfff]", text),
     "classify.inputs": lambda text: False,
     "digits": whole(0, 363),
     "max_tokens samples count": whole(1),
