@@ -112,7 +112,9 @@ a gated network counted as one of two matrices | _stack: (2 + network.gated) →
 a parameter that all layers share counted in each of them
     ModelConfig.parameter_sizes: ".layers.1." → ".layers.0."
 [costs.py: models/test_costs]
-a cache that grows with linear attention | inference_bytes: attention.kind == "linear" → False
+keys that are counted and values that are not | cache_bytes: (attention.d_k + attention.d_v) * length →
+        attention.d_k * length
+a cache that grows with linear attention | cache_bytes: attention.kind == "linear" → False
 [check.py: check/test_check]
 a check that accepts whatever it is given | check: TOLERANCE → 1e9
 [models/t5.py: pretrained/test_architectures]
@@ -215,6 +217,10 @@ lines of a template that end with a tag kept as lines | _compiled: trim_blocks=T
 JSON escaped as in HTML | _compiled: environment.filters["tojson"] = _as_json → pass
 [cli/generate.py: pretrained/test_chat]
 a system's message that is dropped in the second turn | converse: messages += [question → messages[:] = [question
+[outline.py: pretrained/test_info]
+a line for the first block's attention in place of each block's own | _blocks: of_layer(i) → of_layer(0)
+[pretrained/unused.py: pretrained/test_info]
+a key that is obeyed called unused | in_folder: {*keys.obeyed, *keys.aliases → {*keys.aliases
 [pretrained/keys.py: pretrained/test_keys]
 a key that nobody knows passed over | Keys.checked: values.keys() - self.known → ()
 [pretrained/files.py: pretrained/test_marks]
