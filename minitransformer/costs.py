@@ -140,17 +140,21 @@ def activations(config: TransformerConfig, length: int) -> int:
     return config.num_layers * encoder_layer + config.decoder_layers * decoder_layer + 2 * config.d_model
 
 
-def inference_bytes(config: StacksConfig | GPTConfig, num_parameters: int, length: int, beam: int) -> int:
-    """Return the memory to write `length` tokens: weights, keys and values of each beam, and of an encoder's output.
+def cache_bytes(config: StacksConfig | GPTConfig, length: int = 1) -> int:
+    """Return the memory of the keys and values of `length` tokens, in all layers of the decoder.
 
     Linear attention keeps a state of one size instead. What a window lets go is left out.
     """
-    block, attention = config.decoder.block, config.decoder.block.attention
+    attention = config.decoder.block.attention
     kept = (attention.d_k + attention.d_v) * length
     if attention.kind == "linear":
         kept = attention.d_k * (attention.d_v + 1)
-    cached = config.decoder.num_layers * attention.kv_heads * kept
-    return FLOAT_BYTES * (num_parameters + (block.cross + beam) * cached)
+    return FLOAT_BYTES * config.decoder.num_layers * attention.kv_heads * kept
+
+
+def inference_bytes(config: StacksConfig | GPTConfig, num_parameters: int, length: int, beam: int) -> int:
+    """Return the memory to write `length` tokens: weights, keys and values of each beam, and of an encoder's output."""
+    return FLOAT_BYTES * num_parameters + (config.decoder.block.cross + beam) * cache_bytes(config, length)
 
 
 def _part(name: str) -> str:

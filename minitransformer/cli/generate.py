@@ -1,24 +1,28 @@
-"""Continue texts with a language model, which writes token by token.
+"""Continue texts with a language model, which writes token by token, or talk to one.
 
 examples:
   {program} generate runs/stories/step-00003000.safetensors "Once upon a time"
   {program} generate gpt2 "Once upon a time" --temperature 0.8 --top-p 0.9 --samples 3
   {program} generate my-llama --file prompts.txt --temperature 0 --max-tokens 40
   {program} generate gpt2 "The old teacher reads a" --lens lens.png
+  {program} generate SmolLM2-135M-Instruct.Q4_1.gguf --chat --system "Answer in one sentence."
 
-MODEL is a checkpoint of `train --kind gpt`, a folder with a GPT-2 or a Llama as `transformers` saves it, or a name on
-the Hugging Face hub. Without a prompt the model begins of itself, if it has a mark that begins a text. A text ends
-where the model ends it, or after --max-tokens tokens.
+MODEL is a checkpoint of `train --kind gpt`, a folder with a GPT-2 or a Llama as `transformers` saves it, a GGUF file,
+or a name on the Hugging Face hub. Without a prompt the model begins of itself, if it has a mark that begins a text. A
+text ends where the model ends it, or after --max-tokens tokens.
+
+With --chat, each prompt is what you say next, and the model answers. Without prompts you are asked for them, or they
+are the lines of standard input. This needs the model's chat template, and the package jinja2.
 """
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 
 from ..config import help_of
-from ..data.sentence_pairs import read_lines
+from ..data.sentence_pairs import MAX_LINE_BYTES, decode_line, read_lines
 from ..decoding import Generator, Sampling, with_tokenizer
 from ..models import GPT, EncoderDecoder
 from ..system.visible import visible
@@ -33,16 +37,17 @@ from .common import (
     heavy_work,
     path_name,
     positive_int,
+    say,
     whole_number,
 )
 from .model_argument import open_model
-from .outputs import STANDARD_OUTPUT, check_output
+from .outputs import STANDARD_INPUT, STANDARD_OUTPUT, check_output
 
 SAMPLING_OPTIONS = help_of(Sampling)
 NEUTRAL = {"temperature": 1, "top_k": 0, "top_p": 1, "min_p": 0, "repetition_penalty": 1}
 """The values with which a file of `transformers` asks for nothing."""
 
-HELP = "continue a text with a language model: GPT, GPT-2, Llama"
+HELP = "continue a text with a language model, or talk to one: GPT, GPT-2, Llama"
 
 
 def add_options(parser: Parser) -> None:
@@ -51,7 +56,10 @@ def add_options(parser: Parser) -> None:
     add_option(parser, "model", "MODEL", path_name, help_text)
     prompts = parser.add_argument("prompts", nargs="*", metavar="PROMPT", help="texts to continue")
     add_option(parser, "--file", "FILE", path_name, "continue each line of a file (UTF-8, .gz too)")
-    add_option(parser, "--max-tokens", "N", positive_int, "tokens to write at most (default: 100)", default=100)
+    parser.add_argument("--chat", action="store_true", help="talk with the model")
+    add_option(parser, "--system", "TEXT", str, "what a --chat begins with: how the model should answer")
+    help_text = "tokens to write at most (default: 100, and 1,000 for an answer)"
+    add_option(parser, "--max-tokens", "N", positive_int, help_text)
     add_option(parser, "--samples", "N", positive_int, "texts for each prompt (default: 1)", default=1)
     help_text = "search for the most probable text with a beam of this width, and draw nothing"
     add_option(parser, "--beam", "N", whole_number(most=MOST_BEAMS), help_text)
@@ -72,8 +80,15 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError("a --beam draws nothing: it does not go with --samples or the options of sampling")
     if args.lens is not None and (len(args.prompts) != 1 or args.file is not None):
         raise ValueError(f"--lens draws one prompt, got {'a file' if args.file else len(args.prompts)}")
+    if args.chat and (args.samples > 1 or args.beam is not None or args.lens is not None):
+        raise ValueError("--chat does not go with --samples, --beam or --lens")
+    if args.system is not None and not args.chat:
+        raise ValueError("--system goes with --chat")
+    check_utf8("--system", args.system or "")
+    asked = STANDARD_INPUT if args.chat and not args.prompts and args.file is None else None
     check_output("--lens", args.lens, [args.model])
-    check_output("standard output", STANDARD_OUTPUT, [args.file])  # it would read its own output
+    check_output("standard output", STANDARD_OUTPUT, [args.file, asked])  # it would read its own output
+    args.max_tokens = args.max_tokens or (1000 if args.chat else 100)
     sampling = Sampling(**chosen)
     backend = chosen_backend(args)
     with heavy_work():
@@ -88,6 +103,8 @@ def run(args: argparse.Namespace) -> int:
             print(f"{args.model} suggests {advice}, which counts if you give it", file=sys.stderr)
         if args.lens is not None:
             draw_lens(generator, args.prompts[0], args.lens)
+        if args.chat:
+            return converse(generator, prompts(args) if asked is None else asked_for(), sampling, args)
         for prompt in prompts(args):
             for number in range(args.samples):
                 write(generator, prompt, replace(sampling, seed=(sampling.seed + number) % (sys.maxsize + 1)), args)
@@ -128,6 +145,41 @@ def write(generator: Generator, prompt: str, sampling: Sampling, args: argparse.
     for piece in pieces:
         print(clean(piece), end="", flush=True)
     print()
+
+
+def asked_for() -> Iterator[str]:
+    """Yield what the user types, line by line, or the lines of standard input."""
+    if sys.stdin is None:
+        raise ValueError("standard input is closed: give prompts, or --file FILE")
+    if not sys.stdin.isatty():
+        for number, line in enumerate(iter(lambda: sys.stdin.buffer.readline(MAX_LINE_BYTES + 1), b""), start=1):
+            yield decode_line(line, f"standard input, line {number}")
+        return
+    say("Type what you want to say and press Enter; Ctrl-D ends.")
+    with suppress(EOFError):
+        while True:
+            yield input("> ")
+    say()
+
+
+def converse(generator: Generator, turns: Iterable[str], sampling: Sampling, args: argparse.Namespace) -> int:
+    """Print the model's answer to each turn of the user. After an error, a user who types goes on."""
+    messages = [] if args.system is None else [{"role": "system", "content": args.system}]
+    typed = not args.prompts and args.file is None and sys.stdin is not None and sys.stdin.isatty()
+    for text in filter(str.strip, turns):
+        question, answer = {"role": "user", "content": text}, ""
+        try:
+            for piece in generator.stream([*messages, question], args.max_tokens, sampling):
+                print(clean(piece if answer else piece.lstrip(" ")), end="", flush=True)
+                answer += piece
+        except ValueError as error:
+            if not typed:
+                raise
+            say(f"minitransformer: error: {error}")
+            continue
+        print(flush=True)
+        messages += [question, {"role": "assistant", "content": answer}]
+    return 0
 
 
 def draw_lens(generator: Generator, prompt: str, path: str) -> None:

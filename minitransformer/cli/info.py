@@ -2,11 +2,12 @@
 
 examples:
   {program} info runs/demo/model.safetensors
-  {program} info gpt2
+  {program} info gpt2 --length 1024
   {program} info --preset base
   {program} info --preset tiny --vocab-size 4000 --length 64
 
-CHECKPOINT is also a folder of a model as `transformers` saves it, or a name on the Hugging Face hub.
+CHECKPOINT is also a folder of a model as `transformers` saves it, a GGUF file, or a name on the Hugging Face hub. Their
+weights are not read: a model that is too large for this machine can be looked at too.
 """
 
 import argparse
@@ -15,17 +16,20 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from ..costs import Counted, flops_per_token, inference_bytes, parameter_groups, training_bytes
+from ..costs import Counted, cache_bytes, flops_per_token, inference_bytes, parameter_groups, training_bytes
 from ..models import PRESETS, GPTConfig, ModelConfig, StacksConfig, TransformerConfig, ViTConfig
+from ..outline import outline
+from ..system.allocator import memory_limit
 from ..training import TrainingSettings
 from ..training.checkpoint import Checkpoint, load_checkpoint
-from .backend import NUMPY
 from .common import Parser, add_option, as_bytes, given, positive_int, say
-from .model_argument import add_checkpoint_argument, is_checkpoint, open_model
+from .model_argument import add_checkpoint_argument, check_folder, is_checkpoint
 
 BATCH_TOKENS = 4096
 THREADS = 2
 BEAM = 4
+SIZES = {"float64": 8, "float32": 4, "float16 or bfloat16": 2}
+"""Bytes of a number. The NumPy backend computes in the first two."""
 
 HELP = "a model's configuration, parameters, FLOPs and memory"
 
@@ -36,7 +40,8 @@ def add_options(parser: Parser) -> None:
     parser.add_argument("--preset", choices=PRESETS, help="a size instead of a checkpoint")
     help_text = "tokens of the vocabulary, with --preset (default: the preset's own)"
     add_option(parser, "--vocab-size", "N", positive_int, help_text)
-    add_option(parser, "--length", "N", positive_int, "tokens in a sentence, for the costs (default: 32)", default=32)
+    help_text = "tokens in a text, for the costs (default: 32; of a folder's model, as many as it can read)"
+    add_option(parser, "--length", "N", positive_int, help_text)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -44,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     if (args.checkpoint is None) == (args.preset is None):
         raise ValueError("name a checkpoint or a --preset, one of the two")
     if args.preset is not None:
-        say_transformer(getattr(TransformerConfig, args.preset)(**given(args, ["vocab_size"])), args.length)
+        say_transformer(getattr(TransformerConfig, args.preset)(**given(args, ["vocab_size"])), args.length or 32)
         return 0
     if args.vocab_size is not None:
         raise ValueError("--vocab-size goes with --preset; a checkpoint has its own")
@@ -54,24 +59,38 @@ def run(args: argparse.Namespace) -> int:
     config = checkpoint.model_config()
     say_section(args.checkpoint, checkpoint_rows(Path(args.checkpoint), checkpoint))
     if isinstance(config, TransformerConfig):
-        say_transformer(config, args.length)
+        say_transformer(config, args.length or 32)
     else:
-        say_model(config, {name: array.size for name, array in checkpoint.parameters.items()}, args.length)
+        sizes = {name: array.size for name, array in checkpoint.parameters.items()}
+        say_model(config, sizes, args.length or 32)
     return 0
 
 
-def say_folder(name: str, length: int) -> int:
-    """Print what a folder of another library's holds."""
-    model, tokenizer, _ = open_model(name, NUMPY)
-    tokens = None if tokenizer is None else f"{tokenizer.vocab_size:,} tokens"
-    say_section(name, {"memory of the weights, float32": as_bytes(4 * model.parameters.count), "tokenizer": tokens})
-    say_model(model.config, {name: each.data.size for name, each in model.parameters.named.items()}, length)
+def say_folder(name: str, length: int | None) -> int:
+    """Print what a folder of another library's, or a GGUF file, holds, and what of it is not used."""
+    from ..pretrained import look
+
+    check_folder(name)
+    found = look(name)
+    config, tokenizer = found.config, found.source.tokenizer(found.architecture.name)
+    say_section(name, {"tokenizer": None if tokenizer is None else f"{tokenizer.vocab_size:,} tokens"})
+    types = Counter[str](tensor.type for tensor in found.tensors.values())
+    rows = {
+        f"in the file, {number} tensors of {each}": sum(t.nbytes for t in found.tensors.values() if t.type == each)
+        for each, number in types.most_common()
+    }
+    rows |= {f"in {each}": size * config.num_parameters for each, size in SIZES.items()}
+    say_section("weights", {each: as_bytes(count) for each, count in rows.items()})
+    say_model(config, config.parameter_sizes(), length or getattr(config, "max_length", 32))
+    say_section("not used", {where: ", ".join(names) or None for where, names in found.unused().items()})
     return 0
 
 
 def say_model(config: ModelConfig, sizes: dict[str, int], length: int) -> None:
     """Print a configuration, the parameters, whose sizes are given by name, and the costs of what is made of blocks."""
     say_section("configuration", config.to_dict())
+    if isinstance(config, Counted):
+        say_section("architecture", outline(config))
     say_parameters(of_all_layers(sizes))
     if isinstance(config, Counted):
         say_costs(config, sum(sizes.values()), length)
@@ -88,6 +107,7 @@ def of_all_layers(counts: dict[str, int]) -> dict[str, int]:
 def say_transformer(config: TransformerConfig, length: int) -> None:
     """Print a Transformer's configuration, parameters and costs."""
     say_section("configuration", config.to_dict())
+    say_section("architecture", outline(config))
     groups = parameter_groups(config)
     say_parameters(groups)
     say_costs(config, sum(groups.values()), length)
@@ -128,12 +148,17 @@ def say_costs(config: Counted, num_parameters: int, length: int) -> None:
     if isinstance(config, TransformerConfig):
         training = training_bytes(config, num_parameters, BATCH_TOKENS, length, THREADS)
         rows[f"memory to train ({BATCH_TOKENS} tokens a batch, {THREADS} threads)"] = f"about {as_bytes(training)}"
-    if isinstance(config, StacksConfig | GPTConfig):
-        task = "translate" if isinstance(config, StacksConfig) else "write"
-        writing = inference_bytes(config, num_parameters, length, BEAM)
-        rows[f"memory to {task} (a sentence, beam {BEAM})"] = as_bytes(writing)
+    if isinstance(config, StacksConfig):
+        rows[f"memory to translate (a sentence, beam {BEAM})"] = as_bytes(
+            inference_bytes(config, num_parameters, length, BEAM)
+        )
+    elif isinstance(config, GPTConfig):
+        rows["keys and values, a token"] = as_bytes(cache_bytes(config))
+        least, limit = inference_bytes(config, num_parameters, length, 1), memory_limit()
+        here = f", of {as_bytes(limit)} on this machine" if limit else ""
+        rows["memory to write a text, at least"] = f"{as_bytes(least)}{here}"
     images = isinstance(config, ViTConfig)
-    where = f"{config.num_tokens} tokens in an image" if images else f"{length} tokens in a sentence"
+    where = f"{config.num_tokens} tokens in an image" if images else f"{length} tokens in a text"
     say_section(f"costs, with {where}", rows)
 
 

@@ -42,20 +42,24 @@ def open_model(name: str, backend: Backend) -> Opened:
     Raises FileNotFoundError, CheckpointError, ValueError for a folder without a model, and PretrainedError for one
     that can't be used.
     """
-    path = Path(name)
     if is_checkpoint(name):
         opened = open_checkpoint(name, backend.ops, backend.dtype)
-    elif path.is_dir() and not (path / "config.json").exists():
-        raise ValueError(f"{name} is a folder without a model: name a checkpoint, or a folder with a config.json")
     else:
         from ..pretrained import load
 
+        check_folder(name)
         opened = Opened(*load(name, backend.ops, backend.dtype))
     weights = opened.model.parameters.data
     largest = max(float(weights.max()), -float(weights.min()))
     if largest > LARGEST:  # NaN is noticed where it comes out
         raise ValueError(f"{name}: the model's parameters are far too large: one is {largest:.3g}")
     return opened
+
+
+def check_folder(name: str) -> None:
+    """Raise ValueError for a folder without a model."""
+    if Path(name).is_dir() and not (Path(name) / "config.json").exists():
+        raise ValueError(f"{name} is a folder without a model: name a checkpoint, or a folder with a config.json")
 
 
 def open_translator(name: str, backend: Backend, threads: int | None) -> Translator:

@@ -1,15 +1,17 @@
 """The generator from text to text: a language model, its tokenizer, and the choice of each next token."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import takewhile
+from typing import Any
 
 import numpy as np
 
-from ..models import GPT, IGNORED, most_tokens
+from ..models import GPT, IGNORED, Decoding, most_tokens
 from .loading import FromCheckpoint
 from .sampling import Sampling
 from .search import Start, beam_search, is_end
-from .tokenizer import Tokenizer, check_vocabulary, encode_prompt, without_text
+from .tokenizer import Messages, Tokenizer, check_vocabulary, encode_chat, encode_prompt, without_text
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 BYTE = re.compile("<0x[0-9A-F]{2}>$")
@@ -31,6 +33,8 @@ class Generator(FromCheckpoint):
         self.model, self.tokenizer = model, tokenizer
         self.forbidden = without_text(model.config, tokenizer)
         self.pieces: Callable[[list[int]], list[str]] = getattr(tokenizer, "pieces", tokenizer.tokens)
+        self.last_chat: tuple[list[int], list[int], Decoding] | None = None
+        """The ids of the last conversation, those of the answer, and the state that has read nearly all of them."""
 
     def generate(
         self, prompts: str | Sequence[str], max_tokens: int = 100, sampling: Sampling = SAMPLED, beam: int | None = None
@@ -50,11 +54,25 @@ class Generator(FromCheckpoint):
                 written[number].append(token)
         return list(map(self._after, encoded, written))
 
-    def stream(self, prompt: str, max_tokens: int = 100, sampling: Sampling = SAMPLED) -> Iterator[str]:
-        """Yield the text of `generate` piece by piece, each as soon as no later token can change its characters."""
+    def chat(self, messages: Messages, max_tokens: int = 1000, sampling: Sampling = SAMPLED) -> str:
+        """Return the model's answer to a conversation: `chat([{"role": "user", "content": "Hello"}])`.
+
+        It ends where the model ends a text, at the mark that the tokenizer's chat template puts after an answer, or
+        after `max_tokens` tokens. What the last conversation began with too is not read again. Raises `ValueError` as
+        `encode` does.
+        """
+        return "".join(self.stream(messages, max_tokens, sampling))
+
+    def stream(self, prompt: str | Messages, max_tokens: int = 100, sampling: Sampling = SAMPLED) -> Iterator[str]:
+        """Yield the text of `generate` piece by piece, each as soon as no later token can change its characters.
+
+        With messages in place of a prompt it is that of `chat`.
+        """
         encoded, ids = self.encode(prompt), list[int]()
-        said = ""
-        for tokens in self._tokens([encoded], max_tokens, sampling):
+        said, options = "", dict[str, Any]()
+        if not isinstance(prompt, str):
+            options = {"ends": getattr(self.tokenizer, "turn_ends", ()), "state": self._read(encoded, ids)}
+        for tokens in self._tokens([encoded], max_tokens, sampling, **options):
             ids += [token for _, token in tokens]
             text = self._after(encoded, ids)
             is_whole = not text.endswith(REPLACEMENT) and not BYTE.match("".join(self.pieces(ids[-1:])))
@@ -65,14 +83,20 @@ class Generator(FromCheckpoint):
         if len(text) > len(said):
             yield text[len(said) :]
 
-    def encode(self, prompt: str) -> list[int]:
-        """Return the ids of a prompt, after the mark that begins a text if there is one: see `encode_prompt`.
+    def encode(self, prompt: str | Messages) -> list[int]:
+        """Return the ids of a prompt or of a conversation, up to where the model goes on.
+
+        A prompt comes after the mark that begins a text, if there is one (`encode_prompt`), and the messages of a
+        conversation stand as the tokenizer's chat template writes them.
 
         Raises `ValueError` for a prompt without a token, for one with a token that the model lacks, and for one that
         leaves no room in the model's longest text.
         """
-        config = self.model.config
-        ids, longest = encode_prompt(config, self.tokenizer, prompt), most_tokens(config)
+        config, longest = self.model.config, most_tokens(self.model.config)
+        if isinstance(prompt, str):
+            ids = encode_prompt(config, self.tokenizer, prompt)
+        else:
+            ids = encode_chat(config, self.tokenizer, prompt)
         if not ids:
             raise ValueError("a prompt must hold some text: this model has no mark that begins a text")
         if len(ids) >= longest:
@@ -84,6 +108,21 @@ class Generator(FromCheckpoint):
         before, both = (self.tokenizer.decode(each) for each in (prompt, [*prompt, *ids]))
         return both[len(before) :] if both.startswith(before) else self.tokenizer.decode(ids)
 
+    def _read(self, ids: list[int], answer: list[int]) -> Decoding:
+        """Return the state that has read a conversation but for its last token; `answer` will get that of the model.
+
+        It is the state of the last conversation, back at the place where the two part, if there is one.
+        """
+        before, said, state = self.last_chat or ([], [], None)
+        known = [*before, *said][: state.position] if state else []
+        common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(known, ids[:-1], strict=False)))
+        if state is None or not state.cache.go_back(common):
+            common, state = 0, self.model.start_decoding(np.empty((1, 0), np.int64))
+        if common < len(ids) - 1:
+            self.model.read(self.model.ops.asarray([ids[common:-1]], "int64"), state)
+        self.last_chat = ids, answer, state
+        return state
+
     def _search(self, ids: list[int], max_tokens: int, beam: int) -> list[int]:
         """Return the most probable continuation that a beam search finds."""
         limit = min(max_tokens, most_tokens(self.model.config) - len(ids))
@@ -93,9 +132,18 @@ class Generator(FromCheckpoint):
         return beam_search(self.model, np.array([ids[:-1]], np.int64), beam, 0.0, start=start)[0][0].ids
 
     def _tokens(
-        self, prompts: Sequence[Sequence[int]], max_tokens: int, sampling: Sampling
+        self,
+        prompts: Sequence[Sequence[int]],
+        max_tokens: int,
+        sampling: Sampling,
+        ends: Collection[int] = (),
+        state: Decoding | None = None,
     ) -> Iterator[list[tuple[int, int]]]:
-        """Yield step by step the next token of each text that has not ended, with the text's number."""
+        """Yield step by step the next token of each text that has not ended, with the text's number.
+
+        ends: what ends a text besides the model's own marks; state: one that has read the prompts but for their last
+        tokens.
+        """
         if not prompts:
             return
         config, to_numpy = self.model.config, self.model.ops.to_numpy
@@ -104,13 +152,13 @@ class Generator(FromCheckpoint):
         for row, prompt in zip(padded, prompts, strict=True):
             row[longest - len(prompt) :] = prompt
         running, texts = np.arange(len(prompts)), [list(prompt) for prompt in prompts]
-        state = self.model.start_decoding(padded[:, :-1])
+        state = self.model.start_decoding(padded[:, :-1]) if state is None else state
         ids = padded[:, -1:]
         for _ in range(min(max_tokens, most_tokens(config) - longest)):
             logits = to_numpy(self.model.decode_step(ids, state))[:, 0]  # (B, V)
             logits[:, self.forbidden] = -np.inf
             chosen = [sampling.choose(logits[i], np.array(texts[n]), int(n)) for i, n in enumerate(running)]
-            goes_on = np.array([not is_end(token, config) for token in chosen])
+            goes_on = np.array([not is_end(token, config) and token not in ends for token in chosen])
             yield [(int(n), token) for n, token, more in zip(running, chosen, goes_on, strict=True) if more]
             if not goes_on.any():
                 return

@@ -1,11 +1,14 @@
 """The interface of tokenizers, ours and those of `minitransformer.pretrained`, and the marks around texts."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from ..data import BPETokenizer
 from ..data.batching import BOS_ID, EOS_ID
 from ..models import TextConfig
+
+Messages = Sequence[Mapping[str, Any]]
+"""A conversation: each message has a role (system, user, assistant) and a content."""
 
 
 class Tokenizer(Protocol):
@@ -44,6 +47,16 @@ def encode_prompt(config: Any, tokenizer: Any, text: str) -> list[int]:
         first = [each for each in (config.bos_id, config.eos_id) if each is not None][:1]
     ids = ids if ids[: len(first)] == first else [*first, *ids]
     return check_ids(config, tokenizer, ids)
+
+
+def encode_chat(config: Any, tokenizer: Any, messages: Messages) -> list[int]:
+    """Return the ids of a conversation as the tokenizer's chat template writes it, up to where the model answers.
+
+    Raises `ValueError` for a tokenizer without a template, and as the template and `check_ids` do.
+    """
+    if not hasattr(tokenizer, "apply_chat_template"):
+        raise ValueError("a model that was trained here has no chat template: it continues texts, and does not chat")
+    return check_ids(config, tokenizer, tokenizer.encode(tokenizer.apply_chat_template(messages)))
 
 
 def encode_whole(config: Any, tokenizer: Any, text: str) -> list[int]:

@@ -40,6 +40,16 @@ class Cache:
         seen = slice(0 if window is None else max(start - window, 0), stop)
         return keys[:, :, seen], values[:, :, seen]
 
+    def go_back(self, position: int) -> bool:
+        """Forget what is at this position and after it; return False, and forget nothing, if that can't be done.
+
+        A recurrent state has no past, and a window may have let go of what it needs before this position.
+        """
+        if position < self.position and (self.rows or any(first for *_, first in self.grown.values())):
+            return False
+        self.position = position
+        return True
+
     def spread(self, num_beams: int) -> None:
         """Copy each sentence's one row to `num_beams` beams."""
         if num_beams > 1:

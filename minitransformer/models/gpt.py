@@ -232,7 +232,7 @@ class GPT(Model[GPTConfig]):
             raise ValueError(f"prompts has {IGNORED} after a token: shorter prompts are padded on the left")
         state = Decoding(Cache(self.ops, len(prompts), 1), padding=is_padding.sum(1) if padded else None)
         if prompts.shape[1]:
-            self._read(prompts - prompts * is_padding, state)
+            self.read(prompts - prompts * is_padding, state)
         state.cache.spread(num_beams)
         return state
 
@@ -242,10 +242,11 @@ class GPT(Model[GPTConfig]):
 
         `state` moves on by one position. Raises `ValueError` beyond `config.max_length`.
         """
-        hidden = self._read(state.newest(ids, self.most_tokens), state)  # (B·K, 1, C)
+        hidden = self.read(state.newest(ids, self.most_tokens), state)  # (B·K, 1, C)
         return self.output.logits(hidden.reshape(*state.shape, hidden.shape[-1]))[0]
 
-    def _read(self, ids: Array, state: Decoding) -> Array:
+    @without_spurious_warnings
+    def read(self, ids: Array, state: Decoding) -> Array:
         """Read the next tokens `(B·K, T)` of every beam; return their hidden states `(B·K, T, C)`."""
         hidden, _ = self.decoder.forward(ids, state.context(ids.shape[1]))
         state.cache.position += ids.shape[1]

@@ -23,7 +23,7 @@ from ..models import BERTConfig, Model, ModelConfig, T5Config, TransformerConfig
 from ..ops import Ops, numpy_ops
 from ..system.allocator import memory_limit
 from ..system.tensor_file import Tensor, parse_json
-from . import marian, t5
+from . import marian, t5, unused
 from .adapters import write_adapter
 from .bert import BERT
 from .distilbert import DISTILBERT
@@ -143,7 +143,7 @@ class Source(NamedTuple):
     """A folder or a GGUF file, and what it says of its model.
 
     config: the file with the configuration, for messages; values, generation and beside: as in `Origin`; tensors and
-    tokenizer: functions that find them, the second for a kind of model.
+    tokenizer: functions that find them, the second for a kind of model; metadata: a GGUF file's.
     """
 
     place: Path
@@ -153,6 +153,32 @@ class Source(NamedTuple):
     beside: Mapping[str, Any]
     tensors: Callable[[], Mapping[str, Tensor]]
     tokenizer: Callable[[str], Any]
+    metadata: Mapping[str, Any] | None = None
+
+
+class Found(NamedTuple):
+    """A model that can be loaded: what holds it, its architecture, our configuration, and its tensors, not read yet.
+
+    rows: how parameters and tensors belong together; types: those of all tensors, by name, as in `Origin`.
+    """
+
+    source: Source
+    architecture: Architecture
+    config: Any
+    rows: list[Row]
+    tensors: Mapping[str, Tensor]
+    types: Mapping[str, str]
+
+    def unused(self) -> dict[str, list[str]]:
+        """Return the names of what is there and not used, by where it stands: see `unused`."""
+        place, _, values, generation, beside, *_ = self.source
+        known = {name for row in self.rows for name in row.theirs}
+        if self.source.metadata is None:
+            weights = {tensor.path for tensor in self.tensors.values()}
+            found = unused.in_folder(place, values, generation, beside, MARKS, self.architecture.keys, weights)
+        else:
+            found = unused.in_gguf(self.source.metadata)
+        return {**found, "tensors": sorted(self.tensors.keys() - known)}
 
 
 def _source(folder_or_name: str | Path) -> Source:
@@ -160,7 +186,8 @@ def _source(folder_or_name: str | Path) -> Source:
     path = Path(folder_or_name)
     if is_gguf(path):
         values, tensors, metadata = folder_like(path)
-        return Source(path, path, values, {}, {}, lambda: tensors, lambda kind: tokenizer_in(path, metadata, values))
+        found = lambda: tensors, lambda kind: tokenizer_in(path, metadata, values)
+        return Source(path, path, values, {}, {}, *found, metadata)
     folder = folder_of(folder_or_name)
     values = read_json(folder / CONFIG)
     generation = read_json(folder / GENERATION) if (folder / GENERATION).is_file() else {}
@@ -178,6 +205,19 @@ def load(folder_or_name: str | Path, ops: Ops = numpy_ops, dtype: str = "float32
     damaged files, options or kinds of model that are not supported, tensors that are missing, too many or not the
     copies that they should be.
     """
+    source, architecture, config, rows, tensors, types = look(folder_or_name)
+    _check_memory(source.place, rows, dtype)
+    tokenizer = source.tokenizer(architecture.name)
+    if isinstance(config, BERTConfig) and config.mask_id is None and tokenizer is not None:
+        config = replace(config, mask_id=tokenizer.mask_id)
+    model = config.model.blank(config, ops, dtype)
+    _fill(model, rows, tensors)
+    model.origin = Origin(str(folder_or_name), config, source.values, source.generation, types, source.beside)
+    return model, tokenizer
+
+
+def look(folder_or_name: str | Path) -> Found:
+    """Return what `load` would load, without reading the weights. Raises as `load` does, but for too little memory."""
     source = _source(folder_or_name)
     folder, values = source.place, source.values
     kind = values.get("model_type")
@@ -203,14 +243,7 @@ def load(folder_or_name: str | Path, ops: Ops = numpy_ops, dtype: str = "float32
         raise PretrainedError(f"{folder} holds {len(tensors):,} tensors, but its configuration has {layers:,} layers")
     rows = architecture.table(config)
     _check(folder, architecture, config, rows, tensors)
-    _check_memory(folder, rows, dtype)
-    tokenizer = source.tokenizer(kind)
-    if isinstance(config, BERTConfig) and config.mask_id is None and tokenizer is not None:
-        config = replace(config, mask_id=tokenizer.mask_id)
-    model = config.model.blank(config, ops, dtype)
-    _fill(model, rows, tensors)
-    model.origin = Origin(str(folder_or_name), config, values, generation, types, source.beside)
-    return model, tokenizer
+    return Found(source, architecture, config, rows, tensors, types)
 
 
 def _check_head(folder: Path, architecture: Architecture, classes: Any) -> None:

@@ -49,6 +49,11 @@ class Packed(Tensor):
         """True: other types are refused when the file is opened."""
         return True
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes of its blocks."""
+        return math.prod(self.shape) // self.packing.weights * self.packing.bytes
+
     def _read(self, first: int, stop: int) -> np.ndarray:
         if self.heads:
             whole = self._blocks(0, math.prod(self.shape))
@@ -117,7 +122,7 @@ def opened(path: Path) -> Content:
     for name, tensor in found.items():
         if first + tensor.start != stop:
             raise PretrainedError(f"{path} is damaged: {shortened(name)} does not follow the tensor before it")
-        end = stop + math.prod(tensor.shape) // tensor.packing.weights * tensor.packing.bytes
+        end = stop + tensor.nbytes
         stop = _up(end, step)
     if not end <= size <= stop:
         problem = "is truncated" if end > size else "is damaged"

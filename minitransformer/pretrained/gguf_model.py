@@ -68,6 +68,9 @@ NAMES = {
 }
 """The parts of Llama's names in a file and in a folder."""
 
+HEAD_NORMS = {"attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm"}
+"""Those of Qwen 3's own parts."""
+
 
 @dataclass(frozen=True)
 class Family:
@@ -92,6 +95,8 @@ FAMILIES = {
         turned=True,
         biases={"attention_bias": "blk.0.attn_q.bias", "mlp_bias": "blk.0.ffn_up.bias"},
     ),
+    "qwen2": Family("qwen2", NAMES),
+    "qwen3": Family("qwen3", NAMES | HEAD_NORMS),
 }
 """By `general.architecture`."""
 

@@ -10,11 +10,14 @@ from typing import Any
 
 from .files import PretrainedError
 
-WITHOUT_EFFECT = frozenset(
-    # The folder's kind and origin.
+ABOUT = frozenset(
     "model_type architectures transformers_version name_or_path _name_or_path _commit_hash auto_map language "
     "finetuning_task task_specific_params tokenizer_class prefix transformers.js_config unsloth_version unsloth_fixed "
-    "sentence_transformers author license created_date cell emb_size structure pre_trained training "
+    "sentence_transformers author license created_date cell emb_size structure pre_trained training".split()
+)
+"""The keys of a configuration that say what a folder holds and where it comes from."""
+
+WITHOUT_EFFECT = ABOUT | frozenset(
     # Options of the computation, its types and its results.
     "dtype torch_dtype use_bfloat16 torchscript return_dict output_hidden_states output_attentions output_past "
     "use_cache chunk_size_feed_forward gradient_checkpointing _attn_implementation _attn_implementation_autoset "

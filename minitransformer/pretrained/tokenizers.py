@@ -9,7 +9,7 @@ import errno
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from reprlib import repr as shortened
@@ -55,6 +55,9 @@ SAME = {"DistilBertTokenizer": "BertTokenizer", "MT5Tokenizer": "T5Tokenizer"}
 """Classes with another name that do the same."""
 
 
+MARKS = [f"{name}_token" for name in ("bos", "eos", "unk", "sep", "pad", "cls", "mask")]
+"""The special tokens that a chat template may name."""
+
 SPACE = "▁"
 _PRINTED = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
 BYTE_OF = {chr(byte): byte for byte in _PRINTED}
@@ -75,7 +78,7 @@ class PretrainedTokenizer:
     """A tokenizer of the package tokenizers with the methods of ours.
 
     inner: the package's own tokenizer; options: `tokenizer_config.json`; values: the model's `config.json`, whose ids
-    of special tokens come before the options'; template: the folder's Jinja template that turns a chat into a text.
+    of special tokens come before the options'; template: the chat template of a file of its own.
     Raises PretrainedError for a tokenizer that puts ids outside its vocabulary around a text; `encode` and `decode`
     raise it if the package fails.
     """
@@ -132,6 +135,40 @@ class PretrainedTokenizer:
         """Return the text of ids, without special tokens."""
         ids = [int(each) for each in ids]
         return _ask("the tokenizer can't decode these ids", self.inner.decode, ids, skip_special_tokens=True)
+
+    def apply_chat_template(self, messages: Sequence[Mapping[str, Any]], add_generation_prompt: bool = True) -> str:
+        """Return a conversation as a text, which ends where the model answers: see `chat.render`.
+
+        Each message is a dictionary with a role (system, user, assistant) and a content. Raises PretrainedError too if
+        there is no template, or no package jinja2.
+        """
+        template = self.template or self.options.get("chat_template")
+        if isinstance(template, list):  # several, with names
+            template = {each.get("name"): each.get("template") for each in template}.get("default")
+        if not isinstance(template, str):
+            raise PretrainedError("the model's tokenizer has no chat template: it continues texts, and does not chat")
+        try:
+            from .chat import render
+        except ImportError:
+            message = "a chat template needs the package jinja2, 3.1.6 or newer: pip install -U jinja2"
+            raise PretrainedError(message) from None
+        marks = {name: mark for name in MARKS if (mark := self._mark(name))}
+        return render(template, messages, marks, add_generation_prompt)
+
+    def _mark(self, name: str) -> str | None:
+        """Return the special token of a name such as `eos_token`; the model's own where the options say nothing."""
+        if name in self.options:
+            return _text(self.options[name])
+        index = {"pad_token": self.pad_id, "bos_token": self.bos_id, "eos_token": self.eos_id}.get(name)
+        return None if index is None else self.inner.id_to_token(index)
+
+    @cached_property
+    def turn_ends(self) -> frozenset[int]:
+        """The mark that the chat template puts after an answer, if it is a token of its own; else nothing."""
+        said = {"user": "Hello", "assistant": "zxqvj"}
+        messages = [{"role": role, "content": text} for role, text in said.items()]
+        after = self.apply_chat_template(messages, add_generation_prompt=False).rpartition(said["assistant"])[2]
+        return frozenset(self.encode(after.lstrip())[:1]) & self.inner.get_added_tokens_decoder().keys()
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """Return each id as readable text, as `BPETokenizer` does: ▁dog where a word begins, <0xC3> for a byte."""

@@ -44,6 +44,11 @@ class Tensor:
         """True if its numbers can be weights: those of other types, such as integers, can't."""
         return self.type in FLOATS
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes that its numbers take in the file."""
+        return math.prod(self.shape) * np.dtype(TYPES[self.type]).itemsize
+
     def equals(self, other: "Tensor") -> bool:
         """Return True if another tensor has the same shape and numbers; they are read piece by piece."""
         if self.shape != other.shape or not (self.readable and other.readable):

@@ -179,7 +179,7 @@ RULES: dict[str, Fine] = {
     "generate.model": named("gpt"),
     "fill.model embed.model similar.model": named("bert"),
     "classify.model": named("vit"),
-    "generate.prompts embed.texts similar.texts": lambda text: not re.search("[\ud800-\udfff]", text),
+    "generate.prompts system embed.texts similar.texts": lambda text: not re.search("[\ud800-\udfff]", text),
     "classify.inputs": lambda text: False,
     "digits": whole(0, 363),
     "max_tokens samples count": whole(1),

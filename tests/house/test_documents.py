@@ -255,7 +255,7 @@ def test_a_wrong_command_is_found(line: str):
 
 # --- Python ---------------------------------------------------------------------------------------------------
 
-ELSEWHERE = "runs/", '"gpt2"', "cuda", "my_kernel"
+ELSEWHERE = "runs/", '"gpt2"', ".gguf", "cuda", "my_kernel"
 """A block that runs here has none of these: a trained model, a download, a GPU, what the reader has."""
 
 PAGES = [name for name, page in DOCUMENTS.items() if name.endswith(".md") and page.blocks("python")]

@@ -16,7 +16,7 @@ import torch
 import transformers
 from support.cli_runs import in_this_process, refuse
 from support.folders import flips
-from support.gguf_files import KINDS, add, finish, packed, tensor, text, whole, write_llama
+from support.gguf_files import KINDS, add, finish, packed, tensor, text, whole, write_gguf
 from support.pretrained_cases import inputs, random_model, theirs
 from support.refusals import refused_by_load
 from test_vocabularies import texts, train_pieces
@@ -67,28 +67,30 @@ def test_a_weight_is_wrong_by_at_most_half_a_step(kind: str, levels: int) -> Non
 # --- Models ---------------------------------------------------------------------------------------------------
 
 
-def llama(seed: int, **changed: Any) -> Any:
-    """A random Llama of `transformers` whose norms have an ε that float32 holds."""
-    model = random_model("llama", seed)
+def small_model(family: str, seed: int, **changed: Any) -> Any:
+    """A random model of `transformers`, of a kind that llama.cpp's files can hold, whose ε fits into a float32."""
+    model = random_model(family, seed)
     values = {**model.config.to_dict(), "rms_norm_eps": 2.0**-17, **changed}
     if values["rope_parameters"]["rope_type"] == "llama3":
         values["rope_parameters"] = {"rope_type": "default", "rope_theta": 500.0}
-    values["mlp_bias"] = False  # which llama.cpp's files have no place for
+    values |= {"mlp_bias": False} if family == "llama" else {"use_sliding_window": False, "layer_types": None}
+    values |= {"attention_bias": False} if family == "qwen3" else {}
     torch.manual_seed(seed)
-    fresh = transformers.LlamaForCausalLM(transformers.LlamaConfig(**values))
+    fresh = type(model)(type(model.config)(**values))
     for parameter in fresh.parameters():
         parameter.data = torch.randn_like(parameter) * 0.4
     return fresh.eval()
 
 
 @pytest.mark.parametrize("kind", ["F32", "F16", "BF16"])
+@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
 @pytest.mark.parametrize("seed", range(4))
-def test_a_llama_is_the_same_as_from_its_folder(kind: str, seed: int, tmp_path: Path) -> None:
-    model = llama(seed)
+def test_a_model_is_the_same_as_from_its_folder(seed: int, family: str, kind: str, tmp_path: Path) -> None:
+    model = small_model(family, seed)
     sort = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}[kind]
     for parameter in model.parameters():
         parameter.data = parameter.data.to(sort).float()
-    write_llama(tmp_path / "some.gguf", model, kind)
+    write_gguf(tmp_path / "some.gguf", model, kind)
     model.save_pretrained(tmp_path / "folder")
     found, tokenizer = load(tmp_path / "some.gguf")
     wanted, _ = load(tmp_path / "folder")
@@ -97,24 +99,29 @@ def test_a_llama_is_the_same_as_from_its_folder(kind: str, seed: int, tmp_path: 
     assert found.config == replace(wanted.config, **marks)
     np.testing.assert_array_equal(found.parameters.data, wanted.parameters.data)
     save(found, tmp_path / "back")
-    again = transformers.LlamaForCausalLM.from_pretrained(tmp_path / "back", dtype=torch.float32).eval()
-    given = inputs("llama", model, seed)
+    again = type(model).from_pretrained(tmp_path / "back", dtype=torch.float32).eval()
+    given = inputs(family, model, seed)
     with torch.no_grad():
-        assert torch.equal(theirs(again, given), theirs(model, given))
+        logits = theirs(model, given)
+        assert torch.equal(theirs(again, given), logits)
+    ours, _ = found.forward(given["input_ids"], given["attention_mask"])
+    assert np.abs(ours - logits.numpy()).max() <= 1e-5 * np.abs(logits.numpy()).max()
 
 
-@pytest.mark.parametrize("kind", ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"])
-def test_a_llama_of_few_bits_is_that_of_transformers(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "family"), [*((kind, "llama") for kind in ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0")), ("Q4_1", "qwen2")]
+)
+def test_a_model_of_few_bits_is_that_of_transformers(kind: str, family: str, tmp_path: Path) -> None:
     """Their reader puts the rows of queries and keys back in its own way."""
     sizes = {"hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16}
-    model = llama(1, **sizes, intermediate_size=96, attention_bias=False, num_hidden_layers=2)
-    write_llama(tmp_path / "some.gguf", model, kind)
+    model = small_model(family, 1, **sizes, intermediate_size=96, attention_bias=False, num_hidden_layers=2)
+    write_gguf(tmp_path / "some.gguf", model, kind)
     found, _ = load(tmp_path / "some.gguf")
     from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
     tensors = load_gguf_checkpoint(tmp_path / "some.gguf", return_tensors=True, model_to_load=model)["tensors"]
     assert not model.load_state_dict(tensors, strict=False).unexpected_keys
-    given = inputs("llama", model, 0)
+    given = inputs(family, model, 0)
     with torch.no_grad():
         wanted = theirs(model, given).numpy()
     logits, _ = found.forward(given["input_ids"], given["attention_mask"])
@@ -124,7 +131,7 @@ def test_a_llama_of_few_bits_is_that_of_transformers(kind: str, tmp_path: Path) 
 @pytest.mark.parametrize("factor", [8.0, 32.0])
 def test_the_stretched_rotations_of_llama_3_are_known(factor: float, tmp_path: Path) -> None:
     """llama.cpp's files hold divisors, computed as its converter does, in place of the options."""
-    model = llama(2, head_dim=64)
+    model = small_model("llama", 2, head_dim=64)
     base = model.config.rope_parameters["rope_theta"] = 500_000.0
     divisors = []
     for frequency in base ** (-np.arange(0, 64, 2) / 64):
@@ -132,10 +139,10 @@ def test_the_stretched_rotations_of_llama_3_are_known(factor: float, tmp_path: P
         smooth = (8192 / length - 1) / (4 - 1)
         middle = factor if length > 8192 else 1 / ((1 - smooth) / factor + smooth)
         divisors.append(1.0 if length < 8192 / 4 else middle)
-    write_llama(tmp_path / "some.gguf", model, tensors={"rope_freqs.weight": divisors})
+    write_gguf(tmp_path / "some.gguf", model, tensors={"rope_freqs.weight": divisors})
     rotary = load(tmp_path / "some.gguf")[0].config.rotary
     assert (rotary.factor, rotary.theta, rotary.original_max_length) == (factor, base, 8192)
-    write_llama(tmp_path / "some.gguf", model, tensors={"rope_freqs.weight": [2.0] * 32})
+    write_gguf(tmp_path / "some.gguf", model, tensors={"rope_freqs.weight": [2.0] * 32})
     with pytest.raises(PretrainedError, match="stretches positions in another way"):
         load(tmp_path / "some.gguf")
 
@@ -224,10 +231,10 @@ def test_sentencepieces_are_those_of_its_own_file(prefix: bool, lines: list[str]
 def test_a_model_with_its_tokenizer_writes_at_the_command_line(
     pairs: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    model = llama(3, vocab_size=len(pairs["tokens"]))
+    model = small_model("llama", 3, vocab_size=len(pairs["tokens"]))
     template = "{{ messages }}"
     values = {f"tokenizer.ggml.{name}": value for name, value in (pairs | {"pre": "smollm"}).items()}
-    write_llama(tmp_path / "some.gguf", model, more=values | {"tokenizer.chat_template": template})
+    write_gguf(tmp_path / "some.gguf", model, more=values | {"tokenizer.chat_template": template})
     status, out, _ = in_this_process(capsys)("generate", tmp_path / "some.gguf", "The old", "--max-tokens", "5")
     assert (status, bool(out.strip())) == (0, True)
     found, tokenizer = load(tmp_path / "some.gguf")
@@ -302,7 +309,7 @@ BAD: dict[str, tuple[Callable[[], bytes], str]] = {
     "a list of lists": (lambda: whole({"a": struct.pack("<IIQ", 9, 9, 1)}), "a list of the type 9"),
     "an unknown value": (lambda: whole({"a": struct.pack("<I", 13)}), "a value of the unknown type 13"),
     "a text of odd bytes": (lambda: whole({"a": struct.pack("<I", 8) + text(b"\xff")}), "not UTF-8"),
-    "no architecture": (lambda: whole({"general.name": "a"}), "the architecture None is not supported, only llama"),
+    "no architecture": (lambda: whole({"general.name": "a"}), "architecture None is not supported, only llama, qwen2"),
     "another architecture": (lambda: whole({"general.architecture": "mamba"}), "architecture 'mamba' is not supported"),
     "a list for an architecture": (lambda: whole({"general.architecture": listed("llama")}), "is not supported"),
     "an adapter": (lambda: llama_with(general__type="adapter"), "is not a whole model"),

@@ -90,6 +90,23 @@ def test_the_same_logits_and_tokens(ours: Any, theirs: Any) -> None:
         assert text == [tokenizer.decode(after[0, ids.shape[1] :].tolist())]
 
 
+def test_the_same_conversation(ours: Any, theirs: Any) -> None:
+    """Texts, ids and greedy answers of two turns; keys and values of the first are not computed again."""
+    there: Any = transformers.AutoTokenizer.from_pretrained(PATH.parent, gguf_file=PATH.name)
+    generator, messages = Generator(*ours), list[dict[str, str]]()
+    for question in ("What is the capital of France?", "And of Germany?"):
+        messages.append({"role": "user", "content": question})
+        text = there.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        assert ours[1].apply_chat_template(messages) == text
+        ids = there(text, return_tensors="pt")["input_ids"]
+        assert generator.encode(messages) == ids[0].tolist()
+        after = theirs.generate(ids, max_new_tokens=30, do_sample=False, eos_token_id=2, pad_token_id=2)
+        answer = generator.chat(messages, 30, Sampling(temperature=0))
+        assert answer == there.decode(after[0, ids.shape[1] :], skip_special_tokens=True)
+        messages.append({"role": "assistant", "content": answer})
+    assert "Berlin" in answer
+
+
 def test_the_same_logits_in_float64(ours: Any, theirs: Any) -> None:
     """The last test: it turns `transformers`' model into float64."""
     model, _ = load(PATH, dtype="float64")

@@ -112,7 +112,9 @@ a gated network counted as one of two matrices | _stack: (2 + network.gated) →
 a parameter that all layers share counted in each of them
     ModelConfig.parameter_sizes: ".layers.1." → ".layers.0."
 [costs.py: models/test_costs]
-a cache that grows with linear attention | inference_bytes: attention.kind == "linear" → False
+keys that are counted and values that are not | cache_bytes: (attention.d_k + attention.d_v) * length →
+        attention.d_k * length
+a cache that grows with linear attention | cache_bytes: attention.kind == "linear" → False
 [check.py: check/test_check]
 a check that accepts whatever it is given | check: TOLERANCE → 1e9
 [models/t5.py: pretrained/test_architectures]
@@ -208,8 +210,30 @@ a tensor that lies above another | opened: first + tensor.start != stop → firs
 keys put in order as if they had as many heads as queries
     folder_like: "attn_k": "num_key_value_heads" → "attn_k": "num_attention_heads"
 stretched rotations read as if they were plain | _rope: if tensor is None → if True
+a Qwen whose biases are not loaded | _renamed: (weight|bias)" → (weight)"
+a Qwen's queries shuffled as Llama's | folder_like: if family.turned and → if True and
 [pretrained/gguf_tokenizer.py: pretrained/test_gguf]
 digits that stay together | _bytes: individual_digits=True → individual_digits=False
+[layers/cache.py: pretrained/test_chat]
+a state that goes back over what a window let go | Cache.go_back: position < self.position and → position < 0 and
+[decoding/generator.py: pretrained/test_chat]
+the first token that differs taken for one in common | Generator._read: ids[common:-1] → ids[common + 1 : -1]
+an answer that goes on behind the turn's mark | Generator._tokens: and token not in ends → and True
+[decoding/tokenizer.py: pretrained/test_chat]
+a chat without the line that asks for an answer
+    encode_chat: apply_chat_template(messages) → apply_chat_template(messages, False)
+[pretrained/tokenizers.py: pretrained/test_chat]
+the mark of the user's turn taken for the answer's | PretrainedTokenizer.turn_ends: rpartition(said["assistant"]) →
+        rpartition(said["user"])
+[pretrained/chat.py: pretrained/test_chat]
+lines of a template that end with a tag kept as lines | _compiled: trim_blocks=True → trim_blocks=False
+JSON escaped as in HTML | _compiled: environment.filters["tojson"] = _as_json → pass
+[cli/generate.py: pretrained/test_chat]
+a system's message that is dropped in the second turn | converse: messages += [question → messages[:] = [question
+[outline.py: pretrained/test_info]
+a line for the first block's attention in place of each block's own | _blocks: of_layer(i) → of_layer(0)
+[pretrained/unused.py: pretrained/test_info]
+a key that is obeyed called unused | in_folder: {*keys.obeyed, *keys.aliases → {*keys.aliases
 [pretrained/keys.py: pretrained/test_keys]
 a key that nobody knows passed over | Keys.checked: values.keys() - self.known → ()
 [pretrained/files.py: pretrained/test_marks]

@@ -1,4 +1,4 @@
-"""GGUF files: those that the package gguf writes of a small Llama, and those with any byte that a test asks for."""
+"""GGUF files: those that the package gguf writes of a small model, and those with any byte that a test asks for."""
 
 import struct
 from collections.abc import Mapping
@@ -25,15 +25,19 @@ def shuffled(weights: np.ndarray, heads: int) -> np.ndarray:
     return halves.swapaxes(1, 2).reshape(weights.shape)
 
 
-def write_llama(
+def write_gguf(
     path: Path,
     model: Any,
     kind: str = "F32",
     more: Mapping[str, Any] | None = None,
     tensors: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write a Llama of `transformers` as llama.cpp's converter does: matrices in this type, vectors in float32."""
-    config, writer = model.config, gguf.GGUFWriter(path, "llama")
+    """Write a Llama or a Qwen of `transformers` as llama.cpp's converter does, matrices in this type.
+
+    Vectors are in float32.
+    """
+    config, family = model.config, model.config.model_type
+    writer = gguf.GGUFWriter(path, family)
     writer.add_block_count(config.num_hidden_layers)
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
@@ -48,13 +52,13 @@ def write_llama(
     writer.add_vocab_size(config.vocab_size)
     for name, value in (more or {}).items():
         add(writer, name, value)
-    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config.num_hidden_layers)
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH[family.upper()], config.num_hidden_layers)
     for name, tensor in model.state_dict().items():
         if name == "lm_head.weight" and config.tie_word_embeddings:
             continue
         heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}.get(name.split(".")[-2])
         array = tensor.float().numpy()
-        array = array if heads is None else shuffled(array, heads)
+        array = shuffled(array, heads) if heads and family == "llama" else array
         which = kind if array.ndim > 1 else "F32"
         theirs: Any = names.get_name(name, try_suffixes=(".weight", ".bias"))
         writer.add_tensor(theirs, packed(array, which), raw_dtype=KINDS[which])
