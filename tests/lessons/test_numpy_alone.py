@@ -1,6 +1,7 @@
 """The package and the course with NumPy as the only package, and without threads and processes, as in a browser."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -22,7 +23,8 @@ DRAWS = "13"
 def with_numpy_alone(*arguments: str | Path, folder: Path) -> str:
     """What a file prints."""
     paths = ":".join(map(str, (LESSONS, LESSONS.parent, LESSONS.parent / "tests")))
-    environment = {"PYTHONPATH": paths, "COURSE_ANSWERS": str(folder), "MPLBACKEND": "agg", "HOME": str(folder)}
+    own = {"PYTHONPATH": paths, "COURSE_ANSWERS": str(folder), "MPLBACKEND": "agg", "HOME": str(folder)}
+    environment = os.environ | own  # with what chooses the kernels of BLAS, and so the last bits
     command = [sys.executable, "-W", "ignore", SUPPORT / "numpy_alone.py", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=LESSONS)
     assert done.returncode == 0, done.stderr[-2000:]
