@@ -77,17 +77,25 @@ class TextScore:
 
 
 def text_nats(
-    model: Any, ids: Sequence[int], first: int, stride: int | None = None, map: Callable[..., Iterable[Any]] = map
+    model: Any,
+    ids: Sequence[int],
+    first: int,
+    stride: int | None = None,
+    map: Callable[..., Iterable[Any]] = map,
+    context: int | None = None,
 ) -> float:
     """Return Σ −log p(token | tokens before it) over a text's ids under a language model; the first follows `first`.
 
-    The text is read in windows of `model.config.max_length` tokens, each `stride` after the one before it (default:
-    half a window). A window's last `stride` tokens count, so the context of each has at least the window's other
-    tokens; all of the first window's tokens count. Probabilities and sum are float64, also of a float32 model. `map` is
-    as in `accuracy`. Raises `ValueError` for a stride outside 1..max_length, and `FloatingPointError` for a sum that is
-    not finite.
+    The text is read in windows of `context` tokens (default: as many as the model can read), each `stride` after the
+    one before it (default: half a window). A window's last `stride` tokens count, so the context of each has at least
+    the window's other tokens; all of the first window's tokens count. Probabilities and sum are float64, also of a
+    float32 model. `map` is as in `accuracy`. Raises `ValueError` for a context that the model can't read and for a
+    stride outside 1..context, and `FloatingPointError` for a sum that is not finite.
     """
-    longest = model.config.max_length
+    most: int = model.config.max_length
+    longest = most if context is None else context
+    if not 1 <= longest <= most:
+        raise ValueError(f"context is {longest}, expected 1 to {most}, the model's longest text")
     stride = max(1, longest // 2) if stride is None else stride
     if not 1 <= stride <= longest:
         raise ValueError(f"stride is {stride}, expected 1 to {longest}")

@@ -6,7 +6,7 @@ examples:
   {program} evaluate model.safetensors --input test.en --reference test.de --output translated.de
   {program} evaluate model.safetensors --data my_corpus --source en --target it
   {program} evaluate runs/stories/step-00003000.safetensors --text more-stories.txt
-  {program} evaluate gpt2 --text wikipedia.txt --stride 256
+  {program} evaluate gpt2 --text wikipedia.txt --context 512 --stride 256
   {program} evaluate runs/grammar-en-gpt/step-00003000.safetensors --samples 400
 
 BLEU is sacrebleu's, on text as it is; its signature says how it was computed. With --text or --samples, CHECKPOINT is a
@@ -68,6 +68,8 @@ def add_options(parser: Parser) -> None:
     add_option(group, "--reference", "FILE", path_name, "their translations, line by line")
     group.add_argument("--dataset", choices=DATASETS, help="a built-in test set")
     add_option(group, "--text", "FILE", path_name, "a text for a language model (UTF-8, .gz too)")
+    help_text = "tokens of the windows that read the text (default: as many as the model can read)"
+    add_option(group, "--context", "N", positive_int, help_text)
     help_text = "new tokens in each of the windows that read the text (default: half a window)"
     add_option(group, "--stride", "N", positive_int, help_text)
     help_text = "sentences that a language model writes and the grammar's parser judges"
@@ -87,7 +89,7 @@ def add_options(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Evaluate what the options name: translations, a language model on a text, or what it writes."""
-    if args.text is not None or args.stride is not None:
+    if args.text is not None or args.stride is not None or args.context is not None:
         evaluate_it = evaluate_text
         check_text_options(args)
     elif args.samples is not None:
@@ -139,7 +141,7 @@ def evaluate_text(args: argparse.Namespace, backend: Backend, processes: Process
         model, tokenizer = open_language_model(args.checkpoint, backend)
         lines = list(read_lines(args.text))
     agree(processes, args, model, lines)
-    score = score_of(model, tokenizer, lines, args.stride, shared_map(processes))
+    score = score_of(model, tokenizer, lines, args.stride, shared_map(processes), args.context)
     say(f"{'tokens':20}{score.num_tokens:12,}")
     say(f"{'bytes':20}{score.num_bytes:12,}")
     say(f"{'perplexity':20}{score.perplexity:12.3f}")
@@ -171,7 +173,8 @@ def agree(processes: Processes, args: argparse.Namespace, model: Any, *texts: li
     """Raise ValueError, naming it, if a process has another model, test set or option than the first one."""
     lines = [line for text in texts for line in text]
     checksum = zlib.crc32("\n".join(lines).encode())
-    options = {name: getattr(args, name) for name in ("beam", "length_penalty", "truncate", "stride", "samples")}
+    names = ("beam", "length_penalty", "truncate", "stride", "context", "samples")
+    options = {name: getattr(args, name) for name in names}
     test_set = {"test set": f"{len(lines):,} lines with the checksum {checksum}"}
     processes.agree(**test_set, options=options, **facts_of(model))
 
@@ -191,9 +194,9 @@ def is_sentence(text: str) -> bool:
 
 
 def check_text_options(args: argparse.Namespace) -> None:
-    """Raise ValueError for --stride without --text, and for an option of pairs or samples beside it."""
+    """Raise ValueError for a window without --text, and for an option of pairs or samples beside it."""
     if args.text is None:
-        raise ValueError("--stride goes with --text")
+        raise ValueError(f"--{'context' if args.stride is None else 'stride'} goes with --text")
     check_alone("text", args, "samples")
 
 
@@ -214,7 +217,12 @@ def open_language_model(name: str, backend: Backend) -> tuple[GPT, Any]:
 
 
 def score_of(
-    model: GPT, tokenizer: Any, lines: list[str], stride: int | None, map: Callable[..., Iterable[Any]] = map
+    model: GPT,
+    tokenizer: Any,
+    lines: list[str],
+    stride: int | None,
+    map: Callable[..., Iterable[Any]] = map,
+    context: int | None = None,
 ) -> TextScore:
     """Return a model's score on lines. For a tokenizer of ours each is a text of its own, without blank lines."""
     config = model.config
@@ -233,7 +241,7 @@ def score_of(
         mark, ids = (ids or [0])[0], ids[1:]
     if not ids:
         raise ValueError("the text is empty")
-    return TextScore(text_nats(model, ids, mark, stride, map), len(ids), num_bytes)
+    return TextScore(text_nats(model, ids, mark, stride, map, context), len(ids), num_bytes)
 
 
 def check_options(args: argparse.Namespace) -> None:

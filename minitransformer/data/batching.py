@@ -1,7 +1,7 @@
 """A batch of sentence pairs: a rectangle of token ids, with padding beside the shorter sentences."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -30,6 +30,7 @@ class Batch:
 
     A row of `source` is ids </s>, of `target_in` <s> ids, of `target_out` ids </s>. `first` is the number of the
     first row among all sentences of a step: a sentence's dropout depends on its number. `pad_id` is the padding.
+    `masks` are those that the loss gets by name: see `source_masks`.
     """
 
     source: NDArray[np.int64]  # (B, Ts)
@@ -37,6 +38,7 @@ class Batch:
     target_out: NDArray[np.int64]  # (B, Tt)
     first: int = 0
     pad_id: int = PAD_ID
+    masks: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
 
     @property
     def inputs(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
@@ -85,7 +87,8 @@ class Batch:
             source = self.source[rows, : reads[rows].max()]  # without columns that hold only padding
             targets = (ids[rows, : writes[rows].max()] for ids in (self.target_in, self.target_out))
             source, target_in, target_out = map(np.ascontiguousarray, (source, *targets))
-            parts.append(Batch(source, target_in, target_out, self.first + start, self.pad_id))
+            masks = {name: mask[rows, : source.shape[1]] for name, mask in self.masks.items()}
+            parts.append(Batch(source, target_in, target_out, self.first + start, self.pad_id, masks))
         return parts
 
 
@@ -130,10 +133,17 @@ def collate(sources: Sequence[ArrayLike], targets: Sequence[ArrayLike], first: i
     if len(sources) != len(targets):
         raise ValueError(f"sources and targets must be pairs, got {len(sources)} sources and {len(targets)} targets")
     source_ids, target_ids = list(map(as_ids, sources)), list(map(as_ids, targets))
+    source = pad([np.append(ids, marks.end) for ids in source_ids], marks.pad)
     return Batch(
-        source=pad([np.append(ids, marks.end) for ids in source_ids], marks.pad),
+        source=source,
         target_in=pad([np.append(marks.begin, ids) for ids in target_ids], marks.pad),
         target_out=pad([np.append(ids, marks.end) for ids in target_ids], marks.pad),
         first=first,
         pad_id=marks.pad,
+        masks=source_masks(source, marks),
     )
+
+
+def source_masks(source: NDArray[np.int64], marks: Marks) -> dict[str, NDArray[np.bool_]]:
+    """Return the mask of a padded source where targets begin with the padding token: there no model infers it."""
+    return {"source_mask": source != marks.pad} if marks.pad == marks.begin else {}

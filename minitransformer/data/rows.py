@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ class Rows:
 
     inputs: tuple[NDArray[Any] | None, ...]
     first: int = 0
+    masks: ClassVar[dict[str, Any]] = {}
 
     @property
     def targets(self) -> NDArray[np.int64]:

@@ -49,9 +49,9 @@ class Sampling(Config):
             logits[logits < np.partition(logits, -self.top_k)[-self.top_k]] = -np.inf
         probabilities = softmax_of(logits)
         if self.top_p is not None:
-            order = np.argsort(-probabilities, kind="stable")
-            before = np.cumsum(probabilities[order]) - probabilities[order]  # of all better tokens
-            probabilities[order[before >= self.top_p]] = 0.0
+            kept = nucleus(probabilities, self.top_p)
+            rest, probabilities = probabilities, np.zeros_like(probabilities)
+            probabilities[kept] = rest[kept]
         if self.min_p is not None:
             probabilities[probabilities < self.min_p * probabilities.max()] = 0.0
         return probabilities / probabilities.sum()
@@ -64,6 +64,22 @@ class Sampling(Config):
         drawn = np.random.default_rng([self.seed, text, len(earlier)]).random()
         cumulative = np.cumsum(probabilities)
         return int(np.searchsorted(cumulative, drawn * cumulative[-1], side="right"))
+
+
+def nucleus(probabilities: np.ndarray, p: float) -> np.ndarray:
+    """Return the ids of the fewest best tokens of `(V,)` whose probabilities sum to p or more, the best first.
+
+    Only some of the best are sorted, and more of them until they have p together.
+    """
+    count = 64
+    while True:
+        count *= 8
+        least = np.partition(probabilities, -count)[-count] if count < len(probabilities) else 0.0
+        best = np.flatnonzero(probabilities >= least)
+        order = best[np.argsort(-probabilities[best], kind="stable")]
+        sums = np.cumsum(probabilities[order])
+        if count >= len(probabilities) or sums[-1] >= p:
+            return order[sums - probabilities[order] < p]  # what all better tokens have together
 
 
 def softmax_of(logits: np.ndarray) -> np.ndarray:

@@ -208,7 +208,7 @@ class SelfAttention(Attention):
             bias, pattern = hidden if bias is None else bias + hidden, None
         options = {"causal": self.causal, "window": self.window, "scale": self.scale, "softcap": self.softcap}
         options |= {"pattern": pattern, "key_mask": mask, "dropout": context.dropout_at(self.site, self.rate)}
-        if not context.keep and bias is None and pattern is None and not self.ops.has_threads:
+        if query.shape[2] > BLOCK and bias is pattern is None and not (context.keep or self.ops.has_threads):
             return self._in_blocks(query, key, value, options), ()
         mixed, cache = self.ops.attention.forward(query, key, value, bias, **options)
         return mixed, (cache, bias_cache)

@@ -136,8 +136,7 @@ class OutputLayer(Layer):
     ) -> tuple[Array, tuple]:
         """The mean cross-entropy of targets `(B, T)` under the logits of hidden `(B, T, C)`.
 
-        Targets equal to `ignored` do not count. Without a bias and a softcap the logits are not kept, but for a frozen
-        table: the op would make its gradient too.
+        Targets equal to `ignored` do not count. Without a bias, a softcap and a frozen table no logits are kept.
         """
         check_flag("with_grad", with_grad)
         targets = self.ops.asarray(targets)

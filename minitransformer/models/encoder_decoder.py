@@ -107,18 +107,15 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
     ) -> tuple[Array, tuple]:
         """Return the mean cross-entropy of the tokens of target_out `(B, Tt)`; `pad_id` and −100 do not count.
 
-        target_in is target_out moved right by one, with `bos_id` in front and `pad_id` for −100. Without a mask of the
-        source, tokens equal to `pad_id` are padding, in every model: a training's source holds none of its own.
-        Evaluation passes `with_grad=False`.
+        target_in is target_out moved right by one, with `bos_id` in front and `pad_id` for −100; source_mask as in
+        `forward`. Evaluation passes `with_grad=False`.
         """
         source, target, mask = self._pair(source, target_in, source_mask)
-        mask = source != self.config.pad_id if mask is None else mask
         targets, pad_id = self.ops.asarray(target_out), self.config.pad_id
         targets = targets + (pad_id - IGNORED) * (targets == IGNORED)  # where it is −100: pad_id
-        memory, encoder_cache = self.encoder.forward(
-            source, Context(mask=mask, dropout=dropout, keep=with_grad is not False)
-        )
-        context = Context(memory=memory, memory_mask=mask, dropout=dropout, keep=with_grad is not False)
+        keep = with_grad is not False
+        memory, encoder_cache = self.encoder.forward(source, Context(mask=mask, dropout=dropout, keep=keep))
+        context = Context(memory=memory, memory_mask=mask, dropout=dropout, keep=keep)
         hidden, decoder_cache = self.decoder.forward(target, context)
         loss, loss_cache = self.output.loss(hidden, targets, label_smoothing, pad_id, with_grad)
         return loss, (encoder_cache, decoder_cache, loss_cache)

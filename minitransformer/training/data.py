@@ -1,6 +1,6 @@
 """The data that a trainer takes: batches that follow from a seed, an epoch and a number in it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 
@@ -8,6 +8,7 @@ class TrainingBatch(Protocol):
     """Rows that a model's loss takes together; a frozen dataclass, of which `first` is a field.
 
     inputs         the inputs of `model.loss`, in its order
+    masks          those that it gets by name
     first          the number of the first row among all rows of a step: a row's dropout depends on its number
     num_sentences  the number of rows
     num_targets    the number of targets that count: the loss is their mean
@@ -18,6 +19,8 @@ class TrainingBatch(Protocol):
 
     @property
     def inputs(self) -> tuple[Any, ...]: ...
+    @property
+    def masks(self) -> Mapping[str, Any]: ...
     @property
     def first(self) -> int: ...
     @property

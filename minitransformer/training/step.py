@@ -54,7 +54,7 @@ def loss_and_gradient(
 
     It is a function of its own so that `ops.repeated` can make a CUDA graph of it.
     """
-    loss, cache = model.loss(*batch.inputs, label_smoothing=label_smoothing, dropout=dropout)
+    loss, cache = model.loss(*batch.inputs, label_smoothing=label_smoothing, dropout=dropout, **batch.masks)
     model.loss_backward(share, cache)
     return loss
 

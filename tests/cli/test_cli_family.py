@@ -332,6 +332,17 @@ def test_a_text_s_nats_are_summed_over_windows(models: Path, stride: int) -> Non
     assert text_nats(model, ids, 2, stride) == pytest.approx(expected, rel=1e-12)
 
 
+def test_a_window_may_be_shorter_than_the_model_s_longest_text(models: Path) -> None:
+    model = load_checkpoint(models / "gpt").model(dtype="float64")
+    ids = np.random.default_rng(0).integers(3, 330, 30).tolist()
+    tokens, expected = [2, *ids], 0.0
+    for place in range(1, len(tokens)):
+        start = 0 if place <= 8 else min(8 + 3 * -(-(place - 8) // 3), 30) - 8
+        logits, _ = model.forward([tokens[start:place]])
+        expected -= logits[0, -1, tokens[place]] - np.log(np.exp(logits[0, -1]).sum())
+    assert text_nats(model, ids, 2, 3, context=8) == pytest.approx(expected, rel=1e-12)
+
+
 def test_evaluate_a_text(command: Command, models: Path, text: Path) -> None:
     status, out, _ = command("evaluate", models / "gpt", "--text", text)
     assert status == 0
@@ -459,11 +470,17 @@ def test_what_a_model_is_not_for_is_said_in_one_sentence(command: Command, model
         (["classify", bert, "A dog."], "a model of kind 'bert' without a classifier"),
         (["evaluate", bert, "--text", __file__], "not a language model"),
         (["evaluate", gpt, "--stride", "3"], "--stride goes with --text"),
+        (["evaluate", gpt, "--context", "3"], "--context goes with --text"),
         (["evaluate", bert, "--samples", "3"], "not a language model"),
         (["evaluate", gpt, "--samples", "3", "--dataset", "grammar"], "--dataset does not go with --samples"),
         (["evaluate", gpt, "--text", __file__, "--samples", "3"], "--samples does not go with --text"),
         (["evaluate", gpt, "--text", __file__, "--target", "en"], "--target does not go with --text"),
         (["evaluate", gpt, "--text", __file__, "--stride", "33"], "stride is 33, expected 1 to 32"),
+        (["evaluate", gpt, "--text", __file__, "--context", "8", "--stride", "9"], "stride is 9, expected 1 to 8"),
+        (
+            ["evaluate", gpt, "--text", __file__, "--context", "33"],
+            "context is 33, expected 1 to 32, the",
+        ),
         (["translate", gpt, "A dog."], "kind 'gpt', which does not translate"),
     ):
         refuse(command, *arguments, says=says)

@@ -10,9 +10,12 @@ from hypothesis import strategies as st
 from numpy.typing import ArrayLike
 from support.multi30k_files import multi30k_dir
 
-from minitransformer.data.batching import BOS_ID, EOS_ID, Batch, collate, pad
+from minitransformer.data.batching import BOS_ID, EOS_ID, Batch, Marks, collate, pad
 from minitransformer.data.sentence_pairs import corpus_from_folder
 from minitransformer.data.token_dataset import Batches, TokenDataset
+from minitransformer.models import T5Config, build_model
+from minitransformer.ops import numpy_ops
+from minitransformer.training.step import Worker
 
 SENTENCE = st.lists(st.integers(3, 99), max_size=12)
 Pairs = list[tuple[list[int], list[int]]]
@@ -211,3 +214,17 @@ def test_batches_refuses() -> None:
     assert len(Batches(dataset, 100, max_length=10)) == 1
     with pytest.raises(IndexError, match="batches 0 to 0, got 1"):
         Batches(dataset, 100).batch(0, 1)
+
+
+def test_padding_of_a_source_is_masked_where_targets_begin_with_it():
+    """A T5 infers no mask: the loss of two pairs together is the mean of theirs, also in parts."""
+    config = T5Config(vocab_size=30, d_model=8, num_heads=2, d_k=4, d_ff=12, num_layers=1, max_length=16, dropout=0.0)
+    model, marks = build_model(config, numpy_ops, "float64", seed=0), Marks(0, 0, 1)
+    rng = np.random.default_rng(0)
+    pairs = [(rng.integers(2, 30, n), rng.integers(2, 30, m)) for n, m in ((9, 3), (2, 7))]
+    together = collate(*zip(*pairs, strict=True), marks=marks)
+    alone = [collate([source], [target], marks=marks) for source, target in pairs]
+    worker = Worker(model)
+    losses = [worker.gradients([batch], 0.0, 0, 1) * batch.num_targets for batch in alone]
+    for batches in ([together], together.split(2)):
+        assert worker.gradients(batches, 0.0, 0, 1) == pytest.approx(sum(losses) / together.num_targets, rel=1e-12)

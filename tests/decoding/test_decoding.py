@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minitransformer.decoding import Hypothesis, beam_search, greedy_search, penalty
+from minitransformer.decoding.sampling import nucleus, softmax_of
 from minitransformer.ops import numpy_ops
 
 PAD, BOS, EOS = 0, 1, 2
@@ -252,3 +253,14 @@ def test_bad_input_is_named():
     for n_best, num_beams in ((0, 4), (5, 4), (1, 0)):
         with pytest.raises(ValueError, match=f"n_best is {n_best}, expected 1 to num_beams, which is {num_beams}"):
             beam_search(model, sources(2), num_beams=num_beams, n_best=n_best)
+
+
+@pytest.mark.parametrize("size", [5, 700, 40_000])
+@pytest.mark.parametrize("sharpness", [0.0, 1.0, 4.0])
+@pytest.mark.parametrize("p", [1e-9, 0.5, 0.9, 1.0])
+def test_the_nucleus_is_that_of_all_tokens_sorted(size, sharpness, p):
+    logits = np.random.default_rng(size).standard_normal(size).round(2)  # with ties
+    probabilities = softmax_of(sharpness * logits)
+    order = np.argsort(-probabilities, kind="stable")
+    wanted = order[np.cumsum(probabilities[order]) - probabilities[order] < p]
+    assert nucleus(probabilities, p).tolist() == wanted.tolist()

@@ -422,6 +422,19 @@ the parts of a batch whose rows are numbered from 0 each | Rows.split: first + s
 digits trained on that are held out too | digits: ~held_out → held_out >= 0
 [models/bert.py: training/test_family_training]
 a fine-tuning that begins from scratch | BERT.with_head: name.startswith("head.") → name
+[data/batching.py: data/test_batching]
+a T5 that learns from the padding of a source | collate: masks=source_masks(source, marks) → masks={}
+[layers/attention.py: models/test_long_texts]
+a block of queries that sees the keys after it
+    SelfAttention._in_blocks: num_keys - num_queries + stop if self.causal else num_keys → num_keys
+a block's window that begins one key too late
+    SelfAttention._in_blocks: (stop - start) - self.window → (stop - start) - self.window + 1
+every block with the mask of the first keys | SelfAttention._in_blocks: mask[:, seen] → mask[:, : last - seen.start]
+[layers/stack.py: models/test_long_texts]
+a loss without a gradient that keeps every block's cache | Stack.forward: cache if context.keep else None → cache
+[decoding/sampling.py: decoding/test_decoding]
+a nucleus with the token after the last one | nucleus: order] < p → order] <= p + 1e-3
+a nucleus of the best few, whatever they have together | nucleus: or sums[-1] >= p → or True
 """
 
 BASELINES = r"""

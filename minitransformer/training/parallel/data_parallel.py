@@ -90,7 +90,7 @@ class DataParallel(Worker):
 
         @without_overflow_warnings
         def part_loss(part: TrainingBatch) -> float:
-            loss, _ = self.model.loss(*part.inputs, with_grad=False)
+            loss, _ = self.model.loss(*part.inputs, with_grad=False, **part.masks)
             return part.num_targets * float(loss)
 
         def batch_loss(batch: TrainingBatch) -> tuple[float, int]:
