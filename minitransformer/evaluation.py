@@ -107,11 +107,11 @@ def text_nats(
         done, stop = window
         start = max(0, stop - longest)
         hidden, nats = model.hidden_states(tokens[None, start:stop]), 0.0  # (1, T, C)
-        for row in range(done, stop, ROWS):
-            last = min(row + ROWS, stop)
-            logits, _ = model.output.logits(hidden[:, row - start : last - start])  # (1, ROWS, V)
-            pairs = zip(model.ops.to_numpy(logits)[0], tokens[row + 1 : last + 1], strict=True)
-            nats += sum(float(cross_entropy_forward(x.astype(np.float64), target[...])[0]) for x, target in pairs)
+        for begin in range(done, stop, ROWS):
+            end = min(begin + ROWS, stop)
+            logits, _ = model.output.logits(hidden[:, begin - start : end - start])  # (1, ROWS, V)
+            pairs = zip(model.ops.to_numpy(logits)[0], tokens[begin + 1 : end + 1], strict=True)
+            nats += sum(float(cross_entropy_forward(row.astype(np.float64), target[...])[0]) for row, target in pairs)
         return nats
 
     total = sum(map(window_nats, pairwise(edges)))

@@ -127,6 +127,7 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
         dmemory = self.decoder.backward(self.output.loss_backward(dloss, loss_cache), decoder_cache)
         self.encoder.backward(dmemory, encoder_cache)
 
+    @without_spurious_warnings
     def start_decoding(self, source: Array, num_beams: int = 1, source_mask: Array | None = None) -> Decoding:
         """Encode source `(B, Ts)`; return the state with which `decode_step` continues each sentence's K beams.
 

@@ -97,6 +97,18 @@ download()`;
   await lesson.open(); // begin anew: what was written has stayed in the browser
   await lesson.run(0, 1);
   assert.match(await lesson.run(1, 2, 'from course import progress\nprogress("04")'), /✓ causal_mask/);
+
+  const imports = await page.evaluate(async () => {
+    const { commands, serviceManager } = window.jupyterapp;
+    const imports = async () =>
+      (await serviceManager.contents.get("04_attention.ipynb", { content: true })).content.cells[2].source;
+    await commands.execute("docmanager:save");
+    const mine = await imports();
+    await serviceManager.contents.delete("04_attention.ipynb"); // begin again
+    return [mine, await imports()];
+  });
+  assert.match(imports[0], /^from course import progress/);
+  assert.match(imports[1], /^import math/);
   assert.deepEqual(foreign, []);
   await context.close();
 });
