@@ -34,8 +34,9 @@ def test_blocks_are_the_whole(config: GPTConfig, length: int):
     assert model.loss(ids, targets, with_grad=False)[0] == pytest.approx(model.loss(ids, targets)[0], abs=1e-13)
 
 
-def test_a_long_prompt_beside_a_short_one_is_read_in_blocks():
-    model, rng = built(KINDS["Llama"]), np.random.default_rng(1)
+@pytest.mark.parametrize("kind", ["Llama", "window"])
+def test_a_long_prompt_beside_a_short_one_is_read_in_blocks(kind: str):
+    model, rng = built(KINDS[kind]), np.random.default_rng(1)
     long, short = rng.integers(40, size=(1, 600)), rng.integers(40, size=(1, 500))
     prompts = np.concatenate([long, np.concatenate([np.full((1, 100), -100), short], axis=1)])
     state = model.start_decoding(prompts)
