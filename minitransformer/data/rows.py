@@ -1,10 +1,10 @@
 """Batches of rows of one length, on which language models, masked models and classifiers are trained."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ class Rows:
 
     inputs: tuple[NDArray[Any] | None, ...]
     first: int = 0
-    masks: ClassVar[dict[str, Any]] = {}
+    masks: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def targets(self) -> NDArray[np.int64]:

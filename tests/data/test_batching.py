@@ -222,7 +222,7 @@ def test_padding_of_a_source_is_masked_where_targets_begin_with_it():
     model, marks = build_model(config, numpy_ops, "float64", seed=0), Marks(0, 0, 1)
     rng = np.random.default_rng(0)
     pairs = [(rng.integers(2, 30, n), rng.integers(2, 30, m)) for n, m in ((9, 3), (2, 7))]
-    together = collate(*zip(*pairs, strict=True), marks=marks)
+    together = collate([source for source, _ in pairs], [target for _, target in pairs], marks=marks)
     alone = [collate([source], [target], marks=marks) for source, target in pairs]
     worker = Worker(model)
     losses = [worker.gradients([batch], 0.0, 0, 1) * batch.num_targets for batch in alone]
