@@ -75,7 +75,7 @@ test("a lesson's first cell gets the course, an endless cell is stopped, and ans
   assert.match(await lesson.run(1, 2, "import minitransformer\nprint(minitransformer.__file__)"), /site-packages/);
 
   await lesson.start(1, "print('it runs', flush=True)\nwhile True:\n    pass");
-  await lesson.cell(1).getByText("it runs").waitFor(WAIT);
+  await lesson.cell(1).locator(".jp-OutputArea").getByText("it runs").waitFor(WAIT);
   await page.getByRole("button", { name: "Interrupt the kernel" }).click();
   assert.match(await lesson.said(1, 3), /KeyboardInterrupt/);
   assert.match(await lesson.run(1, 4, "print(6 * 7)"), /42/);
