@@ -6,11 +6,13 @@ pages of them; on Colab and Kaggle the same cell takes both from the site's addr
 
 import json
 import os
+import re
 import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from posixpath import normpath
 
 import nbformat
 
@@ -74,6 +76,19 @@ def first_code(lesson: str, url: str, wheel: str) -> str:
     return FIRST.format(get=(HOSTED if url else IN_A_BROWSER).format(url=url, wheel=wheel, packages=packages))
 
 
+def on_site(link: str, url: str) -> str:
+    """Return a lesson's link as one to a page of the site; other notebooks are opened beside this one."""
+    name, _, anchor = link.partition("#")
+    path = normpath(f"lessons/{name}")
+    if not name or path.endswith(".ipynb") or not (LESSONS.parent / path).exists():
+        return link  # or what only looks like one, in code
+    if not path.endswith((".html", ".pdf")):
+        folder = (LESSONS.parent / path / "README.md").is_file()
+        path = f"{path}/README" if folder else path.removesuffix(".md") if path.endswith(".md") else f"source/{path}"
+        path = f"{path.replace('.github/', 'github/')}.html"
+    return f"{url or '../../'}{path}" + (f"#{anchor.replace('L', 'L-')}" if anchor else "")
+
+
 def runnable(path: Path, url: str, wheel: str) -> nbformat.NotebookNode:
     """Return a lesson's notebook with the first cell, and with a remark above each cell that trains for long."""
     notebook, root, cells = nbformat.read(path, 4), url or "../../", []
@@ -81,6 +96,8 @@ def runnable(path: Path, url: str, wheel: str) -> nbformat.NotebookNode:
         if "long" in cell.metadata.get("tags", []):
             page = f"{root}lessons/{path.stem}.html"
             cells.append(nbformat.v4.new_markdown_cell(LONG.format(page=page), id=f"{cell.id}-long"))
+        if cell.cell_type == "markdown":
+            cell.source = re.sub(r"(?<=\]\()[^)\s]+", lambda found: on_site(found[0], url), cell.source)
         cell.source = cell.source.replace('src="runs/explorer.html"', f'src="{root}explorer.html"')
         cells.append(cell)
     cells.insert(1, nbformat.v4.new_code_cell(first_code(path.name[:2], url, wheel), id="first"))

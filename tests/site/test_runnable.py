@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -16,6 +17,7 @@ from support.site_pages import site_module
 
 from course.sources import LESSONS, sources, tags_of
 
+LINK = r"(?<=\]\()[^)\s]+"
 AS_A_CELL = """\
 import ast, asyncio
 code = compile(open("cells.py").read(), "cells.py", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
@@ -49,9 +51,29 @@ def test_a_lesson_has_one_cell_more_and_remarks(module: ModuleType, name: str, u
     remarks = [after[place - 1] for place, cell in enumerate(after) if "long" in tags_of(cell)]
     assert len(remarks) == TRAINING.get(name[:2], 0)
     assert all(f"({url or '../../'}lessons/{name}.html)" in remark.source for remark in remarks)
-    assert [cell.source for cell in after if cell not in remarks] == [
-        cell.source.replace('runs/explorer.html" title', f'{url or "../../"}explorer.html" title') for cell in before
-    ]
+    kept = [cell.source for cell in after if cell not in remarks]
+    assert len(kept) == len(before)
+    for new, cell in zip(kept, before, strict=True):
+        old = cell.source.replace('runs/explorer.html" title', f'{url or "../../"}explorer.html" title')
+        assert re.sub(LINK, "", new) == re.sub(LINK, "", old)
+
+
+@pytest.mark.parametrize(
+    ("link", "place"),
+    {
+        "09_training.ipynb#adam": "09_training.ipynb#adam",
+        "#here": "#here",
+        "https://example.com/a.md": "https://example.com/a.md",
+        "glossary.md#mask": "../../lessons/glossary.html#mask",
+        "../kernels/README.md": "../../kernels/README.html",
+        "../minitransformer/training": "../../source/minitransformer/training.html",
+        "../minitransformer/textbook/paper.py#L153": "../../source/minitransformer/textbook/paper.py.html#L-153",
+        "../.github/CONTRIBUTING.md": "../../github/CONTRIBUTING.html",
+        "cheat-sheet.html": "../../lessons/cheat-sheet.html",
+    }.items(),
+)
+def test_a_link_leads_to_the_site(module: ModuleType, link: str, place: str):
+    assert module.on_site(link, "") == place
 
 
 def test_the_archive_has_what_lessons_read(module: ModuleType):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from minitransformer import layers, models, ops, pretrained
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 LESSONS = sorted(path.stem for path in (ROOT / "lessons").glob("[0-9][0-9]_*.ipynb"))
+LINK = re.compile(r"(?<=\]\()[^)\s]+")
 ALSO = {
     "make": shutil.which("make"),
     "what `make site` installs": find_spec("sphinx") and (ROOT / "lessons/site/node_modules/katex").exists(),
@@ -42,6 +44,14 @@ def site() -> Path:
 
 def test_every_link_leads_somewhere(site: Path):
     assert {name: found for name in pages(site) if (found := dead(site, name))} == {}
+
+
+def test_every_link_of_a_lesson_that_runs_leads_somewhere(site: Path):
+    for path in (site / "run/files").glob("*.ipynb"):
+        cells = json.loads(path.read_text("utf-8"))["cells"]
+        links = [link for cell in cells if cell["cell_type"] == "markdown" for link in LINK.findall(cell["source"])]
+        places = {link: site / "run/notebooks" / link.partition("#")[0] for link in links if link.startswith("../")}
+        assert {link for link, place in places.items() if not place.is_file()} == set(), path.name
 
 
 def test_nothing_is_loaded_from_elsewhere(site: Path):
