@@ -37,8 +37,14 @@ if (!window.stops) {
   const { commands, serviceManager, shell } = window.jupyterapp;
   commands.commandExecuted.connect((_, { id }) => {
     const kernel = shell.currentWidget?.sessionContext?.session?.kernel;
-    if (id.includes("interrupt") && kernel?.status === "busy")
-      serviceManager.contents.save("stop", { type: "file", format: "text", content: "" });
+    if (!id.includes("interrupt") || kernel?.status !== "busy") return;
+    serviceManager.contents.save("stop", { type: "file", format: "text", content: "" });
+    const forget = (_, status) => {
+      if (status === "busy") return;
+      kernel.statusChanged.disconnect(forget);
+      serviceManager.contents.delete("stop").catch(() => {}); // the cell ended of itself
+    };
+    kernel.statusChanged.connect(forget);
   });
 }
 """

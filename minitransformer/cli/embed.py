@@ -52,13 +52,21 @@ def run(args: argparse.Namespace) -> int:
         embedder = open_embedder(args)
         texts = args.texts if args.file is None else read_lines(args.file)
         if args.out is not None:
+            vectors = embedder.embed(texts, progress=True)
+            check_lines(args.file, len(vectors))
             with atomic_write(args.out) as file:
-                np.save(file, embedder.embed(texts, progress=True))
+                np.save(file, vectors)
             return 0
         for _, vectors in embedder.stream(texts, progress=args.file is not None and not sys.stdout.isatty()):
             for vector in vectors:
                 print("\t".join(map(str, vector)))
     return 0
+
+
+def check_lines(file: str | None, count: int) -> None:
+    """Raise ValueError for a file without a line."""
+    if count == 0:
+        raise ValueError(f"{file} holds no line")
 
 
 def open_embedder(args: argparse.Namespace) -> Embedder:

@@ -53,7 +53,7 @@ def check_start(args: argparse.Namespace) -> None:
     """Raise ValueError for options that do not go together."""
     if args.start is None:
         for option in (*TUNING_OPTIONS, "table"):
-            if getattr(args, option) is not None:
+            if getattr(args, option) is not None and (option != "table" or args.resume is None):
                 raise ValueError(f"--{option.replace('_', '-')} goes with --from MODEL")
         if args.merge and args.resume is None:
             raise ValueError("--merge goes with --from MODEL, or with --resume")
@@ -89,6 +89,8 @@ def open_start(args: argparse.Namespace, backend: Backend, seed: int) -> tuple[M
         tuning = Tuning(("*",), trained, args.lora, args.lora_alpha, **options)
     elif args.freeze is not None:
         tuning = Tuning(tuple(args.freeze))
+    if args.merge and model.origin is None:
+        raise ValueError(f"--merge writes a folder for other libraries, and {args.start} came from none of theirs")
     return model if tuning is None else model.tuned(tuning, seed), tokenizer
 
 
@@ -111,6 +113,13 @@ def resumed_model(checkpoint: Checkpoint, backend: Backend) -> Any:
     if not checkpoint.state.keys() & {"tuning", "origin"}:
         return None
     return with_origin(checkpoint.tuned_model(backend.ops, backend.dtype), checkpoint)
+
+
+def check_made(folder: Path) -> None:
+    """Raise FileExistsError if a folder holds one of the folders that `write_folder` makes."""
+    for made in (folder / "model", folder / "adapter"):
+        if made.exists():
+            raise FileExistsError(f"{made} is there already, and this training would write it: choose another --out")
 
 
 def write_folder(model: Any, tokenizer: Any, folder: Path, merge: bool) -> Path:

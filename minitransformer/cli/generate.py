@@ -179,6 +179,8 @@ def converse(generator: Generator, turns: Iterable[str], sampling: Sampling, arg
             continue
         print(flush=True)
         messages += [question, {"role": "assistant", "content": answer}]
+    if not typed and (not messages or messages[-1]["role"] != "assistant"):
+        raise ValueError("nothing was said: give prompts, --file FILE, or lines on standard input")
     return 0
 
 

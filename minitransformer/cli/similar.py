@@ -17,7 +17,7 @@ from ..data.sentence_pairs import read_lines
 from ..decoding import unit
 from .backend import add_backend_options
 from .common import Parser, add_option, heavy_work, one_line, positive_int
-from .embed import add_text_options, open_embedder
+from .embed import add_text_options, check_lines, open_embedder
 from .outputs import STANDARD_OUTPUT, check_output
 
 HELP = "say how similar texts are, or find the lines of a file that are nearest to a text"
@@ -52,6 +52,7 @@ def run(args: argparse.Namespace) -> int:
                 found = zip(row, numbers, lines, strict=True)
                 best[:] = nlargest(args.count, chain(best, found), key=lambda each: each[0])
             first += len(lines)
+        check_lines(args.file, first - 1)
     for place, best in enumerate(nearest):
         if place:
             print()

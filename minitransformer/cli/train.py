@@ -66,7 +66,16 @@ from .common import (
     whole_number,
 )
 from .errors import INTERRUPTED
-from .fine_tuning import FINE_TUNING, LORA_RATE, add_start_options, check_start, open_start, resumed_model, write_folder
+from .fine_tuning import (
+    FINE_TUNING,
+    LORA_RATE,
+    add_start_options,
+    check_made,
+    check_start,
+    open_start,
+    resumed_model,
+    write_folder,
+)
 from .outputs import check_output
 from .recipes import (
     ENGLISH_VOCAB_SIZE,
@@ -238,6 +247,8 @@ def new_plan(args: argparse.Namespace, backend: Backend, processes: Processes, l
     path, text = latest(folder), None if reads == "images" else choice
     if processes.first:
         check_folder(folder, path, processes.launched and path is not None and began(path, config, settings, text))
+    if args.start and path is None:
+        check_made(folder)
     tokens = marked(config, tokenizer, choice, labels_of(model)) if model else None
     data = text and prepared_data(folder / "data", text, processes, tokens)
     return Plan(folder, config, settings, data, path is not None, backend, processes, vars(choice), model, args.merge)
@@ -353,7 +364,7 @@ def resumed_plan(args: argparse.Namespace, backend: Backend, processes: Processe
     folder = Path(args.out if args.resume is True else args.resume)
     if args.out is not None and Path(args.out) != folder:
         raise ValueError(f"--resume {folder} and --out {args.out} name two folders, and a training has one")
-    check_output("--resume", folder / PICTURE_NAME, [args.data, args.text])
+    check_output("--resume", folder / PICTURE_NAME, [args.data, args.text, args.table])
     if latest(folder) is not None and processes.first:  # only if there is one: locking makes the folder
         locks.enter_context(locked(folder))
     path = latest(folder)  # again: another training may have written meanwhile
@@ -378,6 +389,8 @@ def resumed_plan(args: argparse.Namespace, backend: Backend, processes: Processe
             f"the training in {folder} has no --shards that {processes.size} processes could share: it goes on in one"
         )
     model = resumed_model(checkpoint, backend)
+    if args.merge and (model is None or model.tuning is None or not model.tuning.rank):
+        raise ValueError(f"--merge writes adapters into the weights, and the training in {folder} has none")
     if model is None or model.tuning is None:
         check_memory(config, settings, backend, processes)
     data = None

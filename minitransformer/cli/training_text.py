@@ -82,10 +82,11 @@ def resumed_data(
     kept, names_text = kept_choice(folder), any(named.get(name) for name in SOURCES)
     if kept is None and not names_text:
         raise FileNotFoundError(
-            f"nothing in {folder} says which text this was: add --data, --dataset or --text to --resume, and "
+            f"nothing in {folder} says which text this was: add --data, --dataset, --text or --table to --resume, and "
             "--sentences where the training had it"
         )
     kind, known = _lost_choice(checkpoint, tokenizer) if kept is None else (type(kept), vars(kept))
+    kind = TableChoice if named.get("table") else kind
     if names_text:
         known = {name: value for name, value in known.items() if name not in SOURCES}
     refuse_changes(f"the data in {folder}", {}, {name: named[name] for name in named if not hasattr(kind, name)})

@@ -40,6 +40,8 @@ class Marked:
 
     def encode_target(self, text: str) -> Sequence[int]:
         if self.labels:
+            if text not in self.labels:
+                raise ValueError(f"the label {text!r} is none of the model's, {', '.join(self.labels)}")
             return [1 + self.labels.index(text)]  # 0 is padding
         return getattr(self.tokenizer, "encode_target", self.tokenizer.encode)(text)
 

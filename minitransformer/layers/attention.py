@@ -144,6 +144,8 @@ class SelfAttention(Attention):
         super().__init__(ops, config)
         self.causal, self.window = causal, None if config.sparse else config.window
         self.pattern = config.sparse.pattern(config.window) if config.sparse else None
+        # The op takes the last query for the last position: a window on both sides has keys after it.
+        self.has_blocks = (causal or self.window is None) and not ops.has_threads
         self.rotary, self.relative = rotary, relative
         widths, std = (self.query_width, self.key_width, self.value_width), init.std
         gains: dict[str, Any] = {"gain": init.gain, "first_gain": config.query_gain}
@@ -208,7 +210,7 @@ class SelfAttention(Attention):
             bias, pattern = hidden if bias is None else bias + hidden, None
         options = {"causal": self.causal, "window": self.window, "scale": self.scale, "softcap": self.softcap}
         options |= {"pattern": pattern, "key_mask": mask, "dropout": context.dropout_at(self.site, self.rate)}
-        if query.shape[2] > BLOCK and bias is pattern is None and not (context.keep or self.ops.has_threads):
+        if self.has_blocks and query.shape[2] > BLOCK and bias is pattern is None and not context.keep:
             return self._in_blocks(query, key, value, options), ()
         mixed, cache = self.ops.attention.forward(query, key, value, bias, **options)
         return mixed, (cache, bias_cache)
@@ -219,8 +221,7 @@ class SelfAttention(Attention):
         for start in range(0, num_queries, BLOCK):
             stop = min(start + BLOCK, num_queries)
             last = num_keys - num_queries + stop if self.causal else num_keys
-            near = self.causal and self.window is not None
-            seen = slice(max(0, last - (stop - start) - self.window) if near else 0, last)
+            seen = slice(0 if self.window is None else max(0, last - (stop - start) - self.window), last)
             options["key_mask"] = mask if mask is None else mask[:, seen]
             block = query[:, :, start:stop], key[:, :, seen], value[:, :, seen]
             mixed.append(self.ops.attention.forward(*block, None, **options)[0])

@@ -68,7 +68,8 @@ class Model(Layer, ABC, Generic[ConfigT]):
         model = self.blank(self.config, self.ops, self.dtype, tuning)
         ours, theirs = self.parameters.named, model.parameters.named
         for name in ours.keys() & theirs.keys():
-            theirs[name].data[...] = ours[name].data
+            if not is_adapter(name):
+                theirs[name].data[...] = ours[name].data
         for name, layer in self.named_layers():
             for adapter, columns in layer.adapted() if isinstance(layer, AdaptedLinear) else ():
                 theirs[f"{name}.weight"].data[:, columns] += adapter.product()

@@ -1,6 +1,7 @@
 """`train --from`: published models and checkpoints are trained further, and go back to where they came from."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -252,6 +253,33 @@ def test_what_can_t_be_is_refused_in_one_sentence(folders: Path, tmp_path: Path,
         status, _, error = command("train", *arguments, "--out", tmp_path / "out")
         assert (status, says in error, error.count("\n")) == (2, True, 1), (arguments, error)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_model_is_not_written_over(folders: Path, tmp_path: Path, command: Command) -> None:
+    """Neither the one that a training starts from nor another one that lies where it would write."""
+    shutil.copytree(folders / "llama", tmp_path / "model")
+    before = (tmp_path / "model/model.safetensors").read_bytes()
+    for start in (tmp_path / "model", folders / "llama"):
+        status, _, error = command(
+            *("train", "--from", start, "--text", folders / "text.txt", *BRIEFLY, "--steps", 1, "--out", tmp_path)
+        )
+        assert (status, f"{tmp_path / 'model'} is there already" in error) == (2, True)
+    assert (tmp_path / "model/model.safetensors").read_bytes() == before
+
+
+def test_labels_whose_data_are_lost_are_read_again(folders: Path, tmp_path: Path, command: Command) -> None:
+    run, table = tmp_path / "run", folders / "table.tsv"
+    assert command(*options(folders, "classes"), "--steps", 2, "--out", run)[0] == 0
+    shutil.rmtree(run / "data")
+    (tmp_path / "more.tsv").write_text(table.read_text() + "The dog.\tstrange\n")
+    for more, says in (
+        ([], "add --data, --dataset, --text or --table"),
+        (["--table", tmp_path / "more.tsv"], "the label 'strange' is none of the model's, kind, other"),
+        (["--merge"], "--merge writes adapters into the weights, and the training in"),
+    ):
+        status, _, error = command("train", "--resume", run, "--steps", 4, *more)
+        assert (status, says in error, error.splitlines()[-1].count("minitransformer: error")) == (2, True, 1), error
+    assert command("train", "--resume", run, "--steps", 4, "--table", table)[0] == 0
 
 
 def test_a_checkpoint_with_other_adapters_than_it_says_is_refused(folders: Path, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minitransformer.layers import attention
+from minitransformer.layers import AttentionConfig, Context, FlatParameters, SelfAttention, attention
 from minitransformer.models import GPTConfig, build_model
 from minitransformer.ops import numpy_ops
 
@@ -32,6 +32,18 @@ def test_blocks_are_the_whole(config: GPTConfig, length: int):
     np.testing.assert_allclose(model.output.logits(model.hidden_states(ids))[0], logits, rtol=0, atol=1e-12)
     targets = np.roll(ids, -1, 1)
     assert model.loss(ids, targets, with_grad=False)[0] == pytest.approx(model.loss(ids, targets)[0], abs=1e-13)
+
+
+@pytest.mark.parametrize("window", [None, 7, 200])
+@pytest.mark.parametrize("causal", [True, False])
+def test_a_layer_says_the_same_whether_a_backward_follows(window: int | None, causal: bool):
+    layer = SelfAttention(numpy_ops, 16, AttentionConfig(2, 8, 8, window=window), causal=causal)
+    layer.name_layers()
+    FlatParameters(dict(layer.named_parameters()), numpy_ops, "float64").initialize(0)
+    x = np.random.default_rng(0).standard_normal((2, 300, 16))
+    mask = np.arange(300) < np.array([[300], [150]])
+    whole, _ = layer.forward(x, Context(mask))
+    np.testing.assert_allclose(layer.forward(x, Context(mask, keep=False))[0], whole, rtol=0, atol=1e-13)
 
 
 @pytest.mark.parametrize("kind", ["Llama", "window"])

@@ -336,6 +336,8 @@ def test_what_is_no_conversation_is_refused(command: Command, tmp_path: Path, mo
     refuse(command, *chat[:3], "w03 " * 50, says="the model's texts have at most 40")
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\xe4\n")))
     refuse(command, *chat[:3], says="standard input, line 1: not UTF-8")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\n \n")))
+    refuse(command, *chat[:3], says="nothing was said")
     monkeypatch.setattr(sys, "stdin", None)
     refuse(command, *chat[:3], says="standard input is closed")
     template.write_text("{{ raise_exception('System role not supported') }}")

@@ -201,6 +201,15 @@ def test_the_commands_print_and_compare_vectors(tmp_path: Path, capsys: pytest.C
     assert run("embed", tmp_path, "--file", file)[1].splitlines() == lines
     assert run("embed", tmp_path, "--file", file, "--out", tmp_path / "vectors.npy")[:2] == (0, "")
     np.testing.assert_array_equal(np.load(tmp_path / "vectors.npy"), vectors)
+    (tmp_path / "empty.txt").write_text("")
+    kept = tmp_path.with_suffix(".npy")  # not in the model's folder
+    kept.write_bytes(b"kept")
+    for name, says in (("empty.txt", "empty.txt holds no line"), ("none.txt", "none.txt")):
+        status, _, error = run("embed", tmp_path, "--file", tmp_path / name, "--out", kept)
+        assert (status, says in error) == (2, True)
+        status, _, error = run("similar", tmp_path, "a text", "--file", tmp_path / name)
+        assert (status, says in error) == (2, True)
+    assert kept.read_bytes() == b"kept"
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     cosines = unit @ unit.T
     found = [line.split("\t") for line in run("similar", tmp_path, *texts[:3])[1].splitlines()]

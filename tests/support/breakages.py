@@ -429,6 +429,8 @@ a block of queries that sees the keys after it
     SelfAttention._in_blocks: num_keys - num_queries + stop if self.causal else num_keys → num_keys
 a block's window that begins one key too late
     SelfAttention._in_blocks: (stop - start) - self.window → (stop - start) - self.window + 1
+an encoder's window that moves with the block
+    SelfAttention.__init__: (causal or self.window is None) and → True and
 every block with the mask of the first keys | SelfAttention._in_blocks: mask[:, seen] → mask[:, : last - seen.start]
 [layers/stack.py: models/test_long_texts]
 a loss without a gradient that keeps every block's cache | Stack.forward: cache if context.keep else None → cache
