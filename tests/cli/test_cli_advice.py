@@ -30,7 +30,7 @@ train --resume {run} --steps 5
 train --resume {run} --steps 5
 ! delete {run}/data/corpus.json
 train --resume {run} --steps 5
-[nothing in … says which text this was: add --data, --dataset or --text to --resume]
+[nothing in … says which text this was: add --data, --dataset, --text or --table to --resume]
 ! delete {run}/data
 train --resume {run} --steps 5
 train --resume {run} --steps 5 --data {text}
@@ -110,6 +110,7 @@ ELSEWHERE = {
     "wait until it has ended, or choose another folder": "test_cli_files.py",
     "not the demo's: move it": "test_cli_demo.py",
     "choose another --out, or delete it": "test_cli_demo.py",
+    "would write it: choose another --out": "test_cli_fine_tuning.py",
     "run the experiment again": "paper/test_command.py",
     "is not this report: move it": "paper/test_command.py",
     "choose from": "paper/test_command.py",

@@ -150,7 +150,7 @@ def test_data_that_was_deleted_is_made_again(tmp_path: Path, command: Command, t
     shutil.rmtree(folder / "data" / "train")
     assert command("train", "--resume", folder, "--steps", "3")[0] == 0
     shutil.rmtree(folder / "data")
-    refuse(command, "train", "--resume", folder, says="add --data, --dataset or --text to --resume")
+    refuse(command, "train", "--resume", folder, says="add --data, --dataset, --text or --table to --resume")
     assert command("train", "--resume", folder, "--steps", "4", "--text", text)[0] == 0
     assert {path.relative_to(folder): path.read_bytes() for path in sorted((folder / "data").rglob("*.bin"))} == before
 

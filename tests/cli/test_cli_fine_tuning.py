@@ -260,10 +260,10 @@ def test_a_model_is_not_written_over(folders: Path, tmp_path: Path, command: Com
     shutil.copytree(folders / "llama", tmp_path / "model")
     before = (tmp_path / "model/model.safetensors").read_bytes()
     for start in (tmp_path / "model", folders / "llama"):
-        status, _, error = command(
-            *("train", "--from", start, "--text", folders / "text.txt", *BRIEFLY, "--steps", 1, "--out", tmp_path)
-        )
+        train = ["train", "--from", start, "--text", folders / "text.txt", *BRIEFLY, "--steps", 1]
+        status, _, error = command(*train, "--out", tmp_path)
         assert (status, f"{tmp_path / 'model'} is there already" in error) == (2, True)
+        assert command(*train, "--out", tmp_path / start.parent.name)[0] == 0
     assert (tmp_path / "model/model.safetensors").read_bytes() == before
 
 
