@@ -175,7 +175,7 @@ def test_what_no_model_can_have_is_refused(tuning: Tuning, says: str) -> None:
 
 
 def test_adapters_of_another_rank_take_the_place_of_the_first_which_are_merged():
-    model = tuned("gpt")
+    model: Any = tuned("gpt")
     again = model.tuned(Tuning(("*",), rank=1), seed=5)
     ids = np.random.default_rng(0).integers(3, 20, (2, 5))
     np.testing.assert_allclose(again.forward(ids)[0], model.forward(ids)[0], rtol=0, atol=1e-12)
