@@ -22,8 +22,8 @@ SHARING = (train, evaluate)
 """The commands that several processes share."""
 
 COMMANDS = (
-    *(demo, train, translate, generate, fill, classify, embed, similar, evaluate, explore, average, info, check),
-)
+    demo, train, translate, generate, fill, classify, embed, similar, evaluate, explore, average, info, check
+)  # fmt: skip
 
 EXAMPLES = """\
 examples:

@@ -170,11 +170,6 @@ def learned(name: str, reads: str) -> Learned:
     return RECIPES[name].learns[RECIPES[name].reads.index(reads)]
 
 
-def example_of(name: str, reads: str) -> str:
-    """Return the command that tries a model which learned from such data."""
-    return EXAMPLES[learned(name, reads)]
-
-
 def model_options() -> dict[str, type[ModelConfig]]:
     """Return the class that declares each option of a model: of several, the one that allows most words."""
     declared: dict[str, type[ModelConfig]] = {}
@@ -288,13 +283,12 @@ def material(
     train, valid = _datasets(config, data, learns)
     if learns == "pairs":
         return Material(train, valid, partial(_bleu, data, settings, processes), "training pairs")
-    figures: Figures = lambda model, figures: {}  # noqa: E731
     if learns in ("masked", "classes"):
-        figures = partial(_accuracy, valid, settings, processes)
-    elif isinstance(valid, TextDataset):
-        num_bytes = sum(len(data.tokenizer.decode(line).encode("utf-8", "replace")) + 1 for line in valid)
-        figures = partial(_bits_per_byte, len(valid.stream) / num_bytes)
-    return Material(train, valid, figures, "training lines")
+        return Material(train, valid, partial(_accuracy, valid, settings, processes), "training lines")
+    if not isinstance(valid, TextDataset):
+        return Material(train, valid, lambda model, figures: {}, "training lines")
+    num_bytes = sum(len(data.tokenizer.decode(line).encode("utf-8", "replace")) + 1 for line in valid)
+    return Material(train, valid, partial(_bits_per_byte, len(valid.stream) / num_bytes), "training lines")
 
 
 def _bits_per_byte(tokens_per_byte: float, model: Any, figures: Mapping[str, float]) -> dict[str, float]:

@@ -284,7 +284,7 @@ def prepared_data(
     """Return the text as token ids, which the first process makes and the others find."""
     if not processes.first:
         return found_data(folder, tokens and tokens.tokenizer)
-    return prepare(folder, choice, progress=True, **({} if tokens is None else {"given": tokens}))
+    return prepare(folder, choice, True, tokens)
 
 
 def began(path: Path, config: ModelConfig, settings: TrainingSettings, choice: CorpusChoice | None) -> bool:

@@ -82,7 +82,7 @@ def test_train_with_the_preset_demo_plans_the_same_as_demo(
 ) -> None:
     plans = []
     for module in (train, demo):
-        monkeypatch.setattr(module, "prepare", lambda folder, choice, progress: choice)
+        monkeypatch.setattr(module, "prepare", lambda folder, choice, progress, given=None: choice)
         monkeypatch.setattr(module, "train", lambda plan: plans.append(plan) or 1 / 0)
     for arguments in (["train", "--preset", "demo"], ["demo"]):
         with pytest.raises(ZeroDivisionError):

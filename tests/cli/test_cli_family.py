@@ -17,7 +17,7 @@ from minitransformer.cli.recipes import (
     RECIPES,
     TRANSLATION,
     _accuracy,
-    example_of,
+    learned,
     longest_line,
     recipe_of,
     sized,
@@ -78,7 +78,7 @@ def test_what_is_learned_follows_from_the_recipe_and_not_from_its_name(monkeypat
     monkeypatch.setitem(RECIPES, "oracle", replace(RECIPES["gpt"], learns=("masked",)))
     assert sized("oracle", "lines", 9) == {"vocab_size": 10, "mask_id": 9}
     assert longest_line("oracle", "lines", GPTConfig(9, max_length=5)) == 5
-    assert "[MASK]" in example_of("oracle", "lines")
+    assert learned("oracle", "lines") == "masked"
 
 
 def test_only_a_translator_goes_by_the_recipe_of_another_kind() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tokenizers
 import torch
-from support.chat_templates import ENDS, MARKS, SMOLLM2, TEMPLATES
+from support.chat_templates import CHATML, MARKS, TEMPLATES
 from support.cli_runs import Command, in_this_process, refuse
 from support.pretrained_cases import tr
 from test_generate import THEIRS, V
@@ -54,7 +54,7 @@ def inner() -> Any:
 
 PLACES = [
     *((name, "a file", 25) for name in TEMPLATES),
-    *(("SmolLM2", f"{n}the options", 5) for n in ("", "several in ")),
+    *(("ChatML", f"{n}the options", 5) for n in ("", "several in ")),
 ]
 
 
@@ -63,12 +63,13 @@ PLACES = [
     [*PLACES, *(pytest.param(name, "a file", 500, marks=pytest.mark.slow) for name in TEMPLATES)],
 )
 def test_texts_and_ids_are_those_of_transformers(name: str, place: str, count: int, inner: Any, tmp_path: Path) -> None:
-    inner.chat_template = TEMPLATES[name]
+    template, end = TEMPLATES[name]
+    inner.chat_template = template
     inner.save_pretrained(tmp_path, save_jinja_files=place == "a file")
     assert (tmp_path / "chat_template.jinja").exists() == (place == "a file")
     if place == "several in the options":
         options = json.loads((tmp_path / "tokenizer_config.json").read_text())
-        options["chat_template"] = [{"name": "default", "template": TEMPLATES[name]}, {"name": "rag", "template": ""}]
+        options["chat_template"] = [{"name": "default", "template": template}, {"name": "rag", "template": ""}]
         (tmp_path / "tokenizer_config.json").write_text(json.dumps(options))
     there: Any = tr.AutoTokenizer.from_pretrained(tmp_path)
     ours = load_tokenizer(tmp_path, "llama", {})
@@ -85,7 +86,7 @@ def test_texts_and_ids_are_those_of_transformers(name: str, place: str, count: i
         ids = there.apply_chat_template(messages, add_generation_prompt=prompt, return_dict=False)
         assert ours.encode(text) == ids
     assert refused < 0.7 * count
-    assert [ours.inner.id_to_token(each) for each in ours.turn_ends] == [ENDS[name]]
+    assert [ours.inner.id_to_token(each) for each in ours.turn_ends] == [end]
 
 
 def outcome(function: Any, *arguments: Any, **options: Any) -> tuple[Any, str]:
@@ -135,7 +136,7 @@ def test_a_bad_template_is_refused(name: str, inner: Any) -> None:
 
 
 def test_what_cannot_be_written_is_refused(inner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    ours = PretrainedTokenizer(inner.backend_tokenizer, {}, {}, SMOLLM2)
+    ours = PretrainedTokenizer(inner.backend_tokenizer, {}, {}, CHATML)
     bad: list[Any] = [[], "Hello", ["Hello"], [{"role": "user", "content": "a"}, None]]
     for messages in bad:
         with pytest.raises(ValueError, match="a conversation is a list such as"):
