@@ -225,7 +225,7 @@ class SelfAttention(Attention):
             options["key_mask"] = mask if mask is None else mask[:, seen]
             block = query[:, :, start:stop], key[:, :, seen], value[:, :, seen]
             mixed.append(self.ops.attention.forward(*block, None, **options)[0])
-        return mixed[0] if len(mixed) == 1 else self.ops.concatenate(mixed, axis=2)
+        return self.ops.concatenate(mixed, axis=2)
 
 
 class CrossAttention(Attention):
