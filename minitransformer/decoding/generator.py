@@ -66,7 +66,8 @@ class Generator(FromCheckpoint):
     def stream(self, prompt: str | Messages, max_tokens: int = 100, sampling: Sampling = SAMPLED) -> Iterator[str]:
         """Yield the text of `generate` piece by piece, each as soon as no later token can change its characters.
 
-        With messages in place of a prompt it is that of `chat`.
+        With messages in place of a prompt it is that of `chat`. A generator reads one conversation at a time: to go on
+        with an answer after another one has begun gives the wrong text.
         """
         encoded, ids = self.encode(prompt), list[int]()
         said, options = "", dict[str, Any]()
