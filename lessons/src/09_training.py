@@ -350,11 +350,11 @@ for name, (_, rate) in WAYS.items():
     losses[name], perplexities[name] = train(
         model, batch_of, rate, STEPS, update, validate=lambda model=model: validation_loss(model)
     )
+    seen = ", ".join(f"{each:.0f}" for each in perplexities[name])
+    print(f"{name:<24} training loss of the last 20 steps {np.mean(losses[name][-20:]):.2f}; validation perplexity "
+          f"after 100, 200, 300 steps: {seen}")  # fmt: skip
 rates = {name: np.array([rate(step) for step in range(1, STEPS + 1)]) for name, (_, rate) in WAYS.items()}
 draw_runs(rates, losses, lowest, frequency_loss)
-for name, values in losses.items():
-    print(f"{name:<24} training loss of the last 20 steps {np.mean(values[-20:]):.2f}; validation perplexity after "
-          f"100, 200, 300 steps: {', '.join(f'{each:.0f}' for each in perplexities[name])}")  # fmt: skip
 
 # %% [markdown]
 # Without warm-up the post-norm model learns the frequencies of words within a few dozen steps, faster than the same

@@ -146,6 +146,8 @@ for step in range(1, STEPS + 1):
     training_losses.append(float(loss))
     if step % EVERY == 0:
         history.append(observe(model, test_batch, pair_batch, spread))
+    if step % 100 == 0:
+        print(f"step {step}: training loss {training_losses[-1]:.2f}, test loss {history[-1][1]:.2f}")
 print(f"{STEPS} steps in {time.perf_counter() - begin:.0f} s: test loss {history[0][1]:.2f} → {history[-1][1]:.2f}")
 
 # %% [markdown]
