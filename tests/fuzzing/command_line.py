@@ -180,6 +180,7 @@ RULES: dict[str, Fine] = {
     "fill.model embed.model similar.model": named("bert"),
     "classify.model": named("vit"),
     "generate.prompts system embed.texts similar.texts": lambda text: not re.search("[\ud800-\udfff]", text),
+    "embed.file similar.file": named(*TEXTS, "empty", "/dev/null", "model", "run/log.jsonl", "long"),  # cut to fit
     "classify.inputs": lambda text: False,
     "digits": whole(0, 363),
     "max_tokens samples count": whole(1),
