@@ -19,7 +19,7 @@ from ..data.sentence_pairs import read_lines
 from ..decoding import Embedder, with_tokenizer
 from ..system.atomic import atomic_write
 from .backend import add_backend_options, chosen_backend
-from .common import Parser, add_option, check_utf8, heavy_work, path_name
+from .common import Parser, add_option, check_utf8, heavy_work, path_name, say
 from .model_argument import open_model
 from .outputs import STANDARD_OUTPUT, check_output
 
@@ -56,6 +56,7 @@ def run(args: argparse.Namespace) -> int:
             check_lines(args.file, len(vectors))
             with atomic_write(args.out) as file:
                 np.save(file, vectors)
+            say("{}: {:,} vectors of {:,} numbers".format(args.out, *vectors.shape))
             return 0
         for _, vectors in embedder.stream(texts, progress=args.file is not None and not sys.stdout.isatty()):
             for vector in vectors:

@@ -199,7 +199,8 @@ def test_the_commands_print_and_compare_vectors(tmp_path: Path, capsys: pytest.C
     file = tmp_path / "lines.txt"
     file.write_text("\n".join(texts) + "\n")
     assert run("embed", tmp_path, "--file", file)[1].splitlines() == lines
-    assert run("embed", tmp_path, "--file", file, "--out", tmp_path / "vectors.npy")[:2] == (0, "")
+    said = f"{tmp_path / 'vectors.npy'}: {len(texts):,} vectors of 8 numbers\n"
+    assert run("embed", tmp_path, "--file", file, "--out", tmp_path / "vectors.npy")[:2] == (0, said)
     np.testing.assert_array_equal(np.load(tmp_path / "vectors.npy"), vectors)
     (tmp_path / "empty.txt").write_text("")
     kept = tmp_path.with_suffix(".npy")  # not in the model's folder
