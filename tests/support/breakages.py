@@ -317,6 +317,11 @@ weights counted from the first target, ignored or not | linear_cross_entropy_for
 probabilities that do not add up to 1 taken as if they did | _towards_probabilities: *= (mass / total) → /= total
 small exponentials lost beside a large one
     _loss_in_place: probabilities.sum(axis=-1) → probabilities @ np.ones(logits.shape[1], dtype)
+[models/gpt.py: models/test_weighted_losses]
+a language model's loss without its weights | GPT.loss: IGNORED, with_grad, weights → IGNORED, with_grad
+[models/model.py: models/test_weighted_losses]
+weights rounded to the type of activations
+    Model._weights: self.dtype) → self.dtype if self.ops.has_threads is False else "bfloat16")
 [ops/adam.py: ops/test_adam]
 Adam without the correction of its first moment | adam_step: root_correction / (1 - beta1**step) → root_correction
 Adam's ε beside √v instead of √v̂ | adam_step: eps * root_correction → eps
