@@ -235,6 +235,8 @@ FLOAT32: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     *(("cross_entropy", {"...": (64,)}, options) for options in WEIGHTED),
     *(("cross_entropy, probabilities", {"...": (64,)}, options) for options in WEIGHTED),
     *(("linear_cross_entropy", {"C": 32}, options) for options in WEIGHTED),
+    ("log_probs", {"...": (4, 300)}, {}),
+    ("entropy", {"...": (4, 300)}, {}),
 ]
 """An op or a case of it, the sizes of axes beside those of `LARGE`, and options: 1,000 numbers or more a gradient."""
 

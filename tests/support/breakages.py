@@ -317,6 +317,13 @@ weights counted from the first target, ignored or not | linear_cross_entropy_for
 probabilities that do not add up to 1 taken as if they did | _towards_probabilities: *= (mass / total) → /= total
 small exponentials lost beside a large one
     _loss_in_place: probabilities.sum(axis=-1) → probabilities @ np.ones(logits.shape[1], dtype)
+[ops/log_probs.py: ops/test_op_gradients]
+an entropy below 0 | entropy_forward: entropy = -np.vecdot → entropy = np.vecdot
+an entropy whose gradient makes a model surer | entropy_backward: -dentropy → dentropy
+log-probabilities without the chosen token's own part | log_probs_backward: += dlog_probs → += 0
+[ops/log_probs.py: ops/test_log_probs]
+the entropy of a token that is ruled out is NaN
+    entropy_forward: np.where(p == 0, 0, below - log_sum) → below - log_sum
 [models/gpt.py: models/test_weighted_losses]
 a language model's loss without its weights | GPT.loss: IGNORED, with_grad, weights → IGNORED, with_grad
 [models/model.py: models/test_weighted_losses]

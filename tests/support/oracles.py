@@ -12,6 +12,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.distributions import Categorical
 
 from minitransformer.ops import Dropout, Pattern, dropout_mask
 
@@ -259,3 +260,13 @@ def cross_entropy(
 def linear_cross_entropy(x: Tensor, table: Tensor, targets: Tensor, *args: Any, **options: Any) -> Tensor:
     """The two steps that the fused op is made of."""
     return cross_entropy(F.linear(x, table), targets, *args, **options)
+
+
+def log_probs(logits: Tensor, ids: Tensor) -> Tensor:
+    """What PyTorch's distribution of these logits says of the ids."""
+    return Categorical(logits=logits, validate_args=False).log_prob(ids)
+
+
+def entropy(logits: Tensor) -> Tensor:
+    """The entropy of PyTorch's distribution of these logits."""
+    return Categorical(logits=logits, validate_args=False).entropy()
