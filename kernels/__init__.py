@@ -73,7 +73,7 @@ KERNELS = {
     "add_rmsnorm": ("norms.rmsnorm", "residual, dropout and norm in one kernel"),
     "cross_entropy": (
         "cross_entropy",
-        "ids or probabilities as targets, label smoothing, ignored targets; three passes over the logits",
+        "ids or probabilities as targets, label smoothing, weights, ignored targets; three passes over the logits",
     ),
     "linear_cross_entropy": ("linear_cross_entropy", "projection and loss, never all logits at once"),
     "embedding": ("embedding", "look-up; sums by token without atomics"),

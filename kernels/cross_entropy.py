@@ -30,13 +30,14 @@ from .launch import on_quietly, rows_of
 from .logits import group_of, in_groups, load_logits, multiple, row_arguments
 from .rows import exp, is_token, rounded_product
 from .scalars import number, number_arguments
+from .weights import weighted_kernel
 
 MEAN_BLOCK = 4096
 """The losses that the mean's only program adds at a time."""
 CHANGING = ["num_rows", "ignore_index"]
 """Arguments whose values change with every batch: Triton must not compile another kernel for each."""
-PER_ROW = ["targets_ptr", "losses_ptr"]
-"""Arguments that point into a chunk: Triton must not compile another kernel for each alignment."""
+PER_ROW = ["targets_ptr", "losses_ptr", "weights_ptr"]
+"""Arguments that may point into a larger array: Triton must not compile another kernel for each alignment."""
 
 
 @triton.jit
@@ -146,14 +147,20 @@ def cross_entropy_forward_kernel(
 
 
 @triton.jit(do_not_specialize=CHANGING, do_not_specialize_on_alignment=PER_ROW)
-def mean_kernel(losses_ptr, targets_ptr, mean_ptr, num_rows, ignore_index, BLOCK: tl.constexpr):
-    """Write `(mean, count)`, with a count of at least 1, in one program, whose order of adding never changes."""
+def mean_kernel(losses_ptr, targets_ptr, weights_ptr, mean_ptr, num_rows, ignore_index, BLOCK: tl.constexpr):
+    """Write `(mean, count)`, with a count of at least 1, in one program, whose order of adding never changes.
+
+    With weights the mean is `Σ_i weight_i · loss_i / count`; that of a target that does not count is not even read.
+    """
     total = tl.zeros((BLOCK,), tl.float32)
     count = tl.zeros((BLOCK,), tl.int32)
     for start in range(0, num_rows, BLOCK):
         row = start + tl.arange(0, BLOCK)
         _, counted = load_targets(targets_ptr, row, num_rows, ignore_index)
-        total += tl.load(losses_ptr + row, row < num_rows, other=0.0)
+        losses = tl.load(losses_ptr + row, row < num_rows, other=0.0)
+        if weights_ptr is not None:
+            losses *= tl.load(weights_ptr + row, counted, other=0.0)
+        total += losses
         count += counted.to(tl.int32)
     rows = tl.maximum(tl.sum(count, axis=0), 1).to(tl.float32)
     tl.store(mean_ptr, tl.sum(total, axis=0) / rows)
@@ -162,11 +169,11 @@ def mean_kernel(losses_ptr, targets_ptr, mean_ptr, num_rows, ignore_index, BLOCK
 
 @triton.jit(do_not_specialize=CHANGING, do_not_specialize_on_alignment=PER_ROW)
 def cross_entropy_backward_kernel(
-    dlogits_ptr, logits_ptr, targets_ptr, highest_ptr, total_ptr, mean_ptr, dloss, dloss_ptr,
+    dlogits_ptr, logits_ptr, targets_ptr, weights_ptr, highest_ptr, total_ptr, mean_ptr, dloss, dloss_ptr,
     num_rows, V, stride, label_smoothing, z_loss, ignore_index,
     ALIGNED: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Write `dlogits = dloss / count · (softmax(z) − q)` for a block of rows and columns."""
+    """Write `dlogits = dloss / count · weight · (softmax(z) − q)` for a block of rows and columns."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     target, counted = load_targets(targets_ptr, row, num_rows, ignore_index)
@@ -176,19 +183,23 @@ def cross_entropy_backward_kernel(
     z = load_logits(row_ptr, column, counted, V, 0, ALIGNED)
     dlogits = logit_gradients(z, highest, total, column, token_of(target, V), V, label_smoothing, z_loss)
     factor = number(dloss, dloss_ptr, tl.float32) / tl.load(mean_ptr + 1)
+    if weights_ptr is not None:
+        dlogits *= tl.load(weights_ptr + row, counted, other=0.0)[:, None]
     dlogits = tl.where(counted[:, None], dlogits * factor, 0.0)
     V = multiple(V, ALIGNED)
     place = dlogits_ptr + row.to(tl.int64)[:, None] * V + column[None, :]
     tl.store(place, dlogits.to(dlogits_ptr.dtype.element_ty), (row < num_rows)[:, None] & (column < V)[None, :])
 
 
-@kernel
+@weighted_kernel
 def cross_entropy_forward(
     logits: Tensor,
     targets: Tensor,
     label_smoothing: float = 0.0,
     ignore_index: int | None = None,
     z_loss: float = 0.0,
+    *,
+    weights: Tensor | None = None,
 ) -> tuple[Tensor, tuple]:
     """`−Σ_v q_v log softmax(logits)_v`, averaged over the targets that count, with `q = (1 − ε)·onehot + ε/V`.
 
@@ -196,14 +207,25 @@ def cross_entropy_forward(
     scalar, 0 if no target counts. The backward reads the logits again. A z_loss above 0 adds
     `z_loss · (log Σ_v exp logits_v)²` to the loss of each target, which keeps logits near 0, where half precision has
     its digits. Targets may be probabilities `(..., V)`: `soft_cross_entropy` has kernels for them, without a z_loss.
+    Weights `(...)` multiply each target's loss, but not their number.
     Raises `TypeError` for float64, and `ValueError` for a target out of range in host memory. Targets in a GPU's memory
     are not checked: one that is out of range makes the loss and its row of the gradient NaN.
     Source: Szegedy et al. 2016, §7; Vaswani 2017, §5.4 (ε = 0.1); Chowdhery et al. 2022, §5 (z_loss = 1e-4).
     """
     z_loss = check_z_loss(z_loss, targets)
     if targets.is_floating_point():
-        return soft.soft_cross_entropy_forward(logits, targets, label_smoothing, ignore_index)
+        return soft.soft_cross_entropy_forward(logits, targets, label_smoothing, ignore_index, weights)
     ignore_index = check_loss_options(label_smoothing, ignore_index)
+    losses, rows, ids, highest, total = _losses(logits, targets, label_smoothing, ignore_index, z_loss)
+    weights = None if weights is None else weights.reshape(-1).float().contiguous()
+    mean = mean_loss(losses, ids, ignore_index, weights)
+    return mean[0], (rows, ids, highest, total, mean, logits.shape, label_smoothing, ignore_index, z_loss, weights)
+
+
+def _losses(
+    logits: Tensor, targets: Tensor, label_smoothing: float, ignore_index: int | None, z_loss: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Return the losses `(N,)`, the rows of logits, the ids, and each row's maximum and sum."""
     rows, ids = rows_of(logits), targets.reshape(-1).contiguous()  # (N, V), (N,)
     losses, highest, total = (torch.empty(len(rows), dtype=torch.float32, device=rows.device) for _ in range(3))
     if len(rows):
@@ -214,16 +236,15 @@ def cross_entropy_forward(
                 z_loss=z_loss or None, SMOOTHING=bool(label_smoothing), PADDING=0, GROUP=group_of(rows, arguments),
                 **arguments,
             )  # fmt: skip
-    mean = mean_loss(losses, ids, ignore_index)
-    return mean[0], (rows, ids, highest, total, mean, logits.shape, label_smoothing, ignore_index, z_loss)
+    return losses, rows, ids, highest, total
 
 
 @kernel
 def cross_entropy_backward(dloss: Tensor | float, cache: tuple) -> Tensor:
-    """`dlogits = dloss · (softmax(logits) − q) / N` for N targets that count; zero where a target is ignored."""
+    """`dlogits = dloss · w (softmax(logits) − q) / N` for N targets that count; zero where a target is ignored."""
     if isinstance(cache, soft.TowardsProbabilities):
         return soft.soft_cross_entropy_backward(dloss, cache)
-    rows, ids, highest, total, mean, shape, label_smoothing, ignore_index, z_loss = cache
+    rows, ids, highest, total, mean, shape, label_smoothing, ignore_index, z_loss, weights = cache
     scale = number_arguments("dloss", dloss, float, rows)
     dlogits = torch.empty(shape, dtype=rows.dtype, device=rows.device)
     if len(rows):
@@ -231,10 +252,30 @@ def cross_entropy_backward(dloss: Tensor | float, cache: tuple) -> Tensor:
         grid = (triton.cdiv(len(rows), arguments["ROWS"]), triton.cdiv(rows.shape[1], arguments["BLOCK"]))
         with on_quietly(rows):
             cross_entropy_backward_kernel[grid](
-                dlogits, rows, highest_ptr=highest, total_ptr=total, mean_ptr=mean, z_loss=z_loss or None,
-                **scale, **arguments,
+                dlogits, rows, weights_ptr=weights, highest_ptr=highest, total_ptr=total, mean_ptr=mean,
+                z_loss=z_loss or None, **scale, **arguments,
             )  # fmt: skip
     return dlogits
+
+
+def each_loss_forward(
+    logits: Tensor, targets: Tensor, label_smoothing: float, ignore_index: int | None, z_loss: float
+) -> tuple[Tensor, tuple]:
+    """Return the loss of each target `(...)`, 0 for one that does not count."""
+    if targets.is_floating_point():
+        losses, soft_cache = soft.each_loss(logits, targets, label_smoothing, None)
+        return losses.reshape(logits.shape[:-1]), soft_cache
+    losses, *found = _losses(logits, targets, label_smoothing, ignore_index, z_loss)
+    one = torch.ones(2, dtype=torch.float32, device=losses.device)  # in the place of (mean, count)
+    return losses.reshape(targets.shape), (*found, one, logits.shape, label_smoothing, ignore_index, z_loss, None)
+
+
+def each_loss_backward(dlosses: Tensor, cache: tuple) -> Tensor:
+    """`dlogits = dlosses · (softmax(logits) − q)`: the gradient of a sum with weights dlosses."""
+    weights = dlosses.reshape(-1).float().contiguous()
+    if isinstance(cache, soft.TowardsProbabilities):
+        return soft.soft_cross_entropy_backward(float(len(weights)), cache._replace(weights=weights))
+    return cross_entropy_backward(1.0, (*cache[:-1], weights))
 
 
 def cross_entropy_naive(
@@ -256,9 +297,9 @@ def cross_entropy_naive(
     return (losses * weight).sum(), dlogits.reshape(logits.shape)
 
 
-def mean_loss(losses: Tensor, ids: Tensor, ignore_index: int | None) -> Tensor:
+def mean_loss(losses: Tensor, ids: Tensor, ignore_index: int | None, weights: Tensor | None) -> Tensor:
     """`(mean, count)` of the losses `(N,)` whose targets count, on their device; `(0, 1)` without rows."""
     mean = torch.empty(2, dtype=torch.float32, device=losses.device)
     with on_quietly(losses):
-        mean_kernel[(1,)](losses, ids, mean, len(losses), ignore_index, BLOCK=MEAN_BLOCK, num_warps=16)
+        mean_kernel[(1,)](losses, ids, weights, mean, len(losses), ignore_index, BLOCK=MEAN_BLOCK, num_warps=16)
     return mean

@@ -17,7 +17,9 @@ do not fill the GPU. At V = 37k a chunk of the paper's batch has 6,300 rows. At 
 code, an H200 reaches 688 TFLOP/s with 2,048 rows and 503 with 512, which read and write dtable sixteen times for 8,192.
 
 dlogits are kept as `softmax − q`, between −1 and 1, and divided by the count only at the end: a 25,000th of most
-probabilities is too small for float16.
+probabilities is too small for float16. So are weights: at the end, in float32, a row of dx is multiplied by its own.
+The products for dtable take `weight / largest weight · x` instead of x, and their sum is multiplied by the largest
+weight. So no weight, however large or small, leaves the range of float16.
 """
 
 from collections.abc import Iterator
@@ -43,6 +45,7 @@ from .eager.linear import add_product
 from .launch import blocks_of_rows, on_quietly
 from .logits import group_of, load_logits, multiple, row_arguments
 from .scalars import number, number_arguments
+from .weights import balanced, flat_weights, weighted_kernel
 
 CHUNK_LOGITS, CHUNK_ROWS = 1 << 28, 2000
 """The most logits that exist at a time, or twice as many if a chunk would have fewer than CHUNK_ROWS rows."""
@@ -79,24 +82,29 @@ def logits_to_gradients_kernel(
         tl.store(row_ptr[:, None] + column[None, :], dlogits, mask)
 
 
-@triton.jit(do_not_specialize=["num_rows"])
+@triton.jit(do_not_specialize=["num_rows"], do_not_specialize_on_alignment=PER_ROW)
 def scale_kernel(
-    x_ptr, y_ptr, mean_ptr, dloss, dloss_ptr, num_rows, width, stride, stride_column,
+    x_ptr, y_ptr, weights_ptr, mean_ptr, dloss, dloss_ptr, num_rows, width, stride, stride_column,
     ADD: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Write `dloss / count · x` to y, or with ADD add it to y; x `(N, C)` is contiguous, y has any strides."""
+    """Write `dloss / count · x` to y, or with ADD add it to y; x `(N, C)` is contiguous, y has any strides.
+
+    With weights `(N,)` each row is multiplied by its own.
+    """
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)[None, :]
     mask = (row < num_rows) & (column < width)
     place = y_ptr + row * stride + column.to(tl.int64) * stride_column
     y = tl.load(x_ptr + row * width + column, mask, other=0.0).to(tl.float32)
     y *= number(dloss, dloss_ptr, tl.float32) / tl.load(mean_ptr + 1)
+    if weights_ptr is not None:
+        y *= tl.load(weights_ptr + row, row < num_rows, other=0.0)
     if ADD:
         y += tl.load(place, mask, other=0.0)
     tl.store(place, y.to(y_ptr.dtype.element_ty), mask)
 
 
-@kernel
+@weighted_kernel
 def linear_cross_entropy_forward(
     x: Tensor,
     table: Tensor,
@@ -105,16 +113,22 @@ def linear_cross_entropy_forward(
     ignore_index: int | None = None,
     with_grad: bool = True,
     z_loss: float = 0.0,
+    *,
+    weights: Tensor | None = None,
 ) -> tuple[Tensor, tuple | None]:
     """`cross_entropy(x @ tableᵀ, targets)`, and unless `with_grad=False` its gradient for `dloss = 1`.
 
     x `(N, C)`, table `(V, C)`, targets `(N,)` → a float32 scalar. Rows whose target is ignored are computed too, and
     then set to zero: leaving them out would make the host wait for their number.
-    z_loss is `cross_entropy`'s. Raises `TypeError` for float64. Source: Vaswani 2017, §3.4 and §5.4.
+    z_loss and weights `(N,)` are `cross_entropy`'s. Raises `TypeError` for float64.
+    Source: Vaswani 2017, §3.4 and §5.4.
     """
     ignore_index, z_loss = check_loss_options(label_smoothing, ignore_index), check_z_loss(z_loss, targets)
     ids = targets.contiguous()
     losses = torch.empty(len(x), dtype=torch.float32, device=x.device)
+    if weights is not None:
+        weights = flat_weights(weights, ids, ignore_index, torch.float32)
+    shares, largest = balanced(x, weights if with_grad else None)
     dx = torch.empty(x.shape, dtype=x.dtype, device=x.device) if with_grad else None
     dtable = torch.zeros(table.shape, dtype=torch.float32, device=x.device) if with_grad else None
     for chunk, logits in _chunks(x, table):
@@ -122,9 +136,22 @@ def linear_cross_entropy_forward(
         _losses(logits, ids[chunk], losses[chunk], label_smoothing, ignore_index, with_grad, z_loss)
         if dx is not None and dtable is not None:
             torch.mm(logits, table, out=dx[chunk])  # logits = x @ tableᵀ, now dlogits
-            add_product(dtable, logits.T, x[chunk])
-    mean = mean_loss(losses, ids, ignore_index)
-    return mean[0], (dx, dtable, mean, table.dtype) if with_grad else None
+            add_product(dtable, logits.T, shares[chunk])
+    mean = mean_loss(losses, ids, ignore_index, weights)
+    if dtable is not None and largest is not None:
+        dtable *= largest
+    return mean[0], (dx, dtable, mean, table.dtype, weights) if with_grad else None
+
+
+def each_linear_loss(
+    x: Tensor, table: Tensor, targets: Tensor, label_smoothing: float, ignore_index: int | None, z_loss: float
+) -> Tensor:
+    """Return the loss `(N,)` of each target, 0 for one that does not count."""
+    ids, losses = targets.contiguous(), torch.empty(len(x), dtype=torch.float32, device=x.device)
+    for chunk, logits in _chunks(x, table):
+        torch.mm(x[chunk], table.T, out=logits)
+        _losses(logits, ids[chunk], losses[chunk], label_smoothing, ignore_index, False, z_loss)
+    return losses
 
 
 @kernel
@@ -138,11 +165,11 @@ def linear_cross_entropy_backward(
     """
     if cache is None:
         raise ValueError("the forward was called with with_grad=False and kept no gradient")
-    dx, dtable, mean, table_dtype = cache
+    dx, dtable, mean, table_dtype, weights = cache
     scale = number_arguments("dloss", dloss, float, dx)
     if out is not None:
         check_out("out", out, dtable.shape, table_dtype, dx.device)
-    return _scaled(dx, dx.dtype, mean, scale), _scaled(dtable, table_dtype, mean, scale, out)
+    return _scaled(dx, dx.dtype, mean, scale, weights), _scaled(dtable, table_dtype, mean, scale, out=out)
 
 
 def linear_cross_entropy_naive(
@@ -196,15 +223,22 @@ def _losses(
             cross_entropy_forward_kernel[grid](logits, highest_ptr=None, total_ptr=None, **arguments)
 
 
-def _scaled(x: Tensor, dtype: torch.dtype, mean: Tensor, scale: dict, out: Tensor | None = None) -> Tensor:
-    """`dloss / count · x` as a new tensor of this dtype, or added into `out`."""
+def _scaled(
+    x: Tensor,
+    dtype: torch.dtype,
+    mean: Tensor,
+    scale: dict,
+    weights: Tensor | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """`dloss / count · x`, each row times its weight, as a new tensor of this dtype, or added into `out`."""
     y = torch.empty(x.shape, dtype=dtype, device=x.device) if out is None else out
     if x.numel():
         num_rows, width = x.shape
         grid, options = blocks_of_rows(num_rows, width, ELEMENTS)
         with on_quietly(x):
             scale_kernel[grid](
-                x, y, mean, num_rows=num_rows, width=width, stride=y.stride(0), stride_column=y.stride(1), **scale,
-                ADD=out is not None, **options,
+                x, y, weights, mean, num_rows=num_rows, width=width, stride=y.stride(0), stride_column=y.stride(1),
+                ADD=out is not None, **scale, **options,
             )  # fmt: skip
     return y

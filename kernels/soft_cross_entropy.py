@@ -24,7 +24,7 @@ from .logits import group_of, in_groups, load_logits, multiple, row_arguments
 from .rows import exp, rounded_product
 from .scalars import number, number_arguments
 
-CHANGING = ["num_rows"]
+CHANGING, PER_ROW = ["num_rows"], ["weights_ptr"]
 
 
 @triton.jit
@@ -71,13 +71,13 @@ def soft_cross_entropy_forward_kernel(
     tl.store(ratio_ptr + row, row_mass / row_total, present)
 
 
-@triton.jit(do_not_specialize=CHANGING)
+@triton.jit(do_not_specialize=CHANGING, do_not_specialize_on_alignment=PER_ROW)
 def soft_cross_entropy_backward_kernel(
-    dlogits_ptr, logits_ptr, targets_ptr, highest_ptr, ratio_ptr, dloss, dloss_ptr,
+    dlogits_ptr, logits_ptr, targets_ptr, weights_ptr, highest_ptr, ratio_ptr, dloss, dloss_ptr,
     num_rows, V, stride, stride_targets, label_smoothing,
     ALIGNED: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Write `dlogits = dloss / N · (softmax(z) Σ q − q)` for a block of rows and columns."""
+    """Write `dlogits = dloss / N · weight · (softmax(z) Σ q − q)` for a block of rows and columns."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     present = row < num_rows
@@ -88,6 +88,8 @@ def soft_cross_entropy_backward_kernel(
     z = load_logits(logits_row, column, present, V, 0, ALIGNED)
     q = load_target(targets_row, column, present, V, label_smoothing, ALIGNED)
     dlogits = tl.fma(exp(z - highest[:, None]), ratio[:, None], -q)
+    if weights_ptr is not None:
+        dlogits *= tl.load(weights_ptr + row, present, other=0.0)[:, None]
     dlogits *= number(dloss, dloss_ptr, tl.float32) / num_rows
     place = dlogits_ptr + row.to(tl.int64)[:, None] * multiple(V, ALIGNED) + column[None, :]
     mask = present[:, None] & (column < multiple(V, ALIGNED))[None, :]
@@ -95,7 +97,7 @@ def soft_cross_entropy_backward_kernel(
 
 
 class TowardsProbabilities(NamedTuple):
-    """The cache: rows of logits and of probabilities, the forward's two numbers of each row, and the logits' shape."""
+    """The cache: rows of logits, probabilities and weights, the forward's two numbers a row, and the logits' shape."""
 
     rows: Tensor
     targets: Tensor
@@ -103,6 +105,7 @@ class TowardsProbabilities(NamedTuple):
     ratio: Tensor
     label_smoothing: float
     shape: torch.Size
+    weights: Tensor | None
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of both kernels."""
@@ -115,26 +118,35 @@ class TowardsProbabilities(NamedTuple):
 
 
 def soft_cross_entropy_forward(
-    logits: Tensor, targets: Tensor, label_smoothing: float, ignore_index: int | None
+    logits: Tensor, targets: Tensor, label_smoothing: float, ignore_index: int | None, weights: Tensor | None
 ) -> tuple[Tensor, TowardsProbabilities]:
     """Return the mean loss over all rows; logits and targets `(..., V)` → a float32 scalar, 0 without rows."""
     check_loss_options(label_smoothing, ignore_index)
     check_all_count(ignore_index)
+    weights = None if weights is None else weights.reshape(-1).float().contiguous()
+    losses, cache = each_loss(logits, targets, label_smoothing, weights)
+    losses = losses if weights is None else losses * weights
+    return losses.mean() if len(losses) else losses.sum(), cache
+
+
+def each_loss(
+    logits: Tensor, targets: Tensor, label_smoothing: float, weights: Tensor | None
+) -> tuple[Tensor, TowardsProbabilities]:
+    """Return the losses `(N,)`, without their weights, and the cache."""
     rows = rows_of(logits)
     losses, highest, ratio = (torch.empty(len(rows), dtype=torch.float32, device=rows.device) for _ in range(3))
-    cache = TowardsProbabilities(rows, rows_of(targets), highest, ratio, label_smoothing, logits.shape)
-    if not len(rows):
-        return losses.sum(), cache
-    arguments = cache.arguments()
-    with on_quietly(rows):
-        soft_cross_entropy_forward_kernel[(triton.cdiv(len(rows), arguments["ROWS"]),)](
-            losses_ptr=losses, GROUP=group_of(rows, arguments), **arguments
-        )
-    return losses.mean(), cache
+    cache = TowardsProbabilities(rows, rows_of(targets), highest, ratio, label_smoothing, logits.shape, weights)
+    if len(rows):
+        arguments = cache.arguments()
+        with on_quietly(rows):
+            soft_cross_entropy_forward_kernel[(triton.cdiv(len(rows), arguments["ROWS"]),)](
+                losses_ptr=losses, GROUP=group_of(rows, arguments), **arguments
+            )
+    return losses, cache
 
 
 def soft_cross_entropy_backward(dloss: Tensor | float, cache: TowardsProbabilities) -> Tensor:
-    """`dlogits = dloss / N · (softmax(logits) Σ q − q)`."""
+    """`dlogits = dloss / N · w (softmax(logits) Σ q − q)`."""
     rows = cache.rows
     dlogits = torch.empty(cache.shape, dtype=rows.dtype, device=rows.device)
     if len(rows):
@@ -142,6 +154,6 @@ def soft_cross_entropy_backward(dloss: Tensor | float, cache: TowardsProbabiliti
         grid = (triton.cdiv(len(rows), arguments["ROWS"]), triton.cdiv(rows.shape[1], arguments["BLOCK"]))
         with on_quietly(rows):
             soft_cross_entropy_backward_kernel[grid](
-                dlogits, **number_arguments("dloss", dloss, float, rows), **arguments
+                dlogits, weights_ptr=cache.weights, **number_arguments("dloss", dloss, float, rows), **arguments
             )
     return dlogits

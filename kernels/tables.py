@@ -33,8 +33,9 @@ def torch_ops(device: Any = "cpu", dtype: Any = "float32") -> Ops:
 
 
 def triton_ops(device: Any = None, dtype: Any = "float32") -> Ops:
-    """Return the table of the Triton kernels; `linear`, `log_softmax`, the baselines' ops and plumbing are PyTorch's.
+    """Return the table of the Triton kernels.
 
+    `linear`, `log_softmax`, `log_probs`, `entropy`, the baselines' ops and plumbing are PyTorch's.
     device is a GPU, by default the current one, or with TRITON_INTERPRET=1 the CPU; dtype is as in `torch_ops`. Raises
     `ValueError` for another device or dtype, `RuntimeError` without a GPU, and `ModuleNotFoundError` without Triton,
     saying what works instead.

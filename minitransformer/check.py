@@ -143,9 +143,10 @@ DROPPING = {"dropout": Dropout(0.4, dropout_key(seed=1, step=2, site=3), sentenc
 PACKED = Dropout(0.4, 7, sentence=np.array([0, 0, 1, 4]), position=np.array([0, 1, 0, 9]))
 PADDED = {"key_mask": np.array([[True, True, True, False], [False] * 4])}
 LOSSES: dict[str, dict[str, Any]] = {
-    "": {},
-    "label smoothing": {"label_smoothing": 0.1},
-    "ignore_index": {"ignore_index": 0},
+    "": {"weights": None},
+    "label smoothing": {"weights": None, "label_smoothing": 0.1},
+    "ignore_index": {"weights": None, "ignore_index": 0},
+    "weights": {"label_smoothing": 0.1, "ignore_index": 0},
 }
 PROBABILITIES = {"targets": np.random.default_rng(0).dirichlet(np.ones(5), size=(2, 4))}
 
@@ -189,7 +190,11 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
         "padding": {"key_mask": PADDED["key_mask"], "causal": True},
         "grouped heads": {"H": 4, "causal": True},
     },
-    "cross_entropy": {**LOSSES, "probabilities": PROBABILITIES | LOSSES["label smoothing"]},
+    "cross_entropy": {
+        **LOSSES,
+        "probabilities": PROBABILITIES | LOSSES["label smoothing"],
+        "probabilities, weights": PROBABILITIES | {"label_smoothing": 0.1},
+    },
     "linear_cross_entropy": LOSSES,
     "conv1d": {**{kind: {"padding": kind} for kind in ("causal", "same", "valid")}, "no bias": {"bias": None}},
     "additive_attention": {"": {}, "padding": PADDED},

@@ -34,6 +34,7 @@ from .elementwise import (
 from .embedding import embedding_backward, embedding_forward
 from .linear import linear_backward, linear_forward
 from .linear_attention import linear_attention_backward, linear_attention_forward, linear_attention_step
+from .log_probs import entropy_backward, entropy_forward, log_probs_backward, log_probs_forward
 from .norms import (
     add_layernorm_backward,
     add_layernorm_forward,

@@ -2,6 +2,8 @@
 
 import math
 from functools import partial
+from importlib import import_module
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -44,9 +46,10 @@ def _cross_entropy_kept() -> Kept:
         if targets.is_floating_point():
             highest, ratio = kept
             probabilities = rows_of(targets)
-            return TowardsProbabilities(rows_of(logits), probabilities, highest, ratio, label_smoothing, logits.shape)
+            rows = rows_of(logits)
+            return TowardsProbabilities(rows, probabilities, highest, ratio, label_smoothing, logits.shape, None)
         ids = targets.reshape(-1).contiguous()
-        return rows_of(logits), ids, *kept, logits.shape, label_smoothing, ignore_index, z_loss
+        return rows_of(logits), ids, *kept, logits.shape, label_smoothing, ignore_index, z_loss, None
 
     return Kept(tensors, like, cache)
 
@@ -65,41 +68,38 @@ def _linear_cross_entropy_kept(triton: bool) -> Kept:
         return [x.new_empty(x.shape), table.new_empty(table.shape, dtype=wide), count]
 
     def cache(kept: list[Tensor], x: Tensor, table: Tensor, *options: object) -> tuple | None:
-        return (*kept, table.dtype) if kept else None
+        return (*kept, table.dtype, None) if kept else None
 
     return Kept(tensors, like, cache)
 
 
 def _each_loss(cross_entropy: Pair) -> Pair:
-    """Make cross-entropy with a loss for each target; a row's gradient is that of the losses' sum times its dloss."""
+    """Make cross-entropy with a loss for each target; the gradients of the losses are the weights of their sum."""
+    module = import_module(cross_entropy.forward.__module__)
+    return Pair(module.each_loss_forward, module.each_loss_backward)
 
-    def forward(
-        logits: Tensor, targets: Tensor, label_smoothing: float, ignore_index: int | None, z_loss: float
-    ) -> tuple[Tensor, tuple]:
-        _, cache = cross_entropy.forward(logits, targets, label_smoothing, ignore_index, z_loss)
-        rows, ids, highest, total, *_ = cache
-        counted = targets.reshape(-1).long() != ignore_index
-        log_sum = cache[-1] if highest.dtype == torch.bool else highest + total.log()
-        if highest.dtype == torch.bool:  # PyTorch's arithmetic keeps log-probabilities
-            highest, total = torch.zeros_like(rows[:, 0]).masked_fill(ids < 0, torch.nan), torch.ones_like(rows[:, 0])
-        chosen = rows.gather(1, ids.long().clamp(0, rows.shape[1] - 1)[:, None])[:, 0]
-        losses = (1 - label_smoothing) * (highest - chosen) + total.log()
-        if label_smoothing:
-            losses += label_smoothing * (highest - rows.mean(1, dtype=highest.dtype))
-        if z_loss:
-            losses += z_loss * log_sum**2
-        return losses.masked_fill(~counted, 0).reshape(targets.shape), cache
 
-    def backward(dlosses: Tensor, cache: tuple) -> Tensor:
-        count = cache[4][1] if isinstance(cache[4], Tensor) else cache[3]  # as dloss, since the pair divides by it
-        dlogits = cross_entropy.backward(count, cache)
-        return dlogits.mul_(dlosses[..., None])
+def _each_linear_loss(linear_cross_entropy: Pair) -> Pair:
+    """Make the fused op with a loss for each target.
+
+    What weighs the gradients of the losses is known only in the backward, which computes the logits again.
+    """
+    each_loss = import_module(linear_cross_entropy.forward.__module__).each_linear_loss
+
+    def forward(*inputs: Any) -> tuple[Tensor, tuple]:
+        return each_loss(*inputs), inputs
+
+    def backward(dlosses: Tensor, cache: tuple) -> tuple[Tensor, Tensor]:
+        x, table, targets, label_smoothing, ignore_index, z_loss = cache
+        options = {"z_loss": z_loss, "weights": dlosses.contiguous()}
+        _, found = linear_cross_entropy.forward(x, table, targets, label_smoothing, ignore_index, **options)
+        return linear_cross_entropy.backward(found[2].reshape(-1)[-1], found)  # the count, by which the pair divides
 
     return Pair(forward, backward)
 
 
-def _losses_like(logits: Tensor, targets: Tensor, *_: object) -> Tensor:
-    return logits.new_empty(targets.shape, dtype=_scalar(logits).dtype)
+def _losses_like(logits: Tensor, *_: object) -> Tensor:
+    return logits.new_empty(logits.shape[:-1], dtype=_scalar(logits).dtype)
 
 
 _cross_entropy = operator(
@@ -116,6 +116,12 @@ _linear_cross_entropy = operator(
     "Tensor x, Tensor table, Tensor targets, float label_smoothing, int? ignore_index, bool with_grad, float z_loss",
     ["x", "table"], _scalar,
     kept={name: partial(_linear_cross_entropy_kept, name == "triton") for name in ("triton", "eager")},
+)  # fmt: skip
+_each_linear_cross_entropy = operator(
+    "each_linear_cross_entropy",
+    "Tensor x, Tensor table, Tensor targets, float label_smoothing, int? ignore_index, float z_loss",
+    ["x", "table"], _losses_like, kernel="linear_cross_entropy", pair_of=_each_linear_loss,
+    kept=dict.fromkeys(("triton", "eager"), lambda: Kept(lambda cache: [], lambda *_: [], lambda _, *inputs: inputs)),
 )  # fmt: skip
 
 
@@ -138,8 +144,8 @@ def cross_entropy(
     input's shape; the loss is float32. `reduction="sum"` adds the losses up; `"none"` returns each, in the shape of
     the classes, 0 for a target that does not count. The loss is 0 if no target counts. A z_loss adds
     `z_loss · (log Σ_v exp input_v)²` to the loss of each class (PaLM's is 1e-4).
-    Raises `ValueError` for class weights, for `reduction`'s deprecated forms, for `"none"` or a z_loss beside
-    probabilities, and for probabilities that require a gradient.
+    Raises `ValueError` for class weights, for `reduction`'s deprecated forms, for a z_loss beside probabilities, and
+    for probabilities that require a gradient.
     """
     _check_options(weight, reduction, ("mean", "sum", "none"))
     check_z_loss(z_loss, target)
@@ -154,8 +160,6 @@ def cross_entropy(
     if target.is_floating_point():
         if target.shape != input.shape:
             raise ValueError(f"target has shape {tuple(target.shape)}, expected probabilities {tuple(input.shape)}")
-        if reduction == "none":
-            raise ValueError("reduction is 'none' beside probabilities, expected 'mean' or 'sum'")
         target, ignored = target.movedim(axis, -1).to(input.dtype), None
     elif target.shape != logits.shape[:-1]:
         raise ValueError(f"target has shape {tuple(target.shape)}, expected classes {tuple(logits.shape[:-1])}")
@@ -164,7 +168,7 @@ def cross_entropy(
         if loss is not None:
             return loss
     if reduction == "none":
-        return _each_cross_entropy(logits, target, label_smoothing, ignore_index, z_loss)
+        return _each_cross_entropy(logits, target, label_smoothing, ignored, z_loss)
     return _reduced(_cross_entropy(logits, target, label_smoothing, ignored, z_loss), target, ignored, reduction)
 
 
@@ -184,16 +188,12 @@ def linear_cross_entropy(
 ) -> Tensor:
     """`cross_entropy(input @ linear_weightᵀ, target)` without all logits at once, as `F.linear_cross_entropy`.
 
-    input `(..., C)`, linear_weight `(V, C)`, target the classes `(...)` → a float32 scalar. If a gradient is needed,
-    the forward computes it already. An ignore_index of `None` is −100, z_loss is `cross_entropy`'s. Raises
-    `ValueError` as `cross_entropy` does, for a bias, and for options, with which PyTorch divides its work.
+    input `(..., C)`, linear_weight `(V, C)`, target the classes `(...)` → a float32 scalar, or with `reduction="none"`
+    each loss `(...)`. If a gradient is needed, the forward computes it already; of `"none"` the backward does, from
+    logits that it computes again. An ignore_index of `None` is −100, z_loss is `cross_entropy`'s. Raises `ValueError`
+    as `cross_entropy` does, for a bias, and for options, with which PyTorch divides its work.
     """
-    if reduction == "none":
-        raise ValueError(
-            "reduction is 'none', expected 'mean' or 'sum', whose gradient the forward computes already: for each loss "
-            "call cross_entropy(F.linear(input, linear_weight), target, reduction='none')"
-        )
-    _check_options(weight, reduction, ("mean", "sum"))
+    _check_options(weight, reduction, ("mean", "sum", "none"))
     check_z_loss(z_loss, target)
     if linear_bias is not None:
         raise ValueError("linear_bias is given, expected None: the projection has no bias")
@@ -211,9 +211,12 @@ def linear_cross_entropy(
         logits = F.linear(x.reshape(-1, x.shape[-1]), table)
         loss = _torchs(logits, target, ignore_index, reduction, label_smoothing)
         if loss is not None:
-            return loss
+            return loss.reshape(input.shape[:-1]) if reduction == "none" else loss
     with_grad = torch.is_grad_enabled() and (x.requires_grad or table.requires_grad)
     rows = x.reshape(-1, x.shape[-1])
+    if reduction == "none":
+        losses = _each_linear_cross_entropy(rows, table, target, label_smoothing, ignore_index, z_loss)
+        return losses.reshape(input.shape[:-1])
     loss = _linear_cross_entropy(rows, table, target, label_smoothing, ignore_index, with_grad, z_loss)
     return _reduced(loss, target, ignore_index, reduction)
 

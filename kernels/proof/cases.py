@@ -27,12 +27,13 @@ PEAKED = 4.0
 
 
 def declaration_of(op: str) -> Declaration:
-    """Return what the op takes, as `minitransformer.ops` declares it; but masks, which are options here.
+    """Return what the op takes, as `minitransformer.ops` declares it; but masks and weights, which are options here.
 
     And but attention's bias, which it may lack: the cases that have one add it.
     """
     declared: Declaration = getattr(reference, functions_of(op)[0]).declaration
-    arrays = (each for each in declared.arrays if each.kind != "mask" and not each.broadcast)
+    options = {each.name for each in declared.arrays if each.kind == "mask" or each.broadcast} | {"weights"}
+    arrays = (each for each in declared.arrays if each.name not in options)
     return replace(declared, arrays=tuple(arrays))
 
 
@@ -200,20 +201,29 @@ def _softmax(rng: np.random.Generator, full: bool) -> Iterator[Case]:
 
 
 def _cross_entropy(rng: np.random.Generator, full: bool) -> Iterator[Case]:
-    """Yield ids as targets, and at last probabilities."""
+    """Yield ids as targets, with and without weights, and at last probabilities."""
     for N, V in ((7, 11), (300, 37_000), (5, 128_001)) if full else ((7, 11), (5, 1100), (1, 4099)):
-        for options in ({}, SMOOTHED):
+        for options in ({}, SMOOTHED, SMOOTHED | weights_of(rng, N)):
             arrays = draw("cross_entropy", rng, (N,), V=V)
             yield Case(", ".join(map(str, (N, V, *options))), arrays | {"logits": PEAKED * arrays["logits"]}, options)
         logits = PEAKED * draw("cross_entropy", rng, (N,), V=V)["logits"]
         targets = np.exp(logits[::-1] - logits.max())
         targets /= targets.sum(-1, keepdims=True)
         arrays = {"logits": logits, "targets": targets}
-        yield Case(f"{N}, {V}, probabilities", arrays, {"label_smoothing": 0.1})
+        for weights in ({}, weights_of(rng, N)):
+            yield Case(
+                ", ".join(map(str, (N, V, "probabilities", *weights))), arrays, {"label_smoothing": 0.1} | weights
+            )
+
+
+def weights_of(rng: np.random.Generator, count: int) -> dict[str, np.ndarray]:
+    """Return weights of losses, of any sign."""
+    return {"weights": rng.standard_normal(count).astype(np.float32)}
 
 
 def _linear_cross_entropy(rng: np.random.Generator, full: bool) -> Iterator[Case]:
     sizes = [(7, 4, 11, {}), (300, 64, 37_000, SMOOTHED) if full else (20, 6, 1100, SMOOTHED)]
+    sizes.append((*sizes[-1][:3], SMOOTHED | weights_of(rng, sizes[-1][0])))
     if full:  # more logits than are ever held at once; the reference takes seconds
         sizes.append((2000, 64, 37_000, SMOOTHED))
     for N, C, V, options in sizes:

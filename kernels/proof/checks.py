@@ -112,7 +112,8 @@ def findings_of(
         return
     found = _computed(op, case, dtype, device, **how)
     arrays = {name: _rounded(array, dtype) for name, array in case.arrays.items()}
-    options, bias = dict(case.options), arrays.get("bias")
+    wide = (v.astype(np.float64) if getattr(v, "dtype", None) == np.float32 else v for v in case.options.values())
+    options, bias = dict(zip(case.options, wide, strict=True)), arrays.get("bias")
     if (slopes := options.pop("slopes", None)) is not None:  # which are a bias to the reference
         lines = alibi_bias(torch.from_numpy(slopes).double(), arrays["query"].shape[2], arrays["key"].shape[2]).numpy()
         arrays["bias"] = lines if bias is None else lines + bias

@@ -52,11 +52,17 @@ def attention(query: Tensor, key: Tensor, value: Tensor, bias: Any = None, scale
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale, enable_gqa=grouped)
 
 
-def cross_entropy(logits: Tensor, targets: Tensor, label_smoothing: float = 0.0, ignore_index: Any = None) -> Tensor:
-    """Return the mean over the targets that count."""
-    targets = targets if targets.is_floating_point() else targets.flatten()
+def cross_entropy(
+    logits: Tensor, targets: Tensor, label_smoothing: float = 0.0, ignore_index: Any = None, weights: Any = None
+) -> Tensor:
+    """Return the mean over the targets that count; weights multiply the losses, and not their number."""
+    rows, targets = logits.reshape(-1, logits.shape[-1]), targets if targets.is_floating_point() else targets.flatten()
     options = {} if ignore_index is None else {"ignore_index": ignore_index}
-    return F.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets, label_smoothing=label_smoothing, **options)
+    loss = partial(F.cross_entropy, rows, targets, label_smoothing=label_smoothing, **options)
+    if weights is None:
+        return loss()
+    count = len(rows) if ignore_index is None else (targets != ignore_index).sum().clamp(min=1)
+    return (loss(reduction="none") * weights.flatten()).sum() / count
 
 
 PEERS = {

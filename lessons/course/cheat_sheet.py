@@ -102,6 +102,8 @@ FAMILY = (
         "dstate_j = Σ_i φ(q_i)ᵀ a_i, dtotal_j = Σ_i b_i φ(q_i)\ndφ(k_j) = v_j @ dstate_jᵀ + dtotal_j\n"
         "dv_j = φ(k_j) @ dstate_j\ndq = dφ(q) · φ′(q), dk = dφ(k) · φ′(k)",
         "φ(x) = elu(x) + 1; causal: Σ_j over j ≤ i, Σ_i over i ≥ j"),
+    Row("log_probs", "01", "y = log softmax(logits)_id", "dlogits = dlog_probs · (onehot − softmax(logits))",),
+    Row("entropy", "10", "H = −Σ_v p_v log p_v", "dlogits = −dentropy · p · (log p + H)", "p = softmax(logits)"),
 )  # fmt: skip
 
 ALONE = (
@@ -140,7 +142,7 @@ sub { font-size: .75em; line-height: 0; }
 }
 @page { size: A4; margin: 9mm 11mm; }
 @media print {
-  body { max-width: none; padding: 0; font-size: 8.8pt; line-height: 1.27; } .next { break-before: page; }
+  body { max-width: none; padding: 0; font-size: 8.5pt; line-height: 1.24; } .next { break-before: page; }
   td, th { padding: .2em .4em; } h2 { margin: .6em 0 .15em; } a { text-decoration: none; }
 }
 """

@@ -133,8 +133,9 @@ class OutputLayer(Layer):
         label_smoothing: float = 0.0,
         ignored: int | None = None,
         with_grad: bool = True,
+        weights: Array | None = None,
     ) -> tuple[Array, tuple]:
-        """The mean cross-entropy of targets `(B, T)` under the logits of hidden `(B, T, C)`.
+        """The mean cross-entropy of targets `(B, T)`, times weights `(B, T)`, under the logits of hidden `(B, T, C)`.
 
         Targets equal to `ignored` do not count. Without a bias, a softcap and a frozen table no logits are kept.
         """
@@ -145,10 +146,13 @@ class OutputLayer(Layer):
         if self.in_one and (self.table.trained or not with_grad):
             rows, wanted = hidden.reshape(-1, hidden.shape[2]), targets.reshape(-1)  # (N, C), (N,)
             options = {"label_smoothing": label_smoothing, "ignore_index": ignored, "with_grad": with_grad}
-            loss, cache = self.ops.linear_cross_entropy.forward(rows, self.table.value, wanted, **options)
+            weights = None if weights is None else weights.reshape(-1)
+            loss, cache = self.ops.linear_cross_entropy.forward(
+                rows, self.table.value, wanted, weights=weights, **options
+            )
             return loss, (cache, hidden.shape)
         logits, logits_cache = self.logits(hidden)
-        loss, cache = self.ops.cross_entropy.forward(logits, targets, label_smoothing, ignored)
+        loss, cache = self.ops.cross_entropy.forward(logits, targets, label_smoothing, ignored, weights=weights)
         return loss, (cache, logits_cache)
 
     def loss_backward(self, dloss: float, cache: tuple) -> Array:

@@ -104,11 +104,12 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
         with_grad: bool = True,
         *,
         source_mask: Array | None = None,
+        weights: Array | None = None,
     ) -> tuple[Array, tuple]:
         """Return the mean cross-entropy of the tokens of target_out `(B, Tt)`; `pad_id` and −100 do not count.
 
         target_in is target_out moved right by one, with `bos_id` in front and `pad_id` for −100; source_mask as in
-        `forward`. Evaluation passes `with_grad=False`.
+        `forward`, weights `(B, Tt)` as in `GPT.loss`. Evaluation passes `with_grad=False`.
         """
         source, target, mask = self._pair(source, target_in, source_mask)
         targets, pad_id = self.ops.asarray(target_out), self.config.pad_id
@@ -117,7 +118,8 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
         memory, encoder_cache = self.encoder.forward(source, Context(mask=mask, dropout=dropout, keep=keep))
         context = Context(memory=memory, memory_mask=mask, dropout=dropout, keep=keep)
         hidden, decoder_cache = self.decoder.forward(target, context)
-        loss, loss_cache = self.output.loss(hidden, targets, label_smoothing, pad_id, with_grad)
+        weights = None if weights is None else self._weights(weights, targets)
+        loss, loss_cache = self.output.loss(hidden, targets, label_smoothing, pad_id, with_grad, weights)
         return loss, (encoder_cache, decoder_cache, loss_cache)
 
     @without_spurious_warnings

@@ -203,11 +203,18 @@ class GPT(Model[GPTConfig]):
         label_smoothing: float = 0.0,
         dropout: DropoutStream | None = None,
         with_grad: bool = True,
+        *,
+        weights: Array | None = None,
     ) -> tuple[Array, tuple]:
-        """Return the mean cross-entropy of targets `(B, T)`, the tokens after those of ids; −100 does not count."""
+        """Return the mean cross-entropy of targets `(B, T)`, the tokens after those of ids; −100 does not count.
+
+        Weights `(B, T)` multiply the tokens' losses, such as by what a text was worth; the mean still divides by the
+        number of targets.
+        """
         ids = self._ids("ids", ids)
         hidden, decoder_cache = self.decoder.forward(ids, Context(dropout=dropout, keep=with_grad is not False))
-        loss, loss_cache = self.output.loss(hidden, targets, label_smoothing, IGNORED, with_grad)
+        weights = None if weights is None else self._weights(weights, ids)
+        loss, loss_cache = self.output.loss(hidden, targets, label_smoothing, IGNORED, with_grad, weights)
         return loss, (decoder_cache, loss_cache)
 
     @without_spurious_warnings

@@ -156,6 +156,10 @@ class Model(Layer, ABC, Generic[ConfigT]):
             raise ValueError(f"{name} has shape {tuple(array.shape)}, expected {tuple(like.shape)}")
         return array
 
+    def _weights(self, weights: Any, targets: Array) -> Array:
+        """Return the weights of targets as an array of the backend, in the dtype of parameters."""
+        return self.ops.cast(self._shaped("weights", weights, targets), self.dtype)
+
     def _mask(self, name: str, mask: Any, ids: Array) -> Array | None:
         """Return a mask of ids, `True` where a token is real, as an array of the backend; numbers are true unless 0."""
         return None if mask is None else self._shaped(name, mask, ids) != 0

@@ -47,6 +47,7 @@ from .elementwise import (
 from .embedding import embedding_backward, embedding_forward
 from .linear import linear_backward, linear_forward
 from .linear_attention import linear_attention_backward, linear_attention_forward, linear_attention_step
+from .log_probs import entropy_backward, entropy_forward, log_probs_backward, log_probs_forward
 from .norms import (
     add_layernorm_backward,
     add_layernorm_forward,
@@ -69,13 +70,14 @@ __all__ = [
     "attention_forward", "attention_mask", "attention_weights", "cast", "concatenate", "conv1d_backward",
     "conv1d_forward", "cos", "cross_entropy_backward", "cross_entropy_forward", "dropout_backward",
     "dropout_forward", "dropout_key", "dropout_mask", "embedding_backward", "embedding_forward", "entries",
-    "gated_backward", "gated_forward", "gelu_backward", "gelu_forward", "global_norm", "layernorm_backward",
-    "layernorm_forward", "linear_attention_backward", "linear_attention_forward", "linear_attention_step",
-    "linear_backward", "linear_cross_entropy_backward", "linear_cross_entropy_forward", "linear_forward",
-    "log_softmax", "numpy_ops", "patches_backward", "patches_forward", "relu_backward", "relu_forward",
-    "rmsnorm_backward", "rmsnorm_forward", "rope_backward", "rope_forward", "sigmoid_backward", "sigmoid_forward",
-    "silu_backward", "silu_forward", "sin", "softmax_backward", "softmax_forward", "take", "tanh_backward",
-    "tanh_forward", "to_numpy", "topk", "unchecked", "without_spurious_warnings", "zeros",
+    "entropy_backward", "entropy_forward", "gated_backward", "gated_forward", "gelu_backward", "gelu_forward",
+    "global_norm", "layernorm_backward", "layernorm_forward", "linear_attention_backward",
+    "linear_attention_forward", "linear_attention_step", "linear_backward", "linear_cross_entropy_backward",
+    "linear_cross_entropy_forward", "linear_forward", "log_probs_backward", "log_probs_forward", "log_softmax",
+    "numpy_ops", "patches_backward", "patches_forward", "relu_backward", "relu_forward", "rmsnorm_backward",
+    "rmsnorm_forward", "rope_backward", "rope_forward", "sigmoid_backward", "sigmoid_forward", "silu_backward",
+    "silu_forward", "sin", "softmax_backward", "softmax_forward", "take", "tanh_backward", "tanh_forward",
+    "to_numpy", "topk", "unchecked", "without_spurious_warnings", "zeros",
 ]  # fmt: skip
 
 Forward = TypeVar("Forward", bound=Callable[..., Any], covariant=True)
@@ -125,6 +127,8 @@ class Ops:
     linear_attention: Final = Pair(linear_attention_forward, linear_attention_backward)
     cross_entropy: Final = Pair(cross_entropy_forward, cross_entropy_backward)
     linear_cross_entropy: Final = Pair(linear_cross_entropy_forward, linear_cross_entropy_backward)
+    log_probs: Final = Pair(log_probs_forward, log_probs_backward)
+    entropy: Final = Pair(entropy_forward, entropy_backward)
     tanh: Final = Pair(tanh_forward, tanh_backward)
     sigmoid: Final = Pair(sigmoid_forward, sigmoid_backward)
     conv1d: Final = Pair(conv1d_forward, conv1d_backward)

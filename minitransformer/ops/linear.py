@@ -10,8 +10,7 @@ from .arrays import column_sums
 def linear_forward(x: Array, weight: Array, bias: Array | None) -> tuple[Array, tuple]:
     """`y = x @ weight + bias`, as the paper writes `xW + b`. Source: Vaswani 2017, §3.2.2 and §3.3."""
     width_in, width_out = weight.shape
-    # One large product instead of a batch of small ones.
-    rows = x.reshape(math.prod(x.shape[:-1]), width_in)  # (N, C_in)
+    rows = x.reshape(math.prod(x.shape[:-1]), width_in)  # (N, C_in): one large product, not a batch of small ones
     y = rows @ weight  # (N, C_out)
     if bias is not None:
         y += bias

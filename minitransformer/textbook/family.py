@@ -13,6 +13,7 @@ from .paper import (
     Array,
     dropout_backward,
     dropout_forward,
+    log_softmax,
     may_attend,
     relu_backward,
     relu_forward,
@@ -20,6 +21,38 @@ from .paper import (
     softmax_forward,
     sum_groups,
 )
+
+# --- Rewards: Williams 1992; Williams & Peng 1991 --------------------------------------------------------------
+
+
+def log_probs_forward(logits: Array, ids: Array) -> tuple[Array, tuple]:
+    """`y = log softmax(logits)_id`: logits `(..., V)`, the ids that were drawn `(...)`."""
+    log_probabilities = log_softmax(logits)
+    chosen = np.take_along_axis(log_probabilities, ids[..., None], axis=-1)  # (..., 1)
+    return chosen[..., 0], (log_probabilities, ids)
+
+
+def log_probs_backward(dlog_probs: Array, cache: tuple) -> Array:
+    """`dlogits = dlog_probs (onehot − softmax(logits))`."""
+    log_probabilities, ids = cache
+    onehot = np.eye(log_probabilities.shape[-1], dtype=log_probabilities.dtype)[ids]
+    return dlog_probs[..., None] * (onehot - np.exp(log_probabilities))
+
+
+def entropy_forward(logits: Array) -> tuple[Array, tuple]:
+    """`H = −Σ_v p_v log p_v` with `p = softmax(logits)`: logits `(..., V)`; a token with p = 0 adds nothing."""
+    log_p = log_softmax(logits)
+    p = np.exp(log_p)
+    log_p = np.where(p == 0, 0, log_p)  # 0 · −inf is NaN
+    entropy = -(p * log_p).sum(axis=-1)
+    return entropy, (p, log_p, entropy)
+
+
+def entropy_backward(dentropy: Array, cache: tuple) -> Array:
+    """`dlogits = −dentropy p (log p + H)`."""
+    p, log_p, entropy = cache
+    return -dentropy[..., None] * p * (log_p + entropy[..., None])
+
 
 # --- Element by element ---------------------------------------------------------------------------------------
 

@@ -270,11 +270,17 @@ def embedding_backward(dy: Array, cache: tuple, out: Array | None = None) -> Arr
 
 
 def cross_entropy_forward(
-    logits: Array, targets: Array, label_smoothing: float = 0.0, ignore_index: int | None = None
+    logits: Array,
+    targets: Array,
+    label_smoothing: float = 0.0,
+    ignore_index: int | None = None,
+    *,
+    weights: Array | None = None,
 ) -> tuple[Array, tuple]:
     """`−Σ_v q_v log softmax(logits)_v` with `q = (1 − ε) onehot + ε/V`: the mean over targets not `ignore_index`.
 
-    Targets are ids `(...)`, or probabilities `(..., V)` in the place of onehot.
+    Targets are ids `(...)`, or probabilities `(..., V)` in the place of onehot. Each loss may have a weight `(...)`:
+    their weighted sum is still divided by the number of targets (REINFORCE: Williams 1992).
     """
     vocab_size = logits.shape[-1]
     if targets.dtype.kind in "iu":  # ids
@@ -286,14 +292,17 @@ def cross_entropy_forward(
     q = q * counted[..., None]  # (..., V)
     count = max(1, int(counted.sum()))
     log_probabilities = log_softmax(logits)
-    loss = -np.where(q == 0, 0, q * log_probabilities).sum() / count  # 0 · −inf is 0: a token that is ruled out
-    return loss.astype(logits.dtype), (log_probabilities, q, count)
+    losses = -np.where(q == 0, 0, q * log_probabilities).sum(axis=-1)  # 0 · −inf is 0: a token that is ruled out
+    weights = np.where(counted, 1 if weights is None else weights, 0)  # (...)
+    loss = (weights * losses).sum() / count
+    return loss.astype(logits.dtype), (log_probabilities, q, weights, count)
 
 
 def cross_entropy_backward(dloss: Array | float, cache: tuple) -> Array:
-    """`dlogits = dloss (softmax(logits) Σ_v q_v − q) / N`; the sum is 1, or 0 for a target that is ignored."""
-    log_probabilities, q, count = cache
-    return (dloss * (np.exp(log_probabilities) * q.sum(axis=-1, keepdims=True) - q) / count).astype(q.dtype)
+    """`dlogits = dloss w (softmax(logits) Σ_v q_v − q) / N`; w and the sum are 1, or 0 for a target that is ignored."""
+    log_probabilities, q, weights, count = cache
+    dlosses = dloss * weights[..., None] / count  # (weights * losses).sum() / count
+    return (dlosses * (np.exp(log_probabilities) * q.sum(axis=-1, keepdims=True) - q)).astype(q.dtype)
 
 
 def linear_cross_entropy_forward(
@@ -303,12 +312,14 @@ def linear_cross_entropy_forward(
     label_smoothing: float = 0.0,
     ignore_index: int | None = None,
     with_grad: bool = True,
+    *,
+    weights: Array | None = None,
 ) -> tuple[Array, tuple]:
     """`cross_entropy(x @ tableᵀ, targets)`: x `(N, C)`, table `(V, C)`, targets `(N,)`.
 
     `with_grad` is not used: the fast op computes its gradient in the forward, this one in the backward.
     """
-    loss, cache = cross_entropy_forward(x @ table.T, targets, label_smoothing, ignore_index)
+    loss, cache = cross_entropy_forward(x @ table.T, targets, label_smoothing, ignore_index, weights=weights)
     return loss, (x, table, cache)
 
 

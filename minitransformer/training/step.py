@@ -84,10 +84,6 @@ class Worker:
     def add_part(
         self, model: Model[Any], part: TrainingBatch, num_targets: int, label_smoothing: float, seed: int, step: int
     ) -> float:
-        """Add the gradient of a part of a step with `num_targets` targets to that of `model`; return its loss.
-
-        Both are weighted by its share of the targets.
-        """
+        """Add the gradient of a part to that of `model`, return its loss: both times its share of `num_targets`."""
         weight = part.num_targets / num_targets
-        dropout = DropoutStream(seed, step, part.first)
-        return weight * float(self._run(model, part, weight, label_smoothing, dropout))
+        return weight * float(self._run(model, part, weight, label_smoothing, DropoutStream(seed, step, part.first)))

@@ -254,6 +254,8 @@ CASES = {
         lambda x: F.cross_entropy(x, TARGETS[:4].abs().reshape(2, 2) % 7, reduction="none"),
         ((2, 7, 2),),
     ),
+    "linear_cross_entropy, each": losses(reduction="none", label_smoothing=0.1)[1],
+    "linear_cross_entropy, z-loss, each": losses(z_loss=0.1, reduction="none")[1],
     "cross_entropy, z-loss": losses(z_loss=0.1)[0],
     "cross_entropy, z-loss, sum": losses(z_loss=0.1, reduction="sum", label_smoothing=0.1)[0],
     "cross_entropy, z-loss, each": losses(z_loss=0.1, reduction="none", label_smoothing=0.1)[0],
@@ -273,6 +275,11 @@ CASES = {
     "cross_entropy, probabilities": Case(
         lambda x: functional.cross_entropy(x, PROBABILITIES.to(x.dtype), reduction="sum"),
         lambda x: F.cross_entropy(x, PROBABILITIES.to(x.dtype), reduction="sum"),
+        ((2, 7, 5),),
+    ),
+    "cross_entropy, probabilities, each": Case(
+        lambda x: functional.cross_entropy(x, PROBABILITIES.to(x.dtype), reduction="none", label_smoothing=0.1),
+        lambda x: F.cross_entropy(x, PROBABILITIES.to(x.dtype), reduction="none", label_smoothing=0.1),
         ((2, 7, 5),),
     ),
 }
@@ -423,7 +430,9 @@ def operator_inputs(dtype: torch.dtype) -> dict[str, tuple]:
         "rope": (x(2, 2, 5, 6), ANGLES.cos().to(dtype), ANGLES.sin().to(dtype), False),
         "cross_entropy": (x(5, 7), TARGETS, 0.1, -100, 0.1),
         "each_cross_entropy": (x(5, 7), TARGETS, 0.1, -100, 0.1),
+        "each_cross_entropy, probabilities": (x(5, 7), PROBABILITIES[0].T.to(dtype), 0.1, None, 0.0),
         "linear_cross_entropy": (x(5, 6), x(7, 6), TARGETS, 0.1, -100, True, 0.1),
+        "each_linear_cross_entropy": (x(5, 6), x(7, 6), TARGETS, 0.1, -100, 0.1),
         "attention": (
             x(2, 2, 3, 6), x(2, 1, 5, 6), x(2, 1, 5, 3), x(2, 3, 5), SLOPES[:, :2] if dtype == torch.float32 else None,
             REAL[:, 0, 0], key, False, None, 1, 0.3, 2.0, 0.4, *[None] * 4,
@@ -578,6 +587,9 @@ def of_length(n: int) -> dict[str, tuple[Callable[..., Tensor], list[Any]]]:
             lambda x, target: functional.cross_entropy(x, target, reduction="sum"), [x, x.softmax(1)]
         ),
         "linear_cross_entropy": (lambda x, t: functional.linear_cross_entropy(x, table, t), [tokens[0], ids]),
+        "linear_cross_entropy, each": (
+            lambda x, t: functional.linear_cross_entropy(x, table, t, reduction="none"), [tokens[0], ids]
+        ),
         "linear_attention": (
             lambda q, mask: functional.linear_attention(q, q, q, mask, is_causal=True), [heads, padding]
         ),
@@ -977,16 +989,6 @@ REFUSED: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: functional.rope(X(1, 1, 5, 6), ANGLES.clone().requires_grad_(), ANGLES), ValueError, "^cos requires"),
     (lambda: functional.cross_entropy(X(5, 7), TARGETS, X(7)), ValueError, "weight is given"),  # pyright: ignore
     (lambda: functional.cross_entropy(X(5, 7), TARGETS, reduction="max"), ValueError, "'max', expected one of 'mean'"),
-    (
-        lambda: functional.cross_entropy(X(5, 7), X(5, 7), reduction="none"),
-        ValueError,
-        "^reduction is 'none' beside probabilities, expected 'mean' or 'sum'$",
-    ),
-    (
-        lambda: functional.linear_cross_entropy(X(5, 6), X(7, 6), TARGETS, reduction="none"),
-        ValueError,
-        r"^reduction is 'none', expected 'mean' or 'sum', whose gradient .* call cross_entropy\(F.linear",
-    ),
     (lambda: functional.cross_entropy(X(5, 7), X(5, 7).requires_grad_()), ValueError, "target requires a gradient"),
     (lambda: functional.cross_entropy(X(5, 7), TARGETS[:4]), ValueError, r"^target has shape \(4,\), expected c.*\(5"),
     (

@@ -93,14 +93,14 @@ def test_nothing_outside_is_read_or_written(bad):
 
     ops = table("triton")
     weights, x, logits = (torch.ones(shape, device=DEVICE) for shape in ((V, C), (5, C), (5, V)))
-    targets = torch.tensor([bad, 3, 0, bad, 1], device=DEVICE)
+    targets, of_losses = torch.tensor([bad, 3, 0, bad, 1], device=DEVICE), torch.ones(5, device=DEVICE)
     with sanitize() as seen:
         y, cache = ops.embedding.forward(targets, weights)
         ops.embedding.backward(y, cache)
         for ignored in (None, 0, -100):
-            _, cache = ops.cross_entropy.forward(logits, targets, 0.1, ignored)
+            _, cache = ops.cross_entropy.forward(logits, targets, 0.1, ignored, weights=of_losses)
             ops.cross_entropy.backward(1.0, cache)
-            _, cache = ops.linear_cross_entropy.forward(x, weights, targets, 0.1, ignored)
+            _, cache = ops.linear_cross_entropy.forward(x, weights, targets, 0.1, ignored, weights=of_losses)
             ops.linear_cross_entropy.backward(1.0, cache)
     assert (seen.loads, seen.stores) == (0, 0)
 

@@ -31,6 +31,11 @@ def draw_targets(rng: np.random.Generator, shape: tuple, vocab_size: int, ignore
     return targets if ignore_index is None else np.where(rng.random(shape) < 0.3, ignore_index, targets)
 
 
+def draw_weights(rng: np.random.Generator, shape: tuple, weighted: bool) -> dict[str, Any]:
+    """An option of weights, if it is asked for."""
+    return {"weights": np.asarray(rng.standard_normal(shape), np.float32)} if weighted else {}
+
+
 def in_chunks(logits: int) -> Any:
     """Inside it the fused loss has at most so many logits at a time, or one row."""
     return mock.patch.multiple(fused, CHUNK_LOGITS=logits, CHUNK_ROWS=1)
@@ -69,13 +74,15 @@ both = pytest.mark.parametrize(
     vocab_size=vocab_sizes,
     smoothing=smoothings,
     ignore_index=ignored,
+    weighted=st.booleans(),
     seed=seeds,
 )
-def test_cross_entropy(dtype, batch, vocab_size, smoothing, ignore_index, seed):
+def test_cross_entropy(dtype, batch, vocab_size, smoothing, ignore_index, weighted, seed):
     rng = np.random.default_rng(seed)
     targets = draw_targets(rng, batch, vocab_size, ignore_index)
     arrays = {"logits": rng.standard_normal((*batch, vocab_size)), "targets": np.asarray(targets)}
-    prove_kernel("cross_entropy", arrays, dtype, label_smoothing=smoothing, ignore_index=ignore_index)
+    options = {"label_smoothing": smoothing, "ignore_index": ignore_index} | draw_weights(rng, batch, weighted)
+    prove_kernel("cross_entropy", arrays, dtype, **options)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -86,15 +93,17 @@ def test_cross_entropy(dtype, batch, vocab_size, smoothing, ignore_index, seed):
     vocab_size=vocab_sizes,
     smoothing=smoothings,
     ignore_index=ignored,
+    weighted=st.booleans(),
     chunk=st.sampled_from([1, 40_000, fused.CHUNK_LOGITS]),
     seed=seeds,
 )
-def test_linear_cross_entropy(dtype, rows, width, vocab_size, smoothing, ignore_index, chunk, seed):
+def test_linear_cross_entropy(dtype, rows, width, vocab_size, smoothing, ignore_index, weighted, chunk, seed):
     rng = np.random.default_rng(seed)
     arrays = {"x": rng.standard_normal((rows, width)), "table": rng.standard_normal((vocab_size, width))}
     arrays["targets"] = draw_targets(rng, (rows,), vocab_size, ignore_index)
+    options = {"label_smoothing": smoothing, "ignore_index": ignore_index} | draw_weights(rng, (rows,), weighted)
     with in_chunks(chunk):
-        prove_kernel("linear_cross_entropy", arrays, dtype, label_smoothing=smoothing, ignore_index=ignore_index)
+        prove_kernel("linear_cross_entropy", arrays, dtype, **options)
 
 
 # --- Both -----------------------------------------------------------------------------------------------------

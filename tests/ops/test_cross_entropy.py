@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from support import oracles
-from support.kernels.tables import TOLERANCES, every_checking_table, every_table, table
+from support.kernels.tables import TOLERANCES, WITHOUT_TRITON, every_checking_table, every_table, table
 from support.prove import autograd, evaluate, normal, prove_float32_accuracy
 
 from minitransformer.gradcheck import error
@@ -17,6 +17,7 @@ from minitransformer.ops import (
     linear_cross_entropy_backward,
     linear_cross_entropy_forward,
     linear_forward,
+    numpy_ops,
 )
 
 
@@ -141,6 +142,95 @@ def test_float32_losses(forward, backward, smoothing):
     theirs = evaluate(oracle, x, table, targets)
     exact = evaluate(oracle, x.astype(np.float64), table.astype(np.float64), targets)
     assert error(ours, exact) <= 2 * error(theirs, exact)
+
+
+# --- Weights --------------------------------------------------------------------------------------------------
+
+FUSED = pytest.mark.parametrize("fused", [False, True], ids=["cross_entropy", "linear_cross_entropy"])
+
+
+def weighted(ops, dtype, fused, weights, dloss=1.0, targets=(1, -100, 4, -100, 2, 0), kind=None):
+    """The loss of six targets, and its gradients with respect to x and the table; logits are x @ tableᵀ.
+
+    The weights are of another `kind` than the logits if it is given.
+    """
+    rng = np.random.default_rng(0)
+    x, table = (ops.asarray(rng.standard_normal(shape), dtype) for shape in ((6, 3), (5, 3)))
+    given = ops.asarray(np.array(targets)), 0.1, -100
+    weights = None if weights is None else ops.asarray(np.array(weights), kind or dtype)
+    if fused:
+        loss, cache = ops.linear_cross_entropy.forward(x, table, *given, weights=weights)
+        return ops.to_numpy(loss), [ops.to_numpy(g) for g in ops.linear_cross_entropy.backward(dloss, cache)]
+    loss, cache = ops.cross_entropy.forward(x @ table.T, *given, weights=weights)
+    dlogits = ops.cross_entropy.backward(dloss, cache)
+    return ops.to_numpy(loss), [ops.to_numpy(dlogits @ table), ops.to_numpy(dlogits.T @ x)]
+
+
+@every_table
+@FUSED
+def test_a_weighted_loss_is_divided_by_the_number_of_targets(backend, dtype, fused):
+    """So a weight of 1 for all changes nothing, of 2 doubles the loss, and of −1 turns it and its gradients around."""
+    ops = table(backend, dtype)
+    loss, gradients = weighted(ops, dtype, fused, None)
+    for weight in (1, 2, -1, 0):
+        again, scaled = weighted(ops, dtype, fused, [weight] * 6)
+        assert error(again, weight * loss) <= TOLERANCES[dtype]
+        for one, other in zip(scaled, gradients, strict=True):
+            assert error(one, weight * other) <= TOLERANCES[dtype]
+
+
+@every_table
+@FUSED
+def test_each_row_has_the_weight_of_its_own_target(backend, dtype, fused):
+    ops, weights = table(backend, dtype), np.array([3.0, 7.0, -0.5, 7.0, 0.0, 2.0])
+    _, (dx, _) = weighted(ops, dtype, fused, None)
+    _, (scaled, _) = weighted(ops, dtype, fused, weights)
+    assert error(scaled, weights[:, None] * dx) <= TOLERANCES[dtype]
+
+
+@every_table
+@FUSED
+@pytest.mark.parametrize("absurd", [np.nan, np.inf, 1e30])
+def test_the_weight_of_an_ignored_target_has_no_effect(backend, dtype, fused, absurd):
+    ops = table(backend, dtype)
+    loss, gradients = weighted(ops, dtype, fused, [2.0, 0.0, -1.0, 0.0, 3.0, 1.0])
+    again, found = weighted(ops, dtype, fused, [2.0, absurd, -1.0, absurd, 3.0, 1.0])
+    for one, other in zip([again, *found], [loss, *gradients], strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@every_table
+@FUSED
+def test_weights_of_targets_that_are_all_ignored(backend, dtype, fused):
+    for weights in ([np.nan] * 6, [0.0] * 6):
+        loss, gradients = weighted(table(backend, dtype), dtype, fused, weights, targets=[-100] * 6)
+        assert loss == 0
+        assert not any(gradient.any() for gradient in gradients)
+
+
+@FUSED
+@pytest.mark.parametrize("backend", ["torch", pytest.param("triton", marks=WITHOUT_TRITON)])
+@pytest.mark.parametrize("size", [1e-7, 1.0, 1e6])
+def test_no_weight_is_too_large_or_too_small_for_half_precision(backend, fused, size):
+    """A loss whose scale makes up for it has the gradients of weights of order one."""
+    weights = np.array([3.0, np.nan, -0.5, np.nan, 0.25, 2.0])
+    exact, truth = weighted(numpy_ops, "float64", fused, weights)
+    ops = table(backend, "float16")
+    loss, gradients = weighted(ops, "float16", fused, weights * size, 1 / size, kind="float32")
+    assert loss.dtype == np.float32
+    assert error(loss / size, exact) <= 2e-3
+    for gradient, wanted in zip(gradients, truth, strict=True):
+        assert error(gradient, wanted) <= 2e-3
+
+
+@every_checking_table
+@FUSED
+def test_weights_that_do_not_fit_are_refused(backend, dtype, fused):
+    ops = table(backend, dtype)
+    with pytest.raises(ValueError, match=r"weights has shape \(5,\), expected \(6,\)"):
+        weighted(ops, dtype, fused, np.ones(5))
+    with pytest.raises(TypeError, match="weights must be"):
+        weighted(ops, dtype, fused, np.ones(6), kind="int64")
 
 
 # --- Targets that are probabilities ---------------------------------------------------------------------------

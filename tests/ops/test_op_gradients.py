@@ -100,10 +100,11 @@ def arrays_of(declaration: Declaration, sizes: dict[str, Any], rng: np.random.Ge
 def fixed_of(case: str, arrays: dict[str, Any]) -> dict[str, Any]:
     """Takes arrays without a gradient out of the others; in float32 they are what they are in float64."""
     fixed = {a.name: arrays.pop(a.name) for a in declaration_of(op_of(case)).arrays if a.kind == "fixed"}
+    fixed = {name: array for name, array in fixed.items() if array is not None}
     if case == "cross_entropy, probabilities":
         del arrays["targets"]
-        weights = np.random.default_rng(0).exponential(size=arrays["logits"].shape)
-        fixed["targets"] = weights / weights.sum(axis=-1, keepdims=True)
+        masses = np.random.default_rng(0).exponential(size=arrays["logits"].shape)
+        fixed["targets"] = masses / masses.sum(axis=-1, keepdims=True)
     return {name: array.astype(np.float32).astype(np.float64) for name, array in fixed.items()}
 
 
@@ -203,6 +204,9 @@ def test_an_axis_may_be_empty(proof: Proof, op, letter):
             prove_op(op, arrays, options, proof)
 
 
+WEIGHTED: list[dict[str, Any]] = [
+    {"label_smoothing": smoothing} | weights for smoothing in (0.0, 0.1) for weights in ({}, {"weights": None})
+]
 LARGE: dict[str, Any] = {
     "B": 4, "H": 4, "Hk": 4, "T": 20, "Tq": 32, "Tk": 32, "D": 16, "Dv": 16, "K": 5, "N": 64, "V": 200
 }  # fmt: skip
@@ -228,9 +232,11 @@ FLOAT32: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     *(("linear_attention", {"T": 32, "Hk": heads}, {"causal": heads == 2}) for heads in (2, 4)),
     ("additive_attention", {"B": 2, "Tq": 4, "Tk": 4, "C": 1000, "Dv": 200}, {}),
     *(("conv1d", {"C_in": 16, "C_out": 1000}, {"padding": padding}) for padding in ("causal", "same", "valid")),
-    *(("cross_entropy", {"...": (64,)}, {"label_smoothing": smoothing}) for smoothing in (0.0, 0.1)),
-    *(("cross_entropy, probabilities", {"...": (64,)}, {"label_smoothing": smoothing}) for smoothing in (0.0, 0.1)),
-    *(("linear_cross_entropy", {"C": 32}, {"label_smoothing": smoothing}) for smoothing in (0.0, 0.1)),
+    *(("cross_entropy", {"...": (64,)}, options) for options in WEIGHTED),
+    *(("cross_entropy, probabilities", {"...": (64,)}, options) for options in WEIGHTED),
+    *(("linear_cross_entropy", {"C": 32}, options) for options in WEIGHTED),
+    ("log_probs", {"...": (4, 300)}, {}),
+    ("entropy", {"...": (4, 300)}, {}),
 ]
 """An op or a case of it, the sizes of axes beside those of `LARGE`, and options: 1,000 numbers or more a gradient."""
 
@@ -255,10 +261,10 @@ def test_float32_is_as_accurate_as_pytorchs(case, sizes, options):
         for argument in declaration.arrays:  # what is broadcast, along the batch alone
             if argument.broadcast:
                 arrays[argument.name] = normal(rng, *(sizes_here[axis] for axis in argument.axes[1:]))
-        return {name: array for name, array in arrays.items() if name not in {"key_mask", *fixed}}
+        return {name: array for name, array in arrays.items() if name not in {"key_mask", *fixed, *options}}
 
     fixed: dict[str, Any] = {}
-    fixed |= fixed_of(case, arrays_of(declaration_of(op_of(case)), LARGE | sizes, np.random.default_rng(0)))
+    fixed |= fixed_of(case, arrays_of(declaration_of(op_of(case)), LARGE | sizes, np.random.default_rng(0)) | options)
     pair = getattr(numpy_ops, op_of(case))
     forward, oracle = (partial(f, **options) for f in (pair.forward, getattr(oracles, op_of(case))))
     prove_float32_accuracy(beside(forward, fixed), pair.backward, beside(oracle, fixed), draw)
@@ -272,7 +278,7 @@ def test_out_adds_into_existing_arrays(op, inputs, changes):
     """The gradients of parameters; those of `inputs`, which come first, are as without `out`."""
     rng, pair = np.random.default_rng(0), getattr(numpy_ops, op)
     sizes = {"...": (2, 3), "N": 700, "C_in": 3, "C_out": 4, "C": 3, "V": 2003}  # logits in more than one block
-    out, cache = pair.forward(*(arrays_of(declaration_of(op), sizes, rng) | changes).values())
+    out, cache = pair.forward(**arrays_of(declaration_of(op), sizes, rng) | changes)
     dout = np.asarray(rng.standard_normal(out.shape))
     gradients = as_list(pair.backward(dout, cache))
     into = [None if gradient is None else np.ones_like(gradient) for gradient in gradients[inputs:]]

@@ -300,12 +300,35 @@ a dropout mask that depends on how the batch is split | row_hashes: axes[0] + se
 dropout's gradient without its scale | dropout_backward: kept * scale → kept
 [ops/cross_entropy.py: ops/test_op_gradients]
 label smoothing spread over V − 1 tokens | _loss_in_place: type(logits.shape[1]) → type(logits.shape[1] - 1)
-smoothing forgotten in the loss | _loss_in_place: += smoothing → += 0
+smoothing forgotten in the loss | _loss_in_place: smoothing * logits.mean → 0 * logits.mean
+a weight missing in the backward | _loss_in_place: probabilities *= weights[:, None] → pass
+smoothing's part of a gradient unweighted | _loss_in_place: probabilities *= weights[:, None] →
+        probabilities[:] = (probabilities + smoothing / len(logits.T)) * weights[:, None] - smoothing / len(logits.T)
+a weighted loss towards probabilities whose gradient has no weight
+    _towards_probabilities: softmax *= weights.reshape(-1, 1) → pass
 [ops/cross_entropy.py: ops/test_cross_entropy]
 loss averaged over padding too | linear_cross_entropy_forward: 1, len(rows) → 1, len(targets)
-probabilities that do not add up to 1 taken as if they did | _towards_probabilities: *= (weight / total) → /= total
+weighted losses divided by the sum of their weights | cross_entropy_forward: max(1, len(rows)) →
+        max(1, len(rows)) if chosen is None else chosen.sum()
+the weight of the neighbouring target | cross_entropy_forward: weights.reshape(-1)[counted] →
+        np.roll(weights, 1).reshape(-1)[counted]
+weights counted from the first target, ignored or not | linear_cross_entropy_forward: weights[counted] →
+        weights[: len(targets[counted])]
+probabilities that do not add up to 1 taken as if they did | _towards_probabilities: *= (mass / total) → /= total
 small exponentials lost beside a large one
     _loss_in_place: probabilities.sum(axis=-1) → probabilities @ np.ones(logits.shape[1], dtype)
+[ops/log_probs.py: ops/test_op_gradients]
+an entropy below 0 | entropy_forward: entropy = -np.vecdot → entropy = np.vecdot
+an entropy whose gradient makes a model surer | entropy_backward: -dentropy → dentropy
+log-probabilities without the chosen token's own part | log_probs_backward: += dlog_probs → += 0
+[ops/log_probs.py: ops/test_log_probs]
+the entropy of a token that is ruled out is NaN
+    entropy_forward: np.where(p == 0, 0, below - log_sum) → below - log_sum
+[models/gpt.py: models/test_weighted_losses]
+a language model's loss without its weights | GPT.loss: IGNORED, with_grad, weights → IGNORED, with_grad
+[models/model.py: models/test_weighted_losses]
+weights rounded to the type of activations
+    Model._weights: self.dtype) → self.dtype if self.ops.has_threads is False else "bfloat16")
 [ops/adam.py: ops/test_adam]
 Adam without the correction of its first moment | adam_step: root_correction / (1 - beta1**step) → root_correction
 Adam's ε beside √v instead of √v̂ | adam_step: eps * root_correction → eps

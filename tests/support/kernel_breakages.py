@@ -15,6 +15,8 @@ MISTAKES = r"""
 [soft_cross_entropy.py: kernels/test_conformance]
 label smoothing forgotten where targets are probabilities
     load_target: tl.fma(1.0 - label_smoothing, p, label_smoothing / V) → p
+a gradient towards probabilities without its weight
+    soft_cross_entropy_backward_kernel: dlogits *= tl.load(weights_ptr + row, present, other=0.0)[:, None] → pass
 [soft_cross_entropy.py: kernels/test_triton_losses]
 probabilities that do not sum to 1 taken as if they did
     soft_cross_entropy_forward_kernel: row_mass / row_total → 1.0 / row_total
@@ -176,6 +178,12 @@ the running sum of exponentials is not rescaled as the maximum grows | row_losse
 a log-sum-exp that has lost its last digits before the logit is subtracted
     row_losses: tl.log(total) + (highest - origin) → (tl.log(total) + highest) - origin
 the mean over all targets, ignored ones too | mean_kernel: tl.maximum(tl.sum(count, axis=0), 1) → num_rows
+losses added up without their weights | mean_kernel: losses *= tl.load(weights_ptr + row, counted, other=0.0) → pass
+a gradient that has the weight of the neighbouring target
+    cross_entropy_backward_kernel: weights_ptr + row, counted → weights_ptr + row + 1, counted & (row + 1 < num_rows)
+[cross_entropy.py: ops/test_cross_entropy]
+the weight of an ignored target is read
+    mean_kernel: weights_ptr + row, counted → weights_ptr + row, row < num_rows
 smoothing without the target's own share
     logit_gradients: tl.fma(label_smoothing, share, label_smoothing - 1.0) → label_smoothing - 1.0
 [cross_entropy.py: kernels/test_functional]
@@ -189,6 +197,10 @@ a loss of a target that is no token
 chunks of too few rows where the vocabulary is large
     _chunks: max(most, min(CHUNK_ROWS, 2 * most)) → most
 out overwritten by the fused loss's gradient | scale_kernel: tl.load(place, mask, other=0.0) → 0.0
+rows of the fused loss's gradient without their weights
+    scale_kernel: y *= tl.load(weights_ptr + row, row < num_rows, other=0.0) → pass
+the fused loss's table has its gradient in parts of the largest weight
+    linear_cross_entropy_forward: dtable *= largest → pass
 [eager/linear.py: kernels/test_triton_losses]
 the table's gradient summed in half precision
     add_product: total.addmm_(a.to(total.dtype), b.to(total.dtype)) → total += a @ b
@@ -289,7 +301,10 @@ parts with other strides taken for neighbours
 the best tokens: ties by chance | topk: places, n).amin → places, -1).amax
 [eager/cross_entropy.py: kernels/test_conformance]
 PyTorch's gradient in half precision rounded before it meets the received one
-    linear_cross_entropy_backward: (widened(dx) * scale).to(dx.dtype) → dx / count * dloss
+    linear_cross_entropy_backward: (widened(dx) * _dlosses(dloss, count, weights)).to(dx.dtype) → dx / count * dloss
+[weights.py: ops/test_cross_entropy]
+weights that leave the range of half precision | balanced: (weights / largest) → weights
+the fused loss's weights of ignored targets | flat_weights: flat if ignore_index is None → flat if True
 [eager/cross_entropy.py: kernels/test_functional]
 PyTorch's z-loss without a gradient | _dlogits: log_sum is not None → False
 [eager/embedding.py: kernels/test_conformance]
@@ -355,7 +370,9 @@ ALiBi rounded to half precision | attention_from: alibi_bias(slopes, query.shape
 a sum of losses times ignored targets too | _count: (target.long() != ignore_index).sum() → target.numel()
 the class that is −100 in 8 bits is not counted | _count: target.long() → target
 without a GPU a loss of no target is NaN | _torchs: .clamp(min=1) → .clamp(min=0)
-a z-loss that each loss lacks | _each_loss: losses += z_loss * log_sum**2 → pass
+a z-loss that each loss lacks | _each_linear_loss: "z_loss": z_loss → "z_loss": 0.0
+each loss's gradient divided by their number
+    _each_linear_loss: found[2].reshape(-1)[-1] → 1.0
 without a GPU a z-loss is forgotten | cross_entropy: runs_in_torch(input) and not z_loss → runs_in_torch(input)
 classes in another order than the rows | linear_cross_entropy: target.shape != input.shape[:-1] → False
 [patching.py: kernels/test_patching]

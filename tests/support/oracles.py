@@ -5,12 +5,14 @@ draw the same ones, so the mask is multiplied in.
 """
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.distributions import Categorical
 
 from minitransformer.ops import Dropout, Pattern, dropout_mask
 
@@ -238,26 +240,33 @@ def cross_entropy(
     targets: Tensor | np.ndarray,
     label_smoothing: float = 0.0,
     ignore_index: int | None = None,
+    weights: np.ndarray | None = None,
 ) -> Tensor:
-    """`F.cross_entropy`, but 0 (not 0/0) where no target counts. Probabilities as targets come as an array."""
+    """`F.cross_entropy`, but 0 (not 0/0) where no target counts. Probabilities and weights come as arrays."""
+    rows, ignored = logits.reshape(-1, logits.shape[-1]), -100 if ignore_index is None else ignore_index
     if isinstance(targets, np.ndarray):
-        if not targets.size:
-            return 0.0 * logits.sum()
-        rows = torch.from_numpy(np.array(targets)).to(logits.dtype).reshape(-1, logits.shape[-1])
-        return F.cross_entropy(logits.reshape(rows.shape), rows, label_smoothing=label_smoothing)
-    ignored = -100 if ignore_index is None else ignore_index
-    if (targets == ignored).all():
+        wanted, count = torch.from_numpy(np.array(targets)).to(logits.dtype).reshape(rows.shape), len(rows)
+    else:
+        wanted = targets.reshape(-1).long()
+        count = int((wanted != ignored).sum())
+    if not count:
         return 0.0 * logits.sum()
-    return F.cross_entropy(
-        logits.reshape(-1, logits.shape[-1]),
-        targets.reshape(-1).long(),
-        label_smoothing=label_smoothing,
-        ignore_index=ignored,
-    )
+    loss = partial(F.cross_entropy, rows, wanted, label_smoothing=label_smoothing, ignore_index=ignored)
+    if weights is None:
+        return loss()
+    return (torch.from_numpy(np.array(weights)).to(logits.dtype).reshape(-1) * loss(reduction="none")).sum() / count
 
 
-def linear_cross_entropy(
-    x: Tensor, table: Tensor, targets: Tensor, label_smoothing: float = 0.0, ignore_index: int | None = None
-) -> Tensor:
+def linear_cross_entropy(x: Tensor, table: Tensor, targets: Tensor, *args: Any, **options: Any) -> Tensor:
     """The two steps that the fused op is made of."""
-    return cross_entropy(F.linear(x, table), targets, label_smoothing, ignore_index)
+    return cross_entropy(F.linear(x, table), targets, *args, **options)
+
+
+def log_probs(logits: Tensor, ids: Tensor) -> Tensor:
+    """What PyTorch's distribution of these logits says of the ids."""
+    return Categorical(logits=logits, validate_args=False).log_prob(ids)
+
+
+def entropy(logits: Tensor) -> Tensor:
+    """The entropy of PyTorch's distribution of these logits."""
+    return Categorical(logits=logits, validate_args=False).entropy()

@@ -84,6 +84,15 @@ def _rows(dtype: torch.dtype, widths: tuple[int, ...]) -> Iterator[Example]:
             f"cross_entropy, probabilities, {C} wide",
             partial(_both, "cross_entropy", *torch.zeros(2, N, C, dtype=dtype)),
         )
+        if C in FEW_WIDTHS:
+            weighted = SMOOTHED | {"weights": torch.zeros(N)}
+            yield f"cross_entropy, weights, {C} wide", call_of("cross_entropy", dtype, weighted, (N,), V=C)
+            call = call_of("linear_cross_entropy", dtype, weighted, N=N, C=C, V=100)
+            yield f"linear_cross_entropy, weights, table 100×{C}", call
+            yield (
+                f"cross_entropy, probabilities, weights, {C} wide",
+                partial(_both, "cross_entropy", *torch.zeros(2, N, C, dtype=dtype), weights=torch.zeros(N)),
+            )
     all_count = {"label_smoothing": SMOOTHED["label_smoothing"]}
     yield "cross_entropy, none ignored", call_of("cross_entropy", dtype, all_count, (N,), V=widths[-1])
     for op in ("relu", "silu", "gelu"):

@@ -18,6 +18,7 @@ MASK = np.array([[True] * 5, [True, False, True, True, False]])
 BIAS = np.random.default_rng(7).standard_normal((B, H, T, T))
 
 ANGLES: dict[str, Any] = dict(zip(("cos", "sin"), np.random.default_rng(8).standard_normal((2, T, 2)), strict=True))
+WEIGHTS = {"weights": np.random.default_rng(10).standard_normal((B, T))}
 PROBABILITIES = {"targets": np.random.default_rng(9).dirichlet(np.ones(V), size=(B, T))}
 
 WITHOUT_BIAS, WITHOUT_BETA = {"bias": None}, {"beta": None}
@@ -72,9 +73,13 @@ CASES |= {
     "additive_attention, nothing": ("additive_attention", {"Tq": 3}, {"key_mask": MASK & [[False], [True]]}),
     "cross_entropy": ("cross_entropy", {}, SMOOTHED),
     "cross_entropy, plain": ("cross_entropy", {}, {}),
+    "cross_entropy, weights": ("cross_entropy", {}, SMOOTHED | WEIGHTS),
+    "cross_entropy, weights alone": ("cross_entropy", {}, WEIGHTS),
+    "cross_entropy, probabilities, weights": ("cross_entropy", {}, PROBABILITIES | {"label_smoothing": 0.1} | WEIGHTS),
     "cross_entropy of nothing": ("cross_entropy", {"rows": (3,), "targets": np.zeros(3, np.int64)}, SMOOTHED),
     "cross_entropy, probabilities": ("cross_entropy", {}, PROBABILITIES | {"label_smoothing": 0.1}),
     "linear_cross_entropy": ("linear_cross_entropy", {}, SMOOTHED),
+    "linear_cross_entropy, weights": ("linear_cross_entropy", {}, SMOOTHED | {"weights": WEIGHTS["weights"].ravel()}),
 }
 """An op, what is not as in `SIZES` (an axis, or an array as it is), and options; each op has a case of its name.
 
