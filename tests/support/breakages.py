@@ -112,6 +112,7 @@ a gated network counted as one of two matrices | _stack: (2 + network.gated) →
 a parameter that all layers share counted in each of them
     ModelConfig.parameter_sizes: ".layers.1." → ".layers.0."
 [costs.py: models/test_costs]
+a window's scores without those of a softcap | reading_bytes: attention.softcap is None → True
 keys that are counted and values that are not | cache_bytes: (attention.d_k + attention.d_v) * length →
         attention.d_k * length
 a cache that grows with linear attention | cache_bytes: attention.kind == "linear" → False
@@ -434,6 +435,8 @@ an encoder's window that moves with the block
 every block with the mask of the first keys | SelfAttention._in_blocks: mask[:, seen] → mask[:, : last - seen.start]
 [layers/stack.py: models/test_long_texts]
 a loss without a gradient that keeps every block's cache | Stack.forward: cache if context.keep else None → cache
+[layers/stack.py: models/test_costs]
+what a block has computed kept while the next one computes | Stack.forward: del cache → pass
 [decoding/sampling.py: decoding/test_decoding]
 a nucleus with the token after the last one | nucleus: order] < p → order] <= p + 1e-3
 a nucleus of the best few, whatever they have together | nucleus: or sums[-1] >= p → or True
