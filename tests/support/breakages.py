@@ -186,6 +186,12 @@ tokens that have no text written all the same | Generator._tokens: logits[:, sel
 a part of a configuration that may be anything | Config.__post_init__: each.name in parts → False
 [pretrained/__init__.py: pretrained/test_folders]
 a killed save that leaves an old configuration beside new weights | save: CONFIG, GENERATION → GENERATION
+[system/tensor_file.py: pretrained/test_memory]
+bfloat16 numbers in memory twice while they are widened
+    widened: np.left_shift(array, 16, dtype=np.uint32) → (array.astype(np.uint32) << 16)
+[pretrained/__init__.py: pretrained/test_memory]
+a tensor in memory twice while it is turned
+    _fill: row.to_ours(tensors[name].read(), place.shape) → row.to_ours(tensors[name].read(), place.shape).copy()
 [pretrained/__init__.py: pretrained/test_keys]
 another output layer taken for a copy of the tokens' table
     _without_copies: kept[original].equals(kept[name]) → True
