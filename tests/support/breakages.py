@@ -255,6 +255,12 @@ a layer that stands in several places seen once for each of them
 [cli/recipes.py: cli/test_cli_family]
 a mask for BERT alone and not for all that learn masked tokens
     sized: learned(name, reads) == "masked" → name == "bert"
+[cli/fine_tuning.py: cli/test_cli_fine_tuning]
+adapters of an earlier step beside a merged model | write_folders: not merge or adapter.exists() → not merge
+[data/preparation.py: cli/test_cli_fine_tuning]
+a label that no line teaches | TableChoice.labels: number % HELD_OUT == 0 → False
+[cli/similar.py: pretrained/test_embedder]
+a blank line offered as the nearest | run: if each[2].strip() → if each[2] is not None
 [cli/training_text.py: cli/test_cli_family]
 a text that was deleted made again as pairs
     _lost_choice: TextChoice if reads == "lines" else CorpusChoice → CorpusChoice
