@@ -436,7 +436,7 @@ digits trained on that are held out too | digits: ~held_out → held_out >= 0
 [models/bert.py: training/test_family_training]
 a fine-tuning that begins from scratch | BERT.with_head: name.startswith("head.") → name
 [data/batching.py: data/test_batching]
-a T5 that learns from the padding of a source | collate: masks=source_masks(source, marks) → masks={}
+a T5 that learns from the padding of a source | collate: masks={"source_mask": source != marks.pad} → masks={}
 [layers/attention.py: models/test_long_texts]
 a block of queries that sees the keys after it
     SelfAttention._in_blocks: num_keys - num_queries + stop if self.causal else num_keys → num_keys
