@@ -3,7 +3,9 @@
 from collections import Counter
 from dataclasses import dataclass
 
+from .evaluation import ROWS
 from .layers import StackConfig
+from .layers.attention import BLOCK
 from .models import BERTConfig, GPTConfig, ModelConfig, StacksConfig, TransformerConfig, ViTConfig
 from .training.parallel.shards import TreeSum
 
@@ -155,6 +157,23 @@ def cache_bytes(config: StacksConfig | GPTConfig, length: int = 1) -> int:
 def inference_bytes(config: StacksConfig | GPTConfig, num_parameters: int, length: int, beam: int) -> int:
     """Return the memory to write `length` tokens: weights, keys and values of each beam, and of an encoder's output."""
     return FLOAT_BYTES * num_parameters + (config.decoder.block.cross + beam) * cache_bytes(config, length)
+
+
+def reading_bytes(config: GPTConfig, length: int, in_blocks: bool = True, dtype: str = "float32") -> int:
+    """Return the memory, beside the weights, in which `evaluation.text_nats` reads a window of `length` tokens.
+
+    A token takes at most 8·C + 3·(queries, keys and values) + 8·F numbers, or in the place of 8·F two rows of scores in
+    each head, four with a softcap or a bias; ROWS of them take 4·V for their logits. `in_blocks`: the backend computes
+    the scores of BLOCK queries at a time where neither a bias nor a sparse pattern needs all of them.
+    """
+    block, attention = config.decoder.block, config.decoder.block.attention
+    sparse = any(attention.of_layer(i).sparse is not None for i in range(config.num_layers))
+    together = BLOCK if in_blocks and attention.relative is None and not sparse else length
+    rows = 2 if attention.relative is None and attention.softcap is None else 4
+    scores = rows * attention.num_heads * min(together, length)
+    projected = attention.num_heads * attention.d_k + attention.kv_heads * (attention.d_k + attention.d_v)
+    token = 8 * block.d_model + 3 * projected + max(8 * block.feed_forward.d_ff, scores)
+    return (8 if dtype == "float64" else FLOAT_BYTES) * (length * token + 4 * min(ROWS, length) * config.vocab_size)
 
 
 def _part(name: str) -> str:

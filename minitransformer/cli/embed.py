@@ -6,8 +6,8 @@ examples:
 
 MODEL is a folder with a BERT, a RoBERTa or a DistilBERT as `transformers` or sentence-transformers saves it, a name on
 the Hugging Face hub, or a checkpoint of `train --kind bert`. The vector is the mean of the last layer's hidden states,
-unless the folder's modules.json says otherwise. Each line is a vector, its numbers separated by tabs. A text with more
-tokens than the folder allows is cut.
+unless the folder's modules.json says otherwise. Each line is a vector, its numbers separated by tabs. Line n of --file
+is vector n, a blank one too: it is the empty text. A text with more tokens than the folder allows is cut.
 """
 
 import argparse

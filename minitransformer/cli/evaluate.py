@@ -22,6 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ..costs import reading_bytes
 from ..data import BPETokenizer, multi30k
 from ..data.preparation import DATASETS, CorpusChoice
 from ..data.sentence_pairs import ParallelFiles, read_lines
@@ -29,8 +30,8 @@ from ..decoding import Generator, Sampling, with_tokenizer
 from ..decoding.tokenizer import check_ids, check_vocabulary
 from ..evaluation import TextScore, evaluate, text_nats
 from ..grammar import translate
-from ..models import GPT
-from ..training.parallel.launch import facts_of
+from ..models import GPT, GPTConfig
+from ..training.parallel.launch import facts_of, local_size
 from ..training.parallel.processes import Processes
 from ..training.parallel.shards import SHARDS
 from .backend import Backend, add_backend_options, chosen_backend
@@ -56,6 +57,9 @@ from .outputs import check_output
 HELP = "BLEU and exact matches on a test set; a language model's perplexity"
 
 MOST_SAMPLES = 10_000
+SHARE = 0.5
+"""The part of the memory beside the weights that windows of the default length may take."""
+
 TOGETHER = 250
 """Sentences that a language model writes at a time."""
 
@@ -68,7 +72,7 @@ def add_options(parser: Parser) -> None:
     add_option(group, "--reference", "FILE", path_name, "their translations, line by line")
     group.add_argument("--dataset", choices=DATASETS, help="a built-in test set")
     add_option(group, "--text", "FILE", path_name, "a text for a language model (UTF-8, .gz too)")
-    help_text = "tokens of the windows that read the text (default: as many as the model can read)"
+    help_text = "tokens of the windows that read the text (default: the model's longest text, if memory allows)"
     add_option(group, "--context", "N", positive_int, help_text)
     help_text = "new tokens in each of the windows that read the text (default: half a window)"
     add_option(group, "--stride", "N", positive_int, help_text)
@@ -141,7 +145,11 @@ def evaluate_text(args: argparse.Namespace, backend: Backend, processes: Process
         model, tokenizer = open_language_model(args.checkpoint, backend)
         lines = list(read_lines(args.text))
     agree(processes, args, model, lines)
-    score = score_of(model, tokenizer, lines, args.stride, shared_map(processes), args.context)
+    context = args.context or min(processes.gathered(fitting_context(args, model.config, backend, processes)))
+    if args.context is None and context < model.config.max_length:
+        most = f"of the model's {model.config.max_length:,} tokens: more take too much memory"
+        say(f"{'window':20}{context:12,}    {most}; --context N sets it")
+    score = score_of(model, tokenizer, lines, args.stride, shared_map(processes), context)
     say(f"{'tokens':20}{score.num_tokens:12,}")
     say(f"{'bytes':20}{score.num_bytes:12,}")
     say(f"{'perplexity':20}{score.perplexity:12.3f}")
@@ -167,6 +175,22 @@ def evaluate_samples(args: argparse.Namespace, backend: Backend, processes: Proc
     say(f"{'different':20}{len(set(sentences)):8,}")
     say(f"{'grammatical':20}{100 * right / len(sentences):8.2f} %")
     return 0
+
+
+def fitting_context(args: argparse.Namespace, config: GPTConfig, backend: Backend, processes: Processes) -> int:
+    """Return the length of the model's longest text, halved until a window fits into this process's memory.
+
+    It follows from the machine and the limits of the system, not from what else runs: a score can be had again.
+    """
+    memory, context = backend.memory(), config.max_length
+    if memory is None:
+        return context
+    sharing = local_size() if processes.launched and not backend.device.startswith("cuda") else 1  # a GPU has one
+    weights = config.num_parameters * (8 if backend.dtype == "float64" else 4)
+    in_blocks, free = args.backend != "torch", SHARE * (memory / sharing - weights)
+    while context > 1 and reading_bytes(config, context, in_blocks, backend.dtype) > free:
+        context //= 2
+    return context
 
 
 def agree(processes: Processes, args: argparse.Namespace, model: Any, *texts: list[str]) -> None:

@@ -91,7 +91,11 @@ def open_start(args: argparse.Namespace, backend: Backend, seed: int) -> tuple[M
         tuning = Tuning(tuple(args.freeze))
     if args.merge and model.origin is None:
         raise ValueError(f"--merge writes a folder for other libraries, and {args.start} came from none of theirs")
-    return model if tuning is None else model.tuned(tuning, seed), tokenizer
+    if tuning is not None:
+        model = model.tuned(tuning, seed)
+    if new_head and not any(each.trained for name, each in model.parameters.named.items() if name.startswith("head.")):
+        raise ValueError("--freeze keeps the new head, which is random, as it is: without it no label can be learned")
+    return model, tokenizer
 
 
 def _classifier(args: argparse.Namespace, model: Any, seed: int) -> tuple[Model[Any], bool]:
@@ -116,18 +120,25 @@ def resumed_model(checkpoint: Checkpoint, backend: Backend) -> Any:
 
 
 def check_made(folder: Path) -> None:
-    """Raise FileExistsError if a folder holds one of the folders that `write_folder` makes."""
+    """Raise FileExistsError if a folder holds one of the folders that `write_folders` makes."""
     for made in (folder / "model", folder / "adapter"):
         if made.exists():
             raise FileExistsError(f"{made} is there already, and this training would write it: choose another --out")
 
 
-def write_folder(model: Any, tokenizer: Any, folder: Path, merge: bool) -> Path:
-    """Write what was trained as a folder that other libraries read; return it: `adapter` for adapters, else `model`."""
+def write_folders(model: Any, tokenizer: Any, folder: Path, merge: bool) -> list[Path]:
+    """Write what was trained as a folder that other libraries read, `adapter` for adapters, else `model`; return it.
+
+    Where a training of adapters has left both, with --merge and without, both are written: neither is out of date.
+    """
     from ..pretrained import save, save_adapter
 
-    if model.tuning is not None and model.tuning.rank and not merge:
-        save_adapter(model, folder / "adapter")
-        return folder / "adapter"
-    save(model, folder / "model", tokenizer)
-    return folder / "model"
+    adapter, whole, made = folder / "adapter", folder / "model", list[Path]()
+    adapted = model.tuning is not None and model.tuning.rank
+    if adapted and (not merge or adapter.exists()):
+        save_adapter(model, adapter)
+        made.append(adapter)
+    if not made or merge or whole.exists():
+        save(model, whole, tokenizer)
+        made.append(whole)
+    return made

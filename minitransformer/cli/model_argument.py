@@ -2,6 +2,7 @@
 
 import argparse
 from pathlib import Path
+from reprlib import repr as shortened
 from typing import Any
 
 from ..decoding import Opened, Translator, open_checkpoint, with_tokenizer
@@ -57,9 +58,19 @@ def open_model(name: str, backend: Backend) -> Opened:
 
 
 def check_folder(name: str) -> None:
-    """Raise ValueError for a folder without a model."""
-    if Path(name).is_dir() and not (Path(name) / "config.json").exists():
-        raise ValueError(f"{name} is a folder without a model: name a checkpoint, or a folder with a config.json")
+    """Raise ValueError for a folder without a model, such as one with adapters alone."""
+    from ..pretrained.adapters import CONFIG as ADAPTERS
+    from ..pretrained.files import read_json
+
+    if not Path(name).is_dir() or (Path(name) / "config.json").exists():
+        return
+    if (Path(name) / ADAPTERS).is_file():
+        base = read_json(Path(name) / ADAPTERS).get("base_model_name_or_path")
+        raise ValueError(
+            f"{name} holds adapters of {shortened(base)}, not a whole model: name the checkpoint of the training that "
+            "made them, or merge them into that model with PEFT"
+        )
+    raise ValueError(f"{name} is a folder without a model: name a checkpoint, or a folder with a config.json")
 
 
 def open_translator(name: str, backend: Backend, threads: int | None) -> Translator:

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..config import help_of
 from ..data import BPETokenizer
-from ..data.batching import BOS_ID, EOS_ID, OURS, Marks
+from ..data.batching import OURS, Marks
 from ..data.digits import NUM_CLASSES, SIZE, digits
 from ..data.labelled import LabelledText
 from ..data.masked import MaskedText
@@ -236,29 +236,37 @@ def marked(config: Any, tokenizer: Any, choice: CorpusChoice, labels: Sequence[s
     labels = tuple(labels) if learns == "classes" else ()
     if learns == "pairs":
         return Marked(tokenizer, end=None)
-    if isinstance(tokenizer, BPETokenizer):
-        return Marked(tokenizer, labels=labels)
-    before, _, after = tokenizer.around("a")
-    if learns in ("masked", "classes"):
-        if len(before) != 1 or len(after) != 1:
-            raise ValueError("the tokenizer puts other marks around a text than one before it and one after it")
-        return Marked(tokenizer, (), after[0], labels)
-    if config.eos_id is None:
+    end = marks_of(config, tokenizer, learns).end
+    if end is None:
         raise ValueError("the model has no token that ends a text")
-    return Marked(tokenizer, tuple(before) if learns == "next" else (), config.eos_id)
+    before = [] if learns != "next" or isinstance(tokenizer, BPETokenizer) else tokenizer.around("a")[0]
+    return Marked(tokenizer, tuple(before), end, labels)
+
+
+def marks_of(config: Any, tokenizer: Any, learns: Learned) -> Marks:
+    """Return the ids around a text: those of an encoder–decoder's model, else of the tokenizer; a GPT's model ends it.
+
+    Raises ValueError for a tokenizer whose marks no BERT has.
+    """
+    if isinstance(config, StacksConfig):
+        return Marks(config.pad_id, config.bos_id, config.eos_id)
+    if isinstance(tokenizer, BPETokenizer):
+        return OURS
+    if learns == "next":
+        return OURS._replace(end=config.eos_id)
+    before, _, after = tokenizer.around("a")
+    if len(before) != 1 or len(after) != 1:
+        raise ValueError("the tokenizer puts other marks around a text than one before it and one after it")
+    return OURS._replace(begin=before[0], end=after[0])
 
 
 def _datasets(config: Any, data: PreparedData, learns: Learned) -> tuple[Dataset[Any], Dataset[Any]]:
     """Return the data to train on and to validate on, with the marks of the model and of its tokenizer."""
-    tokenizer = data.tokenizer
-    marks = Marks(config.pad_id, config.bos_id, config.eos_id) if isinstance(config, StacksConfig) else OURS
-    ours = isinstance(tokenizer, BPETokenizer)
-    begin = BOS_ID if ours or learns not in ("masked", "classes") else tokenizer.around("a")[0][0]
-    end = EOS_ID if ours or learns not in ("next", "spans") else config.eos_id
+    tokenizer, ours = data.tokenizer, isinstance(data.tokenizer, BPETokenizer)
 
     def made(split: Any) -> Any:
-        split.marks = marks
-        text = TextDataset(split, begin, end)
+        split.marks = marks_of(config, tokenizer, learns)
+        text = TextDataset(split)
         if learns == "pairs":
             return split
         if learns == "classes":
@@ -266,7 +274,7 @@ def _datasets(config: Any, data: PreparedData, learns: Learned) -> tuple[Dataset
         if learns == "masked":
             return MaskedText(text, None if ours else tokenizer.words)
         if learns == "spans":
-            return SpanText(text, None if ours else tokenizer.inner.token_to_id("<extra_id_0>"), marks)
+            return SpanText(text, None if ours else tokenizer.inner.token_to_id("<extra_id_0>"))
         return text
 
     return made(data.train), made(data.valid)

@@ -5,7 +5,8 @@ examples:
   {program} similar sentence-transformers/all-MiniLM-L6-v2 "Where do birds sleep?" --file sentences.txt --count 3
 
 MODEL is one of `embed`. Each pair of the texts gets a line, the most similar first: the cosine and both texts. With
---file each text gets the --count lines of the file that are nearest to it: the cosine, the line's number and the line.
+--file each text gets the --count lines of the file that are nearest to it, but no blank ones: the cosine, the line's
+number and the line.
 Texts with the same meaning have cosines near 1, and many models give 0 to texts that have nothing in common.
 """
 
@@ -49,10 +50,10 @@ def run(args: argparse.Namespace) -> int:
         for lines, others in embedder.stream(read_lines(args.file), progress=True):
             numbers, cosines = range(first, first + len(lines)), vectors @ unit(others).T  # (texts, lines)
             for best, row in zip(nearest, cosines.tolist(), strict=True):
-                found = zip(row, numbers, lines, strict=True)
+                found = (each for each in zip(row, numbers, lines, strict=True) if each[2].strip())
                 best[:] = nlargest(args.count, chain(best, found), key=lambda each: each[0])
             first += len(lines)
-        check_lines(args.file, first - 1)
+        check_lines(args.file, len(nearest[0]))
     for place, best in enumerate(nearest):
         if place:
             print()

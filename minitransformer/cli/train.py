@@ -74,7 +74,7 @@ from .fine_tuning import (
     check_start,
     open_start,
     resumed_model,
-    write_folder,
+    write_folders,
 )
 from .outputs import check_output
 from .recipes import (
@@ -233,8 +233,8 @@ def new_plan(args: argparse.Namespace, backend: Backend, processes: Processes, l
     settings = new_settings(args, processes)
     model, tokenizer = open_start(args, backend, settings.seed) if args.start else (None, None)
     name = recipe_of(model.config) if model else args.kind or TRANSLATION
-    reads = "lines" if args.table else reading(name, args)
-    dataset = None if args.table else new_dataset(args, reads)
+    reads = reading(name, args)
+    dataset = new_dataset(args, reads)
     vocab_size = tokenizer.vocab_size if tokenizer else args.vocab_size or default_vocab_size(name, dataset, reads)
     config = model.config if model else new_config(name, args, vocab_size, reads)
     if model is None or model.tuning is None:
@@ -302,10 +302,11 @@ def reading(name: str, args: argparse.Namespace) -> str:
     kinds = RECIPES[name].reads
     if args.text and "lines" not in kinds:
         raise ValueError(f"--text goes with --kind {LINE_KINDS}: --kind {name} reads {kinds[0]}")
-    if args.text:
+    alone = "text" if args.text else "table" if args.table else None
+    if alone:
         for option in ("source", "target"):
             if getattr(args, option) is not None:
-                raise ValueError(f"--{option} is of a corpus, and --text has one language")
+                raise ValueError(f"--{option} is of a corpus, and --{alone} has one language")
     if kinds == ("images",):
         for option in ("dataset", "data", "source", "target", "vocab_size"):
             if getattr(args, option) is not None:
@@ -315,7 +316,7 @@ def reading(name: str, args: argparse.Namespace) -> str:
         raise ValueError(f"--target is of translations, and --kind {name} reads one language")
     if name != TRANSLATION and args.preset is not None:
         raise ValueError(f"--preset is of translators: --kind {name} has one recipe, and options to change it")
-    return kinds[0] if not args.text else "lines"
+    return "lines" if alone else kinds[0]
 
 
 def new_config(name: str, args: argparse.Namespace, vocab_size: int, reads: str) -> ModelConfig:
@@ -384,6 +385,7 @@ def resumed_plan(args: argparse.Namespace, backend: Backend, processes: Processe
         wanted = preset_config(args, config.vocab_size).to_dict()
     refuse_changes(f"the model in {path}", config.to_dict(), wanted)
     settings = replace(earlier, **given(args, SETTINGS_OPTIONS))
+    settings.check_continues(earlier)
     if processes.size > 1 and settings.shards is None:
         raise ValueError(
             f"the training in {folder} has no --shards that {processes.size} processes could share: it goes on in one"
@@ -414,8 +416,20 @@ def train(plan: Plan) -> TrainingOutcome:
     if plan.processes.first:
         draw_losses(plan.folder)
         if outcome.reason == "finished" and plan.data and trainer.model.origin is not None:
-            say(f"wrote {write_folder(trainer.model, plan.data.tokenizer, plan.folder, plan.merge)}")
+            say_folders(plan, write_folders(trainer.model, plan.data.tokenizer, plan.folder, plan.merge))
     return outcome
+
+
+def say_folders(plan: Plan, made: list[Path]) -> None:
+    """Say which folders were written, and what PEFT does not find: a model that adapters belong to and that is a file.
+
+    PEFT loads folders, and names of the hub.
+    """
+    say(f"wrote {' and '.join(map(str, made))}")
+    base = plan.model.origin.name
+    if made[-1].name == "adapter" and Path(base).is_file():
+        merge = f"{invocation()} train --resume {shlex.quote(str(plan.folder))} --merge"
+        say(f"PEFT can't load {base}, which the adapters belong to: `{merge}` writes the whole model")
 
 
 def trainer_of(plan: Plan) -> Trainer:

@@ -30,7 +30,7 @@ class Batch:
 
     A row of `source` is ids </s>, of `target_in` <s> ids, of `target_out` ids </s>. `first` is the number of the
     first row among all sentences of a step: a sentence's dropout depends on its number. `pad_id` is the padding.
-    `masks` are those that the loss gets by name: see `source_masks`.
+    `masks` are those that the loss gets by name.
     """
 
     source: NDArray[np.int64]  # (B, Ts)
@@ -140,10 +140,6 @@ def collate(sources: Sequence[ArrayLike], targets: Sequence[ArrayLike], first: i
         target_out=pad([np.append(ids, marks.end) for ids in target_ids], marks.pad),
         first=first,
         pad_id=marks.pad,
-        masks=source_masks(source, marks),
+        # Where targets begin with the padding token, no model infers this mask.
+        masks={"source_mask": source != marks.pad} if marks.pad == marks.begin else {},
     )
-
-
-def source_masks(source: NDArray[np.int64], marks: Marks) -> dict[str, NDArray[np.bool_]]:
-    """Return the mask of a padded source where targets begin with the padding token: there no model infers it."""
-    return {"source_mask": source != marks.pad} if marks.pad == marks.begin else {}

@@ -42,7 +42,7 @@ class LineBatches:
         """Return batch `index` of `epoch`; the batches before it are not made."""
         epoch = 0 if self._seed is None else epoch
         lines = self._batches.indices(epoch, index)
-        rows = [[self._text.begin, *self._text[line]] for line in lines]
+        rows = [[self._text.lines.marks.begin, *self._text[line]] for line in lines]
         ids, lengths = pad(rows, self._pad_id), np.array(list(map(len, rows)))  # (B, T), (B,)
         seen, targets = self._make(ids, lines, np.random.default_rng([self._seed or 0, epoch, index]))
         return Rows((seen, targets, None, np.arange(ids.shape[1]) < lengths[:, None]))

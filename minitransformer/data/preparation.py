@@ -182,22 +182,37 @@ class TableChoice(TextChoice):
 
     def pairs(self, split: Split, corpus: Corpus | None = None) -> Iterator[SentencePair]:
         """Return the texts of a split and their labels. Raises ValueError for a line without a tab or a label."""
+        return (pair for number, pair in self._rows() if (number % HELD_OUT == 0) == (split == "valid"))
+
+    def _rows(self) -> Iterator[tuple[int, SentencePair]]:
+        """Return the lines that are not blank, with their numbers."""
         for number, line in enumerate(read_lines(self.table), start=1):
             text, tab, label = line.rpartition("\t")
             if line.strip() and not (tab and label.strip()):
                 raise ValueError(f"{self.table}, line {number}: expected a text, a tab and a label")
-            if line.strip() and (number % HELD_OUT == 0) == (split == "valid"):
-                yield SentencePair(text, label.strip())
+            if line.strip():
+                yield number, SentencePair(text, label.strip())
 
     def labels(self) -> tuple[str, ...]:
-        """Return the labels in order. Raises ValueError for a table with fewer than two, or with too few lines."""
-        train, valid = ({pair.target for pair in self.pairs(split)} for split in DATASET_FOLDERS)
-        if not valid or len(train) < 2 or valid - train:
-            raise ValueError(
-                f"{self.table} needs {HELD_OUT} lines or more and two labels or more, each of them in lines of which "
-                f"not all are a {HELD_OUT}th, which validate"
-            )
-        return tuple(sorted(train))
+        """Return the labels in order.
+
+        Raises ValueError for fewer than two, for a table without a line that validates, and for a label that no other
+        line has.
+        """
+        found: dict[str, list[int]] = {}
+        for number, pair in self._rows():
+            found.setdefault(pair.target, []).append(number)
+        if len(found) < 2:
+            raise ValueError(f"{self.table} needs two labels or more, and has {', '.join(found) or 'no line'}")
+        if all(number % HELD_OUT for numbers in found.values() for number in numbers):
+            raise ValueError(f"{self.table} has no text in line {HELD_OUT}: every {HELD_OUT}th line is for validation")
+        for label, numbers in found.items():
+            if all(number % HELD_OUT == 0 for number in numbers):
+                raise ValueError(
+                    f"{self.table}, line {numbers[0]}: only lines for validation, every {HELD_OUT}th, have the label "
+                    f"{label!r}, so that it can't be learned"
+                )
+        return tuple(sorted(found))
 
 
 def fingerprint_of(choice: CorpusChoice, corpus: Corpus | None = None) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .batching import EOS_ID, OURS, Batch, Marks, check_special_ids
+from .batching import EOS_ID, Batch, check_special_ids
 from .rows import RowBatches, first_cut
 from .text import TextDataset, TextTask
 
@@ -27,13 +27,13 @@ SENTINELS = 100
 class SpanText(TextTask):
     """A text whose batches have gaps. The rows are pieces of the stream of lines, all of one length: none is padded.
 
-    `sentinel` is the id that marks the first gap, by default the last of the vocabulary, and `marks` are the ids around
-    sentences, both needed if the tokenizer is not ours.
+    `sentinel` is the id that marks the first gap, by default the last of the vocabulary: needed if the tokenizer is not
+    ours.
     """
 
-    def __init__(self, text: TextDataset, sentinel: int | None = None, marks: Marks = OURS) -> None:
+    def __init__(self, text: TextDataset, sentinel: int | None = None) -> None:
         super().__init__(text)
-        self.sentinel, self.marks = sentinel, marks
+        self.sentinel = sentinel
 
     def batches(self, tokens_per_batch: int, seed: int | None, config: Any) -> RowBatches:
         """Return batches for an encoder–decoder with sentinels; a source has at most `config.max_length` tokens.
@@ -41,7 +41,7 @@ class SpanText(TextTask):
         Each epoch cuts the stream elsewhere, and the stream's ends are joined. Raises ValueError for an id that is a
         sentinel's or outside the vocabulary, and for special ids that are not those of the data.
         """
-        check_special_ids(config.pad_id, config.bos_id, config.eos_id, self.marks)
+        check_special_ids(config.pad_id, config.bos_id, config.eos_id, self.text.lines.marks)
         vocab_size = config.vocab_size if self.sentinel is None else 1 + self.sentinel
         self.text.check(vocab_size - SENTINELS)
         stream = self.text.stream

@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from .batching import BOS_ID, EOS_ID
+from .batching import EOS_ID, OURS
 from .rows import IGNORED, RowBatches, Rows, first_cut
 from .sentence_pairs import StrPath
 from .token_dataset import TokenDataset, Tokenizer
@@ -21,7 +21,7 @@ from .token_dataset import TokenDataset, Tokenizer
 
 @dataclass(frozen=True)
 class Marked:
-    """A tokenizer that puts marks around each text, by default </s> after it.
+    """A tokenizer that puts marks around each text, by default </s> after it: those that a dataset's ids hold.
 
     A target has no marks: it is a translation or, where there are `labels`, one of these, whose number becomes its id.
     """
@@ -52,12 +52,12 @@ class Marked:
 class TextDataset:
     """The lines of a text as token ids, each with </s> at its end. Its batches train a language model.
 
-    lines: a dataset of pairs whose sources are the lines, and whose targets are empty; begin: the id before a line that
-    an encoder reads; end: the id of </s>.
+    lines: a dataset of pairs whose sources are the lines, and whose targets are empty. Of its marks, `begin` stands
+    before a line that an encoder reads, and `end` is the id of </s>.
     """
 
-    def __init__(self, lines: TokenDataset, begin: int = BOS_ID, end: int = EOS_ID) -> None:
-        self.lines, self.begin, self.end = lines, begin, end
+    def __init__(self, lines: TokenDataset) -> None:
+        self.lines = lines
 
     @classmethod
     def from_lines(cls, lines: Iterable[Sequence[int] | NDArray[np.integer]], end: int = EOS_ID) -> Self:
@@ -65,7 +65,7 @@ class TextDataset:
 
         For a model of another library, give its `config.eos_id`. Raises as `TokenDataset.from_pairs` does.
         """
-        return cls(TokenDataset.from_pairs((([*line, end], []) for line in lines), least=0), end=end)
+        return cls(TokenDataset.from_pairs((([*line, end], []) for line in lines), 0, OURS._replace(end=end)))
 
     @classmethod
     def from_marked(cls, rows: Iterable[Sequence[int]]) -> Self:
@@ -78,7 +78,7 @@ class TextDataset:
         begin = begins.pop() if len(begins) == 1 else None
         if begin is None:
             raise ValueError("rows must all begin with the same mark")
-        return cls(TokenDataset.from_pairs(((row[1:], []) for row in rows), least=0), begin)
+        return cls(TokenDataset.from_pairs(((row[1:], []) for row in rows), 0, OURS._replace(begin=begin)))
 
     @classmethod
     def build(
@@ -139,11 +139,9 @@ class TextDataset:
         Raises ValueError for an id outside the vocabulary, and for lines that don't end with the model's end mark.
         """
         self.check(config.vocab_size)
-        eos_id = getattr(config, "eos_id", None)
-        if eos_id is not None and self.end not in (eos_id, *getattr(config, "other_eos_ids", ())):
-            raise ValueError(
-                f"the lines end with id {self.end}, but the model's texts with {eos_id}: give `end` its eos_id"
-            )
+        eos_id, end = getattr(config, "eos_id", None), self.lines.marks.end
+        if eos_id is not None and end not in (eos_id, *getattr(config, "other_eos_ids", ())):
+            raise ValueError(f"the lines end with id {end}, but the model's texts with {eos_id}: give `end` its eos_id")
         stream = self.stream
         length = min(config.max_length, tokens_per_batch, len(stream))
 

@@ -59,7 +59,7 @@ class TokenDataset:
 
     ids (M,), integers, and offsets (2N + 1,), int64, are those of the module's docstring, in memory or memory-mapped.
     meta is the content of `meta.json`, if the dataset was opened from a folder. `marks` are the ids around sentences
-    in its batches: set them to those of another library's model.
+    in its batches, which those of a text or of gaps take from here too: set them to those of another library's model.
     """
 
     marks: Marks = OURS
@@ -121,8 +121,10 @@ class TokenDataset:
         return crc
 
     @classmethod
-    def from_pairs(cls, pairs: Iterable[tuple[ArrayLike, ArrayLike]], least: int = 1) -> "TokenDataset":
-        """Make a dataset in memory, of pairs of ids, `least` or more, without special tokens.
+    def from_pairs(
+        cls, pairs: Iterable[tuple[ArrayLike, ArrayLike]], least: int = 1, marks: Marks = OURS
+    ) -> "TokenDataset":
+        """Make a dataset in memory, of pairs of ids, `least` or more, without special tokens, which `marks` are.
 
         Raises ValueError if there is no pair, and as `as_ids` does.
         """
@@ -131,7 +133,9 @@ class TokenDataset:
             raise ValueError("pairs must not be empty")
         ids = np.concatenate(sentences)
         offsets = np.cumsum([0, *map(len, sentences)], dtype=np.int64)
-        return cls(ids, offsets, int(ids.max(initial=0)))
+        dataset = cls(ids, offsets, int(ids.max(initial=0)))
+        dataset.marks = marks
+        return dataset
 
     @classmethod
     def build(

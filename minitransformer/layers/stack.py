@@ -88,6 +88,7 @@ class Stack(Layer):
         for block in self.layers:
             x, cache = block.forward(x, context)
             caches.append(cache if context.keep else None)
+            del cache  # what a block has computed would otherwise stay while the next one computes
         x, norm_cache = self.final_norm.forward(x) if self.final_norm else (x, None)
         x = x if self.output_scale == 1 else x * self.output_scale
         return x, (embedding_cache, caches, norm_cache)

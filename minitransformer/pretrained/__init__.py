@@ -327,8 +327,11 @@ def _fill(model: Model, rows: list[Row], tensors: Mapping[str, Tensor]) -> None:
             for part, piece in tensors[row.theirs[0]].pieces():
                 flat[part] = model.ops.asarray(piece, model.dtype)
         else:
-            array = row.to_ours([tensors[name].read() for name in row.theirs], parameter.shape)
-            parameter.data[...] = model.ops.asarray(np.ascontiguousarray(array), model.dtype)
+            columns, start = parameter.data.reshape(-1, parameter.shape[-1]), 0
+            for name, width in zip(row.theirs, row.widths, strict=True):  # one at a time in memory
+                place = columns[:, start : start + width]
+                place[...] = model.ops.asarray(row.to_ours(tensors[name].read(), place.shape), model.dtype)
+                start += width
     model.parameters.refresh()
 
 

@@ -35,19 +35,21 @@ class Row:
         """True if the parameter is one tensor of theirs with its entries in the same order."""
         return len(self.theirs) == 1 and not (self.transposed and len(self.shapes[0]) > 1)
 
-    def to_ours(self, tensors: list[np.ndarray], shape: Shape) -> np.ndarray:
-        """Return our parameter, of this shape, from their tensors."""
-        if self.transposed:
-            tensors = [tensor.reshape(len(tensor), -1).T for tensor in tensors]
-        return (tensors[0] if len(tensors) == 1 else np.concatenate(tensors, axis=-1)).reshape(shape)
+    @property
+    def widths(self) -> list[int]:
+        """The outputs of each tensor, which are columns of the parameter."""
+        return [shape[0] if self.transposed else shape[-1] for shape in self.shapes]
+
+    def to_ours(self, tensor: np.ndarray, shape: Shape) -> np.ndarray:
+        """Return the columns of our parameter, an array of this shape, that one of their tensors holds."""
+        return (tensor.reshape(len(tensor), -1).T if self.transposed else tensor).reshape(shape)
 
     def to_theirs(self, array: np.ndarray) -> dict[str, np.ndarray]:
         """Return their tensors by name from our parameter, or from its gradient."""
         if len(self.theirs) == 1:
             parts = [array]
         else:
-            widths = [shape[0] if self.transposed else shape[-1] for shape in self.shapes]
-            parts = np.split(array, np.cumsum(widths)[:-1], axis=-1)
+            parts = np.split(array, np.cumsum(self.widths)[:-1], axis=-1)
         if self.transposed:
             parts = [part.T for part in parts]
         return {name: part.reshape(shape) for name, part, shape in zip(self.theirs, parts, self.shapes, strict=True)}

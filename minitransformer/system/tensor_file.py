@@ -81,7 +81,7 @@ class Tensor:
 def widened(array: np.ndarray) -> np.ndarray:
     """Return an array of a file with float16 numbers in float32, and unsigned ones too, which are bfloat16."""
     if array.dtype == np.uint16:
-        return (array.astype(np.uint32) << 16).view(np.float32)
+        return np.left_shift(array, 16, dtype=np.uint32).view(np.float32)
     return array.astype(np.float32) if array.dtype == np.float16 else array
 
 

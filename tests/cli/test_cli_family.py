@@ -1,5 +1,6 @@
 """The family at the command line: `train --kind`, `generate`, `fill`, `classify`, and `evaluate --text`."""
 
+import argparse
 import json
 import os
 import re
@@ -13,6 +14,8 @@ import numpy as np
 import pytest
 from support.cli_runs import Command, refuse
 
+from minitransformer.cli.backend import NUMPY
+from minitransformer.cli.evaluate import fitting_context
 from minitransformer.cli.recipes import (
     RECIPES,
     TRANSLATION,
@@ -22,6 +25,7 @@ from minitransformer.cli.recipes import (
     recipe_of,
     sized,
 )
+from minitransformer.costs import reading_bytes
 from minitransformer.data import BPETokenizer, preparation
 from minitransformer.data.digits import digits
 from minitransformer.data.masked import MaskedText
@@ -35,7 +39,7 @@ from minitransformer.plots import plot_logit_lens
 from minitransformer.pretrained import save
 from minitransformer.training import TrainingSettings, read_log
 from minitransformer.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from minitransformer.training.parallel.processes import ALONE
+from minitransformer.training.parallel.processes import ALONE, Processes
 
 TRAINING = [*("--tokens-per-batch", "512", "--valid-interval", "2", "--checkpoint-interval", "2", "--threads", "1")]
 TINY = [*("--d-model", "16", "--num-heads", "2", "--d-ff", "16", "--num-layers", "1"), *TRAINING]
@@ -307,6 +311,38 @@ def test_classify_digits_pictures_and_texts(command: Command, models: Path, tmp_
     batches = valid.batches(4096, None, model.config)
     right = np.concatenate([model.forward(batch.inputs[0])[0].argmax(1) for batch in batches.epoch(0)]) == valid.classes
     assert accuracy(model, batches.epoch(0)) == pytest.approx(100 * right.mean())
+
+
+def test_a_text_is_read_in_windows_that_fit_into_the_memory(
+    command: Command, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "text").write_text("The dog sees a cat.\n" * 20)
+    config = load_checkpoint(models / "gpt").model().config
+    weights, fits = 4 * config.num_parameters, reading_bytes(config, 16)
+    arguments = ["evaluate", models / "gpt", "--text", tmp_path / "text"]
+    _, whole, _ = command(*arguments)
+    assert "window" not in whole
+    _, of_sixteen, _ = command(*arguments, "--context", "16")
+    _, of_eight, _ = command(*arguments, "--context", "8")
+    for memory, window, expected in ((2 * fits, 16, of_sixteen), (2 * fits - 2, 8, of_eight)):
+        monkeypatch.setattr("minitransformer.cli.backend.memory_limit", lambda memory=memory: weights + memory)
+        status, out, _ = command(*arguments)
+        first, rest = out.split("\n", 1)
+        says = f"{window}    of the model's 32 tokens: more take too much memory; --context N sets it"
+        assert (status, first.split(None, 1), rest) == (0, ["window", says], expected)
+        assert command(*arguments, "--context", "32")[1] == whole
+
+
+def test_processes_of_one_machine_share_its_memory_and_agree_on_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = GPTConfig(100, 16, 2, 32, 2, max_length=64)
+    weights, fits = 4 * config.num_parameters, reading_bytes(config, 64)
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    for memory, context in ((4 * (weights + 2 * fits), 64), (4 * (weights + 2 * fits) - 8, 32), (1, 1)):
+        monkeypatch.setattr("minitransformer.cli.backend.memory_limit", lambda memory=memory: memory)
+        processes = Processes(0, 8, store=object())
+        args = argparse.Namespace(backend="numpy")
+        assert fitting_context(args, config, NUMPY, processes) == context
 
 
 def test_a_text_s_nats_are_float64_whatever_the_model_computes_in(models: Path) -> None:

@@ -1,6 +1,7 @@
 """`train --from`: published models and checkpoints are trained further, and go back to where they came from."""
 
 import json
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -232,9 +233,20 @@ def test_our_own_checkpoint_goes_on_with_its_tokenizer(folders: Path, tmp_path: 
     assert not (tmp_path / "b" / "adapter").exists()  # it belongs to no published model
 
 
+TABLES = {
+    "one": ["yes"] * 20,
+    "blank": [""] * 20,
+    "few": ["yes", "no"] * 9,
+    "gap": [*["yes", "no"] * 9, "yes", "", "no"],
+    "rare": [*["yes", "no"] * 19, "no", "other"],
+}
+"""Labels line by line, of tables that no classifier can learn."""
+
+
 def test_what_can_t_be_is_refused_in_one_sentence(folders: Path, tmp_path: Path, command: Command) -> None:
     (tmp_path / "bad.tsv").write_text("no label\n" * 20)
-    (tmp_path / "one.tsv").write_text("a text\tone\n" * 20)
+    for name, labels in TABLES.items():
+        (tmp_path / f"{name}.tsv").write_text("".join(f"a text\t{label}\n" if label else "\n" for label in labels))
     llama, roberta, text = folders / "llama", folders / "roberta", ["--text", folders / "text.txt"]
     for arguments, says in (
         (["--lora", 2, *text], "--lora goes with --from MODEL"),
@@ -247,12 +259,71 @@ def test_what_can_t_be_is_refused_in_one_sentence(folders: Path, tmp_path: Path,
         (["--from", llama, "--lora", 2, "--lora-targets", "q_proj", *text], "no name matches 'q_proj', such as"),
         (["--from", llama, "--table", folders / "table.tsv"], "--table is for a BERT, and"),
         (["--from", roberta, "--table", tmp_path / "bad.tsv"], "bad.tsv, line 1: expected a text, a tab and a label"),
-        (["--from", roberta, "--table", tmp_path / "one.tsv"], "one.tsv needs 20 lines or more and two labels or more"),
+        (["--from", roberta, "--table", tmp_path / "one.tsv"], "one.tsv needs two labels or more, and has yes"),
+        (["--from", roberta, "--table", tmp_path / "blank.tsv"], "blank.tsv needs two labels or more, and has no line"),
+        (["--from", roberta, "--table", tmp_path / "few.tsv"], "few.tsv has no text in line 20: every 20th line is"),
+        (["--from", roberta, "--table", tmp_path / "gap.tsv"], "gap.tsv has no text in line 20: every 20th line is"),
+        (["--from", roberta, "--table", tmp_path / "rare.tsv"], "rare.tsv, line 40: only lines for validation, every"),
+        (["--from", roberta, "--table", folders / "table.tsv", "--source", "en"], "and --table has one language"),
+        (["--from", roberta, "--table", folders / "table.tsv", "--sentences", 9], "--sentences goes with --dataset"),
+        (["--from", roberta, "--table", folders / "table.tsv", "--freeze", "head.*"], "--freeze keeps the new head"),
         (["--from", tmp_path, *text], "is a folder without a model"),
     ):
         status, _, error = command("train", *arguments, "--out", tmp_path / "out")
         assert (status, says in error, error.count("\n")) == (2, True, 1), (arguments, error)
     assert not (tmp_path / "out").exists()
+
+
+def test_adapters_and_a_merged_model_are_both_of_the_last_step(folders: Path, tmp_path: Path, command: Command) -> None:
+    adapter, whole = tmp_path / "adapter" / "adapter_model.safetensors", tmp_path / "model" / "model.safetensors"
+    start = [*options(folders, "next"), "--lora", 2, "--peak-lr", 0.1, "--out", tmp_path]
+    assert command(*start, "--steps", 2)[1].count(f"wrote {tmp_path / 'adapter'}\n") == 1
+    resume, both = ["train", "--resume", tmp_path], f"wrote {tmp_path / 'adapter'} and {tmp_path / 'model'}\n"
+    before = adapter.read_bytes()
+    assert both in command(*resume, "--steps", 4, "--merge")[1]
+    assert adapter.read_bytes() != before
+    assert both in command(*resume, "--steps", 6)[1]
+    merged = load_checkpoint(tmp_path / "step-00000006.safetensors").model().merged()
+    weights = pretrained.load(whole.parent)[0].parameters
+    np.testing.assert_array_equal(weights.data, merged.parameters.data)
+    other = tmp_path / "merged"
+    assert f"wrote {other / 'model'}\n" in command(*start[:-1], other, "--steps", 1, "--merge")[1]
+    assert not (other / "adapter").exists()
+
+
+def test_adapters_whose_model_is_a_file_say_what_peft_can_read(folders: Path, tmp_path: Path, command: Command) -> None:
+    assert command(*options(folders, "next"), "--steps", 1, "--out", tmp_path / "a")[0] == 0
+    base, run = tmp_path / "a" / "step-00000001.safetensors", tmp_path / "b"
+    again = ["train", "--from", base, "--text", folders / "text.txt", *BRIEFLY, "--lora", 2, "--steps", 1]
+    _, out, _ = command(*again, "--out", run)
+    assert f"PEFT can't load {base}, which the adapters belong to: `" in out
+    advice = shlex.split(out.partition("belong to: `")[2].partition("`")[0])
+    assert advice[-4:] == ["train", "--resume", str(run), "--merge"]
+    _, out, _ = command(*advice[-4:])
+    assert "PEFT" not in out
+    tr.AutoModelForCausalLM.from_pretrained(run / "model")
+    assert "PEFT" not in command(*options(folders, "next"), "--lora", 2, "--steps", 1, "--out", tmp_path / "c")[1]
+
+
+def test_adapters_alone_are_no_model(folders: Path, tmp_path: Path, command: Command) -> None:
+    assert command(*options(folders, "next"), "--lora", 2, "--steps", 1, "--out", tmp_path)[0] == 0
+    for name in ("generate", "info"):
+        status, _, error = command(name, tmp_path / "adapter", *(["The"] if name == "generate" else []))
+        says = f"holds adapters of '{folders}"[:20]
+        assert (status, says in error, "not a whole model: name the checkpoint" in error) == (2, True, True), error
+    assert command("generate", tmp_path / "step-00000001.safetensors", "The", "--max-tokens", 2)[0] == 0
+
+
+def test_a_setting_that_a_resumed_training_refuses_leaves_no_data(
+    folders: Path, tmp_path: Path, command: Command
+) -> None:
+    assert command(*options(folders, "next"), "--steps", 2, "--out", tmp_path)[0] == 0
+    shutil.rmtree(tmp_path / "data")
+    resume = ["train", "--resume", tmp_path, "--text", folders / "text.txt"]
+    status, _, error = command(*resume, "--peak-lr", 1)
+    assert (status, "a resumed training keeps its settings, but peak_lr" in error) == (2, True)
+    assert not (tmp_path / "data").exists()
+    assert command(*resume, "--steps", 3)[0] == 0
 
 
 def test_a_model_is_not_written_over(folders: Path, tmp_path: Path, command: Command) -> None:

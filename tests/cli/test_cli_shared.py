@@ -12,6 +12,10 @@ from support.folders import contents
 from support.process_groups import returned, with_processes
 
 from minitransformer.cli import main
+from minitransformer.costs import reading_bytes
+from minitransformer.data import BPETokenizer
+from minitransformer.models import GPTConfig, build_model
+from minitransformer.training.checkpoint import Checkpoint, save_checkpoint
 
 Arguments = list[str]
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "a run", "GROUP_WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
@@ -107,6 +111,27 @@ def test_who_evaluates_something_else_is_named(trained: Run, tmp_path: Path) -> 
     assert "process 1 has another test set than process 0: 14 lines" in test_set[0]
     assert "process 1 has another beam than process 0: 1, not 4" in beam[0]
     assert "process 1 has another backend than process 0: kernels.eager on cpu, float32" in backend[0]
+
+
+def in_its_memory(rank: int, arguments: Arguments, limits: list[int]) -> tuple[int, str, str]:
+    """Run a command on a machine that has this memory."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("minitransformer.cli.backend.memory_limit", lambda: limits[rank])
+        return commands(rank, [[arguments] * len(limits)], {"LOCAL_WORLD_SIZE": "1"})[0]
+
+
+def test_the_smallest_machine_decides_on_the_windows_of_a_text(tmp_path: Path) -> None:
+    config = GPTConfig(275, 16, 2, 32, 2, max_length=32, bos_id=2, eos_id=2)
+    tokenizer = BPETokenizer.train(["a dog sees a cat"], 275)
+    (tmp_path / "text").write_text("a dog sees a cat\n" * 9)
+    saved = Checkpoint(config.to_dict(), build_model(config).parameters.state_dict(), tokenizer=tokenizer.to_json())
+    save_checkpoint(tmp_path / "model", saved)
+    arguments = ["evaluate", str(tmp_path / "model"), "--text", str(tmp_path / "text")]
+    limits = [10**12, 4 * config.num_parameters + 2 * reading_bytes(config, 8)]
+    first, second = returned(with_processes(2, in_its_memory, arguments, limits, joins=False))
+    assert (first[0], second[0]) == (0, 0), second
+    assert first[1].startswith(f"{'window':20}{8:12}")
+    assert first[1].partition("\n")[2] == in_one([*arguments, "--context", "8"])[1]
 
 
 def test_how_to_go_on_under_torchrun(trained: Run, tmp_path: Path) -> None:

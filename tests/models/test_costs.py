@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from support.model_cases import of_kind
 
 from minitransformer import ConvolutionalConfig, RecurrentConfig, Transformer, TransformerConfig, models
-from minitransformer.costs import activations, inference_bytes, least_training_bytes, training_bytes
+from minitransformer.costs import activations, inference_bytes, least_training_bytes, reading_bytes, training_bytes
+from minitransformer.evaluation import text_nats
 from minitransformer.layers import DropoutStream
 from minitransformer.models import GPTConfig, ModelConfig, T5Config, build_model
 from minitransformer.training.optimizer import Adam
@@ -139,3 +140,30 @@ def test_what_decoding_keeps_is_counted(config: Any) -> None:
     ]
     parameters = model.parameters.count
     assert inference_bytes(config, parameters, LENGTH, beam=3) == 4 * (parameters + sum(array.size for array in kept))
+
+
+LLAMA: dict[str, Any] = {"positions": "rotary", "norm": "rmsnorm", "activation": "silu", "gated": True, "bias": False}
+READERS = {
+    "GPT-2": {},
+    "Llama": LLAMA | {"num_kv_heads": 1, "tied": False},
+    "heads": {"num_heads": 16},
+    "softcap": {"softcap": 30.0, "num_heads": 16},
+    "ALiBi": {"positions": "alibi"},
+    "norms": LLAMA | {"extra_norms": "heads and outputs", "d_ff": 16},
+    "words": {"vocab_size": 5000, "logits_softcap": 3.0},
+}
+
+
+@pytest.mark.parametrize("options", READERS.values(), ids=list(READERS))
+def test_a_window_of_text_is_read_in_the_memory_that_is_said(options: dict[str, Any]) -> None:
+    sizes: dict[str, Any] = {"vocab_size": 100, "d_model": 64, "num_heads": 4, "d_ff": 256, "num_layers": 3}
+    config = GPTConfig(**sizes | options, max_length=600)
+    model, ids = build_model(config), [1] * 600
+    text_nats(model, ids[:8], 1)
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    text_nats(model, ids, 1)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most - before <= reading_bytes(config, 600) <= 1.9 * (most - before)
+    assert reading_bytes(config, 600, in_blocks=False) >= reading_bytes(config, 600)

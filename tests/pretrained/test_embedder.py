@@ -223,3 +223,20 @@ def test_the_commands_print_and_compare_vectors(tmp_path: Path, capsys: pytest.C
         best, second = (line.split("\t") for line in block.splitlines())
         assert best == ["1.0000", str(1 + texts.index(text)), text]
         assert float(second[0]) == pytest.approx(np.sort(cosines[texts.index(text)])[-2], abs=1e-4)
+
+
+def test_a_blank_line_keeps_its_place_among_vectors_and_is_near_to_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder_of(tmp_path, "bert", 2)
+    run, file = in_this_process(capsys), tmp_path / "lines.txt"
+    one, other = [text for text in TEXTS if text][:2]
+    file.write_text(f"{one}\n\n  \n{other}\n")
+    vectors = [line.split("\t") for line in run("embed", tmp_path, "--file", file)[1].splitlines()]
+    expected = Embedder(*load(tmp_path)).embed([one, "", "  ", other])
+    np.testing.assert_array_equal(np.array(vectors, np.float32), expected)
+    nearest = run("similar", tmp_path, "", "--file", file)[1].splitlines()
+    assert sorted(line.split("\t")[1:] for line in nearest) == [["1", one], ["4", other]]
+    file.write_text("\n \n")
+    status, _, error = run("similar", tmp_path, one, "--file", file)
+    assert (status, "lines.txt holds no line" in error) == (2, True)

@@ -112,6 +112,7 @@ a gated network counted as one of two matrices | _stack: (2 + network.gated) →
 a parameter that all layers share counted in each of them
     ModelConfig.parameter_sizes: ".layers.1." → ".layers.0."
 [costs.py: models/test_costs]
+a window's scores without those of a softcap | reading_bytes: attention.softcap is None → True
 keys that are counted and values that are not | cache_bytes: (attention.d_k + attention.d_v) * length →
         attention.d_k * length
 a cache that grows with linear attention | cache_bytes: attention.kind == "linear" → False
@@ -185,6 +186,12 @@ tokens that have no text written all the same | Generator._tokens: logits[:, sel
 a part of a configuration that may be anything | Config.__post_init__: each.name in parts → False
 [pretrained/__init__.py: pretrained/test_folders]
 a killed save that leaves an old configuration beside new weights | save: CONFIG, GENERATION → GENERATION
+[system/tensor_file.py: pretrained/test_memory]
+bfloat16 numbers in memory twice while they are widened
+    widened: np.left_shift(array, 16, dtype=np.uint32) → (array.astype(np.uint32) << 16)
+[pretrained/__init__.py: pretrained/test_memory]
+a tensor in memory twice while it is turned
+    _fill: row.to_ours(tensors[name].read(), place.shape) → row.to_ours(tensors[name].read(), place.shape).copy()
 [pretrained/__init__.py: pretrained/test_keys]
 another output layer taken for a copy of the tokens' table
     _without_copies: kept[original].equals(kept[name]) → True
@@ -248,6 +255,12 @@ a layer that stands in several places seen once for each of them
 [cli/recipes.py: cli/test_cli_family]
 a mask for BERT alone and not for all that learn masked tokens
     sized: learned(name, reads) == "masked" → name == "bert"
+[cli/fine_tuning.py: cli/test_cli_fine_tuning]
+adapters of an earlier step beside a merged model | write_folders: not merge or adapter.exists() → not merge
+[data/preparation.py: cli/test_cli_fine_tuning]
+a label that no line teaches | TableChoice.labels: number % HELD_OUT == 0 → False
+[cli/similar.py: pretrained/test_embedder]
+a blank line offered as the nearest | run: if each[2].strip() → if each[2] is not None
 [cli/training_text.py: cli/test_cli_family]
 a text that was deleted made again as pairs
     _lost_choice: TextChoice if reads == "lines" else CorpusChoice → CorpusChoice
@@ -446,7 +459,7 @@ digits trained on that are held out too | digits: ~held_out → held_out >= 0
 [models/bert.py: training/test_family_training]
 a fine-tuning that begins from scratch | BERT.with_head: name.startswith("head.") → name
 [data/batching.py: data/test_batching]
-a T5 that learns from the padding of a source | collate: masks=source_masks(source, marks) → masks={}
+a T5 that learns from the padding of a source | collate: masks={"source_mask": source != marks.pad} → masks={}
 [layers/attention.py: models/test_long_texts]
 a block of queries that sees the keys after it
     SelfAttention._in_blocks: num_keys - num_queries + stop if self.causal else num_keys → num_keys
@@ -457,6 +470,8 @@ an encoder's window that moves with the block
 every block with the mask of the first keys | SelfAttention._in_blocks: mask[:, seen] → mask[:, : last - seen.start]
 [layers/stack.py: models/test_long_texts]
 a loss without a gradient that keeps every block's cache | Stack.forward: cache if context.keep else None → cache
+[layers/stack.py: models/test_costs]
+what a block has computed kept while the next one computes | Stack.forward: del cache → pass
 [decoding/sampling.py: decoding/test_decoding]
 a nucleus with the token after the last one | nucleus: order] < p → order] <= p + 1e-3
 a nucleus of the best few, whatever they have together | nucleus: or sums[-1] >= p → or True

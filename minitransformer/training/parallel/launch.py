@@ -56,6 +56,11 @@ def world_size() -> int:
     return _number("WORLD_SIZE", 1, 10**6, default="1")
 
 
+def local_size() -> int:
+    """Return how many processes share this machine: all, if the launcher doesn't say."""
+    return _number("LOCAL_WORLD_SIZE", 1, 10**6, default=str(world_size()))
+
+
 def _number(name: str, least: int, most: int, default: str = "") -> int:
     text = os.environ.get(name, default)
     if not (text.isascii() and text.isdigit() and least <= int(text[:20]) <= most):
