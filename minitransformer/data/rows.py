@@ -1,10 +1,10 @@
 """Batches of rows of one length, on which language models, masked models and classifiers are trained."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,8 @@ from ..models import IGNORED
 class Rows:
     """Rows of a batch. `inputs` are the arguments of the model's loss, B rows each or `None`; the second is targets.
 
-    `first` is the number of the first row among all rows of a step: a row's dropout depends on its number.
+    `masks` are arguments that it gets by name, B rows each. `first` is the number of the first row among all rows of a
+    step: a row's dropout depends on its number.
     """
 
     inputs: tuple[NDArray[Any] | None, ...]
@@ -45,10 +46,15 @@ class Rows:
         """The number of tokens, padding included, or of images."""
         return self.targets.size
 
-    def split(self, n: int) -> list["Rows"]:
+    def split(self, n: int) -> list[Self]:
         """Cut the rows into `n` parts, or fewer if there are not so many rows. Raises ValueError unless n ≥ 1."""
         return [
-            Rows(tuple(None if each is None else each[start:stop] for each in self.inputs), self.first + start)
+            replace(
+                self,
+                inputs=tuple(None if each is None else each[start:stop] for each in self.inputs),
+                first=self.first + start,
+                masks={name: each[start:stop] for name, each in self.masks.items()},
+            )
             for start, stop in even_parts(self.num_sentences, n)
         ]
 

@@ -47,12 +47,12 @@ class Generator(FromCheckpoint):
         """
         encoded = [self.encode(prompt) for prompt in ([prompts] if isinstance(prompts, str) else prompts)]
         if beam is not None:
-            return [self._after(ids, self._search(ids, max_tokens, beam)) for ids in encoded]
+            return [self.text_after(ids, self._search(ids, max_tokens, beam)) for ids in encoded]
         written: list[list[int]] = [[] for _ in encoded]
         for tokens in self._tokens(encoded, max_tokens, sampling):
             for number, token in tokens:
                 written[number].append(token)
-        return list(map(self._after, encoded, written))
+        return list(map(self.text_after, encoded, written))
 
     def chat(self, messages: Messages, max_tokens: int = 1000, sampling: Sampling = SAMPLED) -> str:
         """Return the model's answer to a conversation: `chat([{"role": "user", "content": "Hello"}])`.
@@ -75,14 +75,26 @@ class Generator(FromCheckpoint):
             options = {"ends": getattr(self.tokenizer, "turn_ends", ()), "state": self._read(encoded, ids)}
         for tokens in self._tokens([encoded], max_tokens, sampling, **options):
             ids += [token for _, token in tokens]
-            text = self._after(encoded, ids)
+            text = self.text_after(encoded, ids)
             is_whole = not text.endswith(REPLACEMENT) and not BYTE.match("".join(self.pieces(ids[-1:])))
             if is_whole and len(text) > len(said):
                 yield text[len(said) :]
                 said = text
-        text = self._after(encoded, ids)
+        text = self.text_after(encoded, ids)
         if len(text) > len(said):
             yield text[len(said) :]
+
+    def draw(self, prompts: Sequence[Sequence[int]], max_tokens: int, seed: int) -> list[list[int]]:
+        """Draw what follows each prompt, given and returned as ids, with the mark that ended it, if one came.
+
+        Tokens come from the model's own distribution. Of two draws with one seed, those of equal prompts at the same
+        place are equal.
+        """
+        drawn: list[list[int]] = [[] for _ in prompts]
+        for tokens in self._tokens(prompts, max_tokens, Sampling(seed=seed), with_ends=True):
+            for number, token in tokens:
+                drawn[number].append(token)
+        return drawn
 
     def encode(self, prompt: str | Messages) -> list[int]:
         """Return the ids of a prompt or of a conversation, up to where the model goes on.
@@ -104,8 +116,8 @@ class Generator(FromCheckpoint):
             raise ValueError(f"a prompt has {len(ids)} tokens, and the model's texts have at most {longest}")
         return ids
 
-    def _after(self, prompt: list[int], ids: list[int]) -> str:
-        """Decode ids that follow a prompt. Decoded alone, they could lose a space in front, which tokenizers remove."""
+    def text_after(self, prompt: list[int], ids: list[int]) -> str:
+        """Decode ids that follow a prompt's. Alone, they could lose a space in front, which tokenizers remove."""
         before, both = (self.tokenizer.decode(each) for each in (prompt, [*prompt, *ids]))
         return both[len(before) :] if both.startswith(before) else self.tokenizer.decode(ids)
 
@@ -139,11 +151,12 @@ class Generator(FromCheckpoint):
         sampling: Sampling,
         ends: Collection[int] = (),
         state: Decoding | None = None,
+        with_ends: bool = False,
     ) -> Iterator[list[tuple[int, int]]]:
         """Yield step by step the next token of each text that has not ended, with the text's number.
 
         ends: what ends a text besides the model's own marks; state: one that has read the prompts but for their last
-        tokens.
+        tokens; with_ends: yield what ends a text too.
         """
         if not prompts:
             return
@@ -160,7 +173,8 @@ class Generator(FromCheckpoint):
             logits[:, self.forbidden] = -np.inf
             chosen = [sampling.choose(logits[i], np.array(texts[n]), int(n)) for i, n in enumerate(running)]
             goes_on = np.array([not is_end(token, config) and token not in ends for token in chosen])
-            yield [(int(n), token) for n, token, more in zip(running, chosen, goes_on, strict=True) if more]
+            shown = goes_on | with_ends
+            yield [(int(n), token) for n, token, there in zip(running, chosen, shown, strict=True) if there]
             if not goes_on.any():
                 return
             for n, token in zip(running, chosen, strict=True):

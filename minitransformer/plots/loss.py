@@ -28,16 +28,18 @@ SCORES = (
     Score("bleu", "BLEU", "{:.1f}", max, 1.0),
     Score("bits_per_byte", "bits per byte", "{:.3f}", min, 0.1),
     Score("accuracy", "accuracy, percent", "{:.1f}", max, 1.0),
+    Score("validation_reward", "reward", "{:.3f}", max, 0.01),
+    Score("agreement", "pairs that it orders so", "{:.3f}", max, 0.1),
 )
 
 
 def plot_loss(records: Iterable[Mapping[str, Any]], path: str | Path, title: str = "") -> None:
     """Draw the losses over the steps and, below them, a score of the validation and the learning rate if known.
 
-    Each record is a line of the log: `step`, and any of `loss`, `validation_loss`, `bleu`, `bits_per_byte`, `accuracy`,
-    `learning_rate` and `tokens` (seen so far: a second scale at the top). The training loss is drawn as logged, with
-    label smoothing, so it may lie above the validation loss. Raises `ValueError` if no record has a loss, and
-    `OSError`, naming the path, if it can't be written.
+    Each record is a line of the log: `step`, and any of `loss`, `validation_loss`, a score (`bleu`, `bits_per_byte`,
+    `accuracy`, `validation_reward`, `agreement`), `learning_rate` and `tokens` (seen so far: a second scale at the
+    top). The training loss is drawn as logged, with label smoothing, so it may lie above the validation loss. Raises
+    `ValueError` if no record has a loss, and `OSError`, naming the path, if it can't be written.
     """
     records = list(records)
     loss, validation, rate, tokens = (
@@ -50,7 +52,7 @@ def plot_loss(records: Iterable[Mapping[str, Any]], path: str | Path, title: str
     heights = [3.4] + [1.5] * bool(len(scores)) + [1.1] * bool(len(rate))
     page = Page(8.0, 1.0 + sum(heights), layout="constrained")
     panels = page.figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
-    _draw_losses(panels[0], loss, validation)
+    _draw_losses(panels[0], loss, validation, "loss" if score.key == "validation_reward" else "loss (nats per token)")
     if len(scores):
         _draw_points(panels[1], scores, GREEN, "validation", score.form, score.best)
         _finish(panels[1], score.name, 0.0, 1.25 * max(scores[:, 1].max(), score.least))
@@ -81,7 +83,7 @@ def _series(records: list[Mapping[str, Any]], key: str) -> np.ndarray:
     return series[np.isfinite(series).all(axis=1)]
 
 
-def _draw_losses(axes: Axes, loss: np.ndarray, validation: np.ndarray) -> None:
+def _draw_losses(axes: Axes, loss: np.ndarray, validation: np.ndarray, name: str) -> None:
     """Draw the training loss as logged and smoothed, and the validation loss as points."""
     steps, values = loss.T
     axes.plot(steps, values, color=BLUE, alpha=0.25, linewidth=0.8)
@@ -92,7 +94,7 @@ def _draw_losses(axes: Axes, loss: np.ndarray, validation: np.ndarray) -> None:
         _draw_points(axes, validation, VERMILION, "validation, without label smoothing", "{:.3f}", min)
     drawn = np.concatenate([average, validation[:, 1]])
     lowest, highest = drawn.min(), drawn.max()
-    _finish(axes, "loss (nats per token)", lowest - 0.06 * (highest - lowest), highest + 0.06 * (highest - lowest))
+    _finish(axes, name, lowest - 0.06 * (highest - lowest), highest + 0.06 * (highest - lowest))
 
 
 def _draw_points(

@@ -7,9 +7,10 @@ the same bytes. The description holds the version of the format and
     step        a whole number
     config      an object: the model's configuration, which the model itself checks
     tokenizer   text or null
-    state       an object; in it `settings`, `data` and `tuning` (what is trained) are objects, `tokens` is a whole
-                number, `languages` two names or null, `averaged_steps` a list of whole numbers, `origin` text or null:
-                what another library's folder held beside the weights; each may be missing
+    state       an object; in it `settings`, `data`, `tuning` (what is trained) and `objective` (for which reward, or on
+                which pairs) are objects, `tokens` is a whole number, `languages` two names or null, `averaged_steps` a
+                list of whole numbers, `origin` text or null: what another library's folder held beside the weights;
+                each may be missing
 
 A checkpoint from a stranger can't do harm. Nothing is unpickled, so it can't run code. Its content is checked, so that
 its readers may rely on types. A model is made only if the file holds all of its weights, so it is no larger than the
@@ -168,7 +169,7 @@ LANGUAGES = ("two languages or null", lambda value: value is None or (_is_list(v
 STEPS = ("a list of whole numbers", lambda value: _is_list(value, _is_whole))
 FIELDS = {"version": WHOLE, "step": WHOLE, "config": OBJECT, "tokenizer": TEXT, "state": OBJECT}
 STATE_FIELDS = {"settings": OBJECT, "data": OBJECT, "tokens": WHOLE, "languages": LANGUAGES, "averaged_steps": STEPS}
-STATE_FIELDS |= {"tuning": OBJECT, "origin": TEXT}
+STATE_FIELDS |= {"tuning": OBJECT, "origin": TEXT, "objective": OBJECT}
 """For each field the name of its kind, and a function that tells whether a value has it. FIELDS are required."""
 
 

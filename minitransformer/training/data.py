@@ -13,6 +13,8 @@ class TrainingBatch(Protocol):
     num_sentences  the number of rows
     num_targets    the number of targets that count: the loss is their mean
     num_tokens     the number of tokens, or of images, that are read and written
+
+    A batch may also have `figures`, numbers by name for the log; a `loss` among them takes the place of the model's.
     """
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
@@ -39,7 +41,11 @@ BatchT = TypeVar("BatchT", bound=TrainingBatch, covariant=True)
 
 
 class TrainingBatches(Protocol[BatchT]):
-    """The batches of a dataset: batch i of a whole training is `batch(*divmod(i, len(batches)))`."""
+    """The batches of a dataset: batch i of a whole training is `batch(*divmod(i, len(batches)))`.
+
+    If the model writes them itself, they may also say how many steps belong `together`: a training does not end in
+    between, since the model of then could not write them again (`training/rewards.py`).
+    """
 
     def __len__(self) -> int:
         """Return the number of batches in an epoch."""

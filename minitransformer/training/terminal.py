@@ -17,6 +17,12 @@ FIGURES = {
     "bleu": "BLEU",
     "bits_per_byte": "bits per byte",
     "accuracy": "accuracy in percent",
+    "validation_reward": "reward",
+    "validation_kl": "divergence from the start",
+    "validation_entropy": "entropy",
+    "validation_length": "tokens a text",
+    "validation_distinct": "share of different texts",
+    "agreement": "share of pairs that it orders so",
 }
 """The figures of a validation, as a user reads them."""
 
@@ -57,7 +63,8 @@ def progress_bar(step: int, steps: int, enabled: bool = True) -> Any:
 def show_step(bar: Any, record: dict[str, Any]) -> None:
     """Advance the bar by one step and show the step's log record; a validation's figures get a line above the bar."""
     loss, speed, rate = record["loss"], record["tokens_per_second"], record["learning_rate"]
-    bar.set_postfix_str(f"loss {loss:.3f}, {speed:,.0f} tokens/s, lr {rate:.2e}", refresh=False)
+    reward = f"reward {record['reward']:.3f}, " if "reward" in record else ""
+    bar.set_postfix_str(f"{reward}loss {loss:.3f}, {speed:,.0f} tokens/s, lr {rate:.2e}", refresh=False)
     bar.update()
     figures = ", ".join(f"{label} {record[key]:.2f}" for key, label in FIGURES.items() if key in record)
     if figures:

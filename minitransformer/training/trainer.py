@@ -102,6 +102,9 @@ class Trainer:
         self.languages = languages
         self.evaluate, self.on_validation = evaluate, on_validation
         self.progress, self.processes = progress and processes.first, processes
+        self.together = getattr(self.batches, "together", 1)
+        if self.together > 1:
+            self._check_together(settings)
         self.schedule = settings.schedule(model.config.d_model)
         options = (settings.beta1, settings.beta2), settings.eps
         self.optimizer = (
@@ -120,6 +123,20 @@ class Trainer:
     def last_checkpoint(self) -> Path | None:
         """The newest checkpoint in `folder`."""
         return latest(self.folder) if self.folder is not None else None
+
+    @property
+    def _may_stop(self) -> bool:
+        """True after a step with which a training may end: its next batch is not drawn yet."""
+        return self.step % self.together == 0
+
+    def _check_together(self, settings: TrainingSettings) -> None:
+        """Raise ValueError for steps that would part the batches of one rollout."""
+        for name in ("steps", "checkpoint_interval"):
+            value = getattr(settings, name)
+            if value % self.together:
+                raise ValueError(f"{name} is {value}, expected a multiple of the {self.together} updates of a rollout")
+        if settings.accumulate > 1:
+            raise ValueError(f"accumulate is {settings.accumulate}, expected 1 with several updates of a rollout")
 
     def resume(self) -> None:
         """Continue the training in `folder` from its latest checkpoint.
@@ -215,13 +232,15 @@ class Trainer:
                 elif settings.minutes is not None and self.processes.any(
                     perf_counter() - start > 60 * settings.minutes
                 ):
-                    reason = "out of time"
+                    reason = "out of time" if self._may_stop else None
                 validates = reason is not None or self.step % settings.valid_interval == 0
                 if validates:
                     record |= self._validate(workers)
-                reason = reason or self.processes.reason_to_stop(stop.requested)
-                saves = self.folder is not None and (
-                    reason is not None or self.step % settings.checkpoint_interval == 0
+                reason = reason or self.processes.reason_to_stop(stop.requested and self._may_stop)
+                saves = (
+                    self.folder is not None
+                    and self._may_stop
+                    and (reason is not None or self.step % settings.checkpoint_interval == 0)
                 )
                 checkpoint = self._checkpoint() if saves else None
                 with self.processes.together():
@@ -258,6 +277,7 @@ class Trainer:
         except TrainingDiverged as error:
             raise TrainingDiverged(f"{error}: {self._what_helps()}") from None
         tokens = sum(batch.num_tokens for batch in batches)
+        figures = [dict(getattr(batch, "figures", {})) for batch in batches]
         self.tokens += tokens
         return {
             "step": step,
@@ -267,6 +287,7 @@ class Trainer:
             "learning_rate": learning_rate,
             "tokens": self.tokens,
             "tokens_per_second": tokens / (perf_counter() - start),
+            **{name: sum(each[name] for each in figures) / len(figures) for name in figures[0]},
         }
 
     def _validate(self, workers: DataParallel) -> dict[str, float]:
@@ -316,6 +337,7 @@ class Trainer:
                 "languages": self.languages,
                 "tokens": self.tokens,
                 **kept_of(self.model),
+                **getattr(self.dataset, "kept", {}),
             },
         )
 
