@@ -208,7 +208,7 @@ class Material:
     """The data on which a model is trained and validated, and the figures of a validation beside the loss."""
 
     train: Dataset[Any]
-    valid: Dataset[Any]
+    valid: Dataset[Any] | None
     figures: Figures
     examples: str
 

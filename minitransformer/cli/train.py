@@ -10,13 +10,16 @@ examples:
   {program} train --kind vit
   {program} train --from gpt2 --text stories.txt --lora 8 --out runs/stories
   {program} train --from bert-base-uncased --table reviews.tsv --freeze 'tokens.*' 'encoder.layers.[0-7].*'
+  {program} train --from runs/gpt/step-00003000.safetensors --objective grpo --reward grammar
+  {program} train --from gpt2 --objective dpo --pairs pairs.tsv --lora 8
   {program} train --resume runs/captions
   {program} train --resume runs/captions --steps 8000
   torchrun --standalone --nproc-per-node 2 -m minitransformer train --dataset multi30k
 
 A GPT learns the next token, a BERT masked ones (of 15 %: 80 % hidden, 10 % replaced, 10 % kept), a T5 to fill gaps in
 a --text or to translate a --dataset, a ViT scikit-learn's handwritten digits. With --from a published model goes on
-learning, a BERT also the labels of texts (--table). At the end the folder gets model/, which `transformers` reads, or
+learning, a BERT also the labels of texts (--table), a language model also from rewards of texts that it draws, or from
+pairs of which one text is preferred (--objective). At the end the folder gets model/, which `transformers` reads, or
 with --lora adapter/, which PEFT reads beside the model that it came from.
 
 The folder gets the checkpoints (step-*.safetensors), log.jsonl (one line a step), loss.png, and in data/ the
@@ -76,6 +79,17 @@ from .fine_tuning import (
     resumed_model,
     write_folders,
 )
+from .objectives import SETTINGS as OBJECTIVE_SETTINGS
+from .objectives import (
+    Objective,
+    add_objective_options,
+    chosen_objective,
+    kept_objective,
+    objective_material,
+    open_reference,
+    policy_of,
+    save_reference,
+)
 from .outputs import check_output
 from .recipes import (
     ENGLISH_VOCAB_SIZE,
@@ -127,6 +141,7 @@ class Plan:
     corpus  what the options of a new training say of its text
     model   the model that is trained, if it is not a new one
     merge   write adapters into the weights of the folder that is made at the end
+    objective  a reward or preferences, instead of data; then `tokenizer` is the model's
     """
 
     folder: Path
@@ -139,6 +154,8 @@ class Plan:
     corpus: Mapping[str, Any] = field(default_factory=dict, compare=False)
     model: Any = None
     merge: bool = False
+    objective: Objective | None = None
+    tokenizer: Any = None
 
 
 def add_options(parser: Parser) -> None:
@@ -151,6 +168,7 @@ def add_options(parser: Parser) -> None:
     add_backend_options(group)
     add_timeout_option(group)
     add_start_options(parser)
+    add_objective_options(parser)
     help_text = "what to train (default: translation, the paper's model)"
     group.add_argument("--kind", choices=RECIPES, help=help_text)
     group = parser.add_argument_group("the text")
@@ -215,7 +233,8 @@ def report(args: argparse.Namespace, plan: Plan, outcome: TrainingOutcome) -> No
         again = torchrun_command() if plan.processes.launched and is_torchrun() else invocation()
         say(f"to go on: {again} train --resume {shlex.quote(str(plan.folder))}{_backend_options(args)}")
     if outcome.checkpoint is not None:
-        example = EXAMPLES[learned_from(plan.config, plan.data and plan.data.choice)]
+        learned = "next" if plan.objective else learned_from(plan.config, plan.data and plan.data.choice)
+        example = EXAMPLES[learned]
         say(f"try it:   {invocation()} {example.format(model=shlex.quote(str(outcome.checkpoint)))}")
 
 
@@ -232,6 +251,9 @@ def new_plan(args: argparse.Namespace, backend: Backend, processes: Processes, l
     """
     settings = new_settings(args, processes)
     model, tokenizer = open_start(args, backend, settings.seed) if args.start else (None, None)
+    objective = chosen_objective(args)
+    if objective is not None:
+        return objective_plan(args, objective, settings, model, tokenizer, backend, processes, locks)
     name = recipe_of(model.config) if model else args.kind or TRANSLATION
     reads = reading(name, args)
     dataset = new_dataset(args, reads)
@@ -254,11 +276,40 @@ def new_plan(args: argparse.Namespace, backend: Backend, processes: Processes, l
     return Plan(folder, config, settings, data, path is not None, backend, processes, vars(choice), model, args.merge)
 
 
+def objective_plan(
+    args: argparse.Namespace,
+    objective: Objective,
+    settings: TrainingSettings,
+    model: Any,
+    tokenizer: Any,
+    backend: Backend,
+    processes: Processes,
+    locks: ExitStack,
+) -> Plan:
+    """Return the plan of a new training on rewards or preferences; the first process keeps the model at the start."""
+    model = policy_of(model, args.start)
+    _ = objective_material(objective, model, tokenizer, model, settings)  # refuses it before anything is written
+    folder = Path(args.out or f"runs/{objective.name}")
+    check_output("--out", folder / PICTURE_NAME, objective.files)
+    if processes.first:
+        locks.enter_context(locked(folder))
+    path = latest(folder)
+    if processes.first:
+        goes_on = processes.launched and path is not None and began(path, model.config, settings, None)
+        check_folder(folder, path, goes_on)
+        if path is None:
+            check_made(folder)
+            save_reference(model, folder)
+    options = {"corpus": objective.to_dict(), "merge": args.merge, "objective": objective, "tokenizer": tokenizer}
+    return Plan(folder, model.config, settings, None, path is not None, backend, processes, model=model, **options)
+
+
 def new_settings(args: argparse.Namespace, processes: Processes) -> TrainingSettings:
     """Return the settings of a new training: those of its recipe or preset, and the options that were given."""
     recipe = RECIPES[args.kind or TRANSLATION].settings or PRESET_SETTINGS[args.preset or "tiny"]
     if args.start:
-        recipe = FINE_TUNING | ({"peak_lr": LORA_RATE} if args.lora else {})
+        recipe = FINE_TUNING | (OBJECTIVE_SETTINGS if args.objective else {})
+        recipe |= {"peak_lr": LORA_RATE} if args.lora else {}
     shards = {"shards": SHARDS} if processes.launched else {}
     return TrainingSettings(**shards | dict(recipe) | given(args, SETTINGS_OPTIONS))
 
@@ -395,7 +446,13 @@ def resumed_plan(args: argparse.Namespace, backend: Backend, processes: Processe
         raise ValueError(f"--merge writes adapters into the weights, and the training in {folder} has none")
     if model is None or model.tuning is None:
         check_memory(config, settings, backend, processes)
-    data = None
+    data, objective = None, kept_objective(checkpoint)
+    if objective is not None:
+        say(f"going on with the training in {folder} after step {checkpoint.step}")
+        policy = policy_of(model or checkpoint.model(backend.ops, backend.dtype), str(path))
+        options = {"corpus": objective.to_dict(), "merge": args.merge, "objective": objective}
+        options |= {"model": policy, "tokenizer": tokenizer_of(checkpoint)}
+        return Plan(folder, config, settings, None, True, backend, processes, **options)
     if reads != "images":
         wanted, tokenizer = wanted_corpus(args), tokenizer_of(checkpoint)
         data = (
@@ -415,9 +472,15 @@ def train(plan: Plan) -> TrainingOutcome:
     outcome = trainer.train()
     if plan.processes.first:
         draw_losses(plan.folder)
-        if outcome.reason == "finished" and plan.data and trainer.model.origin is not None:
-            say_folders(plan, write_folders(trainer.model, plan.data.tokenizer, plan.folder, plan.merge))
+        tokenizer = tokenizer_in(plan)
+        if outcome.reason == "finished" and tokenizer and trainer.model.origin is not None:
+            say_folders(plan, write_folders(trainer.model, tokenizer, plan.folder, plan.merge))
     return outcome
+
+
+def tokenizer_in(plan: Plan) -> Any:
+    """Return the tokenizer of a plan's texts; None for images."""
+    return plan.tokenizer or (plan.data and plan.data.tokenizer)
 
 
 def say_folders(plan: Plan, made: list[Path]) -> None:
@@ -439,7 +502,11 @@ def trainer_of(plan: Plan) -> Trainer:
 
         availability.use_threads(1)  # of the CPU: with another number results would have other bits
     model = plan.model or build_model(plan.config, plan.backend.ops, plan.backend.dtype, plan.settings.seed)
-    data = material(plan.config, plan.data, plan.settings, plan.processes)
+    if plan.objective is None:
+        data = material(plan.config, plan.data, plan.settings, plan.processes)
+    else:
+        reference = open_reference(plan.objective, plan.folder, plan.backend)
+        data = objective_material(plan.objective, model, plan.tokenizer, reference, plan.settings)
     left_out = f" ({plan.data.train.num_dropped:,} left out)" if plan.data else ""
     say(
         f"{model.parameters.count:,} parameters, {len(data.train):,} {data.examples}{left_out}, "
@@ -451,7 +518,7 @@ def trainer_of(plan: Plan) -> Trainer:
         plan.settings,
         folder=plan.folder,
         valid=data.valid,
-        tokenizer=plan.data and plan.data.tokenizer,
+        tokenizer=tokenizer_in(plan),
         languages=plan.data and plan.data.choice.languages,
         evaluate=data.figures,
         on_validation=lambda: draw_losses(plan.folder),

@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tokenizers
 import torch
 import transformers
 from safetensors.torch import load_file
 from support.cli_runs import Command
-from tokenizers import decoders, models, pre_tokenizers, processors
+from support.word_models import LINES, SHARED, SIZES, word_llama, word_tokenizer
 
 from minitransformer import pretrained
 from minitransformer.cli.recipes import material
@@ -23,29 +22,7 @@ from minitransformer.training import TrainingSettings, read_log
 from minitransformer.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 
 tr: Any = transformers
-SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
-NAMES, VERBS = "dog cat horse bird".split(), "sees hears likes finds".split()
-LINES = [f"The {a} {verb} the {'old ' * (a < b)}{b}." for a in NAMES for verb in VERBS for b in NAMES]
-WORDS = sorted({word for line in LINES for word in line.replace(".", " .").split()})
 BRIEFLY = ["--tokens-per-batch", 64, "--valid-interval", 2, "--checkpoint-interval", 2, "--threads", 1, "--seed", 3]
-
-
-def word_tokenizer(folder: Path, before: list[str], after: list[str]) -> tuple[tokenizers.Tokenizer, dict[str, int]]:
-    """Write a tokenizer of whole words, whose special tokens are first: RoBERTa's <s> is 0, its padding 1."""
-    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    ids = {word: i for i, word in enumerate([*special, *WORDS, *(f"<extra_id_{i}>" for i in reversed(range(100)))])}
-    inner = tokenizers.Tokenizer(models.WordLevel(ids, unk_token="<unk>"))
-    inner.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Whitespace()])
-    inner.decoder = decoders.WordPiece(prefix="##")
-    inner.add_special_tokens([*special, *(word for word in ids if "extra" in word)])
-    around = [*before, "$A", *after]
-    marks = [(each, ids[each]) for each in {*before, *after}]
-    inner.post_processor = processors.TemplateProcessing(single=around, pair=[*around, "$B"], special_tokens=marks)
-    folder.mkdir(exist_ok=True)
-    inner.save(str(folder / "tokenizer.json"))
-    names = {"pad_token": "<pad>", "eos_token": "</s>", "mask_token": "<mask>"}
-    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", **names}))
-    return inner, ids
 
 
 @pytest.fixture(scope="module")
@@ -53,11 +30,10 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a Llama, a RoBERTa and a T5 of `transformers`, and texts to train them on."""
     home = tmp_path_factory.mktemp("published")
     torch.manual_seed(0)
-    _, ids = word_tokenizer(home / "llama", ["<s>"], [])
-    shared = {"vocab_size": len(ids), "bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2}
-    llama = tr.LlamaConfig(**SIZES, **shared, num_key_value_heads=1, max_position_embeddings=64)
-    tr.LlamaForCausalLM(llama).save_pretrained(home / "llama")
+    word_llama(home / "llama")
     word_tokenizer(home / "roberta", ["<s>"], ["</s>"])
+    _, ids = word_tokenizer(home / "roberta", ["<s>"], ["</s>"])
+    shared = SHARED | {"vocab_size": len(ids)}
     roberta = tr.RobertaConfig(**SIZES, **shared, max_position_embeddings=34, type_vocab_size=1)
     tr.RobertaForMaskedLM(roberta).save_pretrained(home / "roberta")
     word_tokenizer(home / "t5", [], ["</s>"])

@@ -48,6 +48,8 @@ STRAY = ["--", "", "--frobnicate", "-x", "A dog.", "--out"]
 PATIENCE = 48
 """Layers of a training, or samples of a text: with more of them, if they fit into memory, a test takes too long."""
 
+BRIEF = ["--steps", "2", "--tokens-per-batch", "64", "--threads", "1", "--checkpoint-interval", "2"]
+
 TINY_VIT = ["--d-model", "16", "--num-heads", "2", "--d-ff", "16", "--num-layers", "1", "--steps", "2"]
 
 BASES: dict[str, list[tuple[list[str], list[str]]]] = {
@@ -60,6 +62,8 @@ BASES: dict[str, list[tuple[list[str], list[str]]]] = {
         ([], ["--kind", "t5", "--text", "text/train.en", "--out", "new", *SMALL]),
         ([], ["--kind", "vit", "--out", "new", "--patch-size", "4", *TINY_VIT]),
         ([], ["--dataset", "grammar", "--out", "new", *SMALL, "--sentences", "60", "--max-length", "200"]),
+        ([], ["--from", "gpt", "--objective", "grpo", "--reward", "grammar", "--out", "new", *BRIEF]),
+        ([], ["--from", "gpt", "--objective", "dpo", "--pairs", "pairs", "--out", "new", *BRIEF]),
     ],
     "translate": [
         (["model", "A dog sleeps."], []),
@@ -189,6 +193,14 @@ RULES: dict[str, Fine] = {
     "start": named(*MODELS, *FAMILY),
     "table": named(*TEXTS, "run/log.jsonl"),
     "freeze lora_targets": bool,
+    "reward": "grammar".__eq__,
+    "train.prompts": named(*TEXTS, "run/log.jsonl"),
+    "pairs": named("pairs"),
+    "group": whole(2, 4096),
+    "updates": whole(1, 2),
+    "clip": real(0, 1, above=True),
+    "kl": real(0, 1e309),
+    "beta": real(0, 1e309, above=True),
     "lora": whole(1, 48),
     "lora_alpha": real(0, 1e309, above=True),
     "temperature": real(0, 1e309),

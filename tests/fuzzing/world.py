@@ -65,6 +65,7 @@ def make_world(folder: Path) -> None:
     (folder / "utf16").write_bytes("A dog.\nA cat.\n".encode("utf-16-le"))
     (folder / "zeros").write_bytes(bytes(1000))
     (folder / "long").write_text("dog " * 1000)
+    (folder / "pairs").write_text("A dog sleeps.\tA cat runs.\n" * 20)
     (folder / "empty").touch()
     (folder / "loop").symlink_to("loop")
     (folder / "dangling").symlink_to("nowhere")

@@ -285,6 +285,34 @@ GPT-2's adapters of queries and values in each other's columns | _of: wide[:, co
 [training/checkpoint.py: cli/test_cli_fine_tuning]
 a checkpoint whose adapters are not merged when it opens | Checkpoint.model: if self.has_adapters → if False
 a checkpoint of adapters of any rank | Checkpoint.tuned_model: if held != → if not held and held !=
+[training/objectives.py: training/test_objectives]
+a text compared with a mean that holds its own reward | group_advantages: centred * (size / (size - 1)) → centred
+the divergence from the reference with the wrong sign | reward_loss_backward: -= kl → += kl
+a ratio clipped on the wrong side | reward_loss_forward: np.minimum(gain, clamped) → np.maximum(gain, clamped)
+a clipped ratio that still has a slope | reward_loss_backward: np.where(gain <= clamped, gain, 0) → gain
+the slope of a clipped ratio in the place of the others'
+    reward_loss_backward: gain <= clamped → gain > clamped
+preferences without their reference
+    implicit_rewards: _differences(log_probs, reference, counted) → _differences(log_probs, 0 * reference, counted)
+preferences pushed hardest where they are learned already
+    preference_loss_backward: np.logaddexp(0, margin) → np.logaddexp(0, -margin)
+padding that counts as drawn | _differences: where=counted → where=True
+weights of targets without the number of targets
+    target_weights: -max(1, np.count_nonzero(counted)) * dlog_probs → -dlog_probs
+[training/rewards.py: training/test_rewards]
+texts compared with those of other prompts | RolloutBatches.draw: else (-1, self.settings.group) → else (1, -1)
+the tokens of a prompt rewarded | rows_of: targets[row, len(prompt) - 1 : len(both) - 1] = text →
+        targets[row, : len(both) - 1] = both[1:]
+each rollout draws the same texts | RolloutBatches.draw: default_rng([self.seed, number]) → default_rng(self.seed)
+a second update on texts drawn anew | RolloutBatches.batch: // self.together → // 1
+a second update with the ratio of the first
+    RolloutBatches._batch_of: if self.together > 1 → if self.together > 2
+[training/trainer.py: training/test_rewards]
+a rollout that is parted by the end of a training
+    Trainer._check_together: value % self.together → value % 1
+[training/preferences.py: training/test_rewards]
+the worse texts preferred | Preferences.batch: *(pair[1] for pair in chosen), *(pair[2] for pair in chosen) →
+        *(pair[2] for pair in chosen), *(pair[1] for pair in chosen)
 [data/lines.py: cli/test_cli_fine_tuning]
 RoBERTa's padding taken for a token | LineBatches.batch: pad(rows, self._pad_id) → pad(rows)
 [data/text.py: cli/test_cli_fine_tuning]
