@@ -98,12 +98,19 @@ ALiBi's first head without a slope of its own: h from 0 | RelativeBias._lines: 1
 [ops/pattern.py: models/test_family]
 global tokens and blocks of a prompt counted from its padding | Pattern.bias: before = padding → before = 0 * padding
 [inside.py: pretrained/test_inside]
-attention maps without the bias of the scores | attention_maps: key, bias → key, None
+attention maps without the bias of the scores | record: key, bias → key, None
 attention maps in the order in which layers are declared, not computed
-    attention_maps: names, seen → sorted(names), seen
+    record: names, weights → sorted(names), weights
 a logit lens that cuts the encoder where there is a decoder
-    logit_lens: stack = decoder or encoder → stack = encoder or decoder
-a logit lens one layer early | logit_lens: reversed(states[:-1]) → reversed([states[0], *states[:-2]])
+    record: stack: Any = decoder or encoder → stack: Any = encoder or decoder
+a logit lens one layer early | Recording.lens: stream.states[:-1] → [stream.states[0], *stream.states[:-2]]
+[inside.py: models/test_recording]
+what one sub-layer adds taken for what another adds | _watched: added[i :: → added[len(names) - 1 - i ::
+a sub-layer's output before its norm taken for what is added | _watched: norm, "of_output" → norm, "of_nothing"
+what a feed-forward network reads taken for its neurons | _watched: feed_forward.contract → feed_forward.expand
+a lens for which the blocks run again | record: \nstack.layers = [] →
+a lens for which the encoder runs again | record: _give_output(encoder, memory[0]) → ()
+a recording that keeps what a backward needs | _watch: return out, None → return out, _
 [costs.py: study/test_counting]
 keys and values counted for every head of queries
     _stack: (attention.num_heads, attention.kv_heads) → (attention.num_heads,) * 2
@@ -243,8 +250,7 @@ one of several end marks ends a text, the others don't | is_end: getattr(config,
 [decoding/tokenizer.py: pretrained/test_marks]
 a mark put before a text that begins with it | encode_prompt: ids[: len(first)] == first → False
 [inside.py: models/test_tree]
-a layer that stands in several places seen once for each of them
-    logit_lens: dict.fromkeys((stack.embedding, *stack.layers)) → (stack.embedding, *stack.layers)
+a layer that stands in several places seen once for each of them | _watch: dict.fromkeys(layers) → list(layers)
 [cli/recipes.py: cli/test_cli_family]
 a mask for BERT alone and not for all that learn masked tokens
     sized: learned(name, reads) == "masked" → name == "bert"
