@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from .layers import CrossAttention, LinearSelfAttention, SelfAttention, Stack
-from .ops import Array
-from .probe import Call, probe
+from ..layers import CrossAttention, LinearSelfAttention, SelfAttention, Stack
+from ..ops import Array
+from ..probe import Call, probe
 
 
 @dataclass(frozen=True)
