@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from minitransformer.decoding import Classifier, Embedder, Filler, Generator, Sampling, Translator
     from minitransformer.evaluation import evaluate
     from minitransformer.gradcheck import check_gradients
-    from minitransformer.inside import attention_maps, logit_lens
+    from minitransformer.inside import attention_maps, logit_lens, record
     from minitransformer.models import (
         BERT,
         GPT,
@@ -86,6 +86,7 @@ __all__ = [
     "evaluate",
     "load_checkpoint",
     "logit_lens",
+    "record",
     "save_checkpoint",
 ]
 
@@ -96,7 +97,7 @@ _NAMES_IN = {
     "decoding": "Classifier Embedder Filler Generator Sampling Translator",
     "evaluation": "evaluate",
     "gradcheck": "check_gradients",
-    "inside": "attention_maps logit_lens",
+    "inside": "attention_maps logit_lens record",
     "models": "BERT BERTConfig ConvolutionalConfig ConvolutionalTranslator GPT GPTConfig MarianConfig RecurrentConfig "
     "RecurrentTranslator T5Config Transformer TransformerConfig ViT ViTConfig",
     "training": "Trainer TrainingDiverged TrainingSettings",

@@ -14,7 +14,22 @@ from functools import partial
 
 from .. import __version__
 from ..training.parallel.launch import world_size
-from . import average, check, classify, demo, embed, evaluate, explore, fill, generate, info, similar, train, translate
+from . import (
+    average,
+    check,
+    classify,
+    demo,
+    embed,
+    evaluate,
+    explore,
+    fill,
+    generate,
+    info,
+    inside,
+    similar,
+    train,
+    translate,
+)
 from .common import Parser, invocation
 from .errors import BROKEN_PIPE, ERROR, INTERRUPTED, complain, drop_output, message_of, prepare_streams
 
@@ -22,7 +37,7 @@ SHARING = (train, evaluate)
 """The commands that several processes share."""
 
 COMMANDS = (
-    demo, train, translate, generate, fill, classify, embed, similar, evaluate, explore, average, info, check
+    demo, train, translate, generate, fill, classify, embed, similar, evaluate, explore, inside, average, info, check
 )  # fmt: skip
 
 EXAMPLES = """\

@@ -46,7 +46,7 @@ class Filler(FromCheckpoint):
         The tokenizer's own name of a gap, such as RoBERTa's <mask>, is one too. Raises `ValueError` for a text without
         a gap, and for one that is too long for the model.
         """
-        ids, mask_id = self._encode(text)
+        ids, mask_id = self.encode(text)
         gaps = np.flatnonzero(ids == mask_id)
         if not len(gaps):
             mask = getattr(self.tokenizer, "mask_token", MASK)
@@ -68,7 +68,7 @@ class Filler(FromCheckpoint):
         text = self.tokenizer.decode([token]).strip()
         return text if text and REPLACEMENT not in text else self.tokenizer.tokens([token])[0]
 
-    def _encode(self, text: str) -> tuple[np.ndarray, int]:
+    def encode(self, text: str) -> tuple[np.ndarray, int]:
         """Return the ids of a text with the marks around it, `(T,)`, and the id that stands for a gap."""
         inner: Any = getattr(self.tokenizer, "inner", None)
         if inner is not None:  # a tokenizer of the package tokenizers knows its marks

@@ -47,7 +47,7 @@ class Generator(FromCheckpoint):
         """
         encoded = [self.encode(prompt) for prompt in ([prompts] if isinstance(prompts, str) else prompts)]
         if beam is not None:
-            return [self.text_after(ids, self._search(ids, max_tokens, beam)) for ids in encoded]
+            return [self.text_after(ids, self.search(ids, max_tokens, beam)) for ids in encoded]
         written: list[list[int]] = [[] for _ in encoded]
         for tokens in self._tokens(encoded, max_tokens, sampling):
             for number, token in tokens:
@@ -136,8 +136,8 @@ class Generator(FromCheckpoint):
         self.last_chat = ids, answer, state
         return state
 
-    def _search(self, ids: list[int], max_tokens: int, beam: int) -> list[int]:
-        """Return the most probable continuation that a beam search finds."""
+    def search(self, ids: list[int], max_tokens: int, beam: int) -> list[int]:
+        """Return the ids that most probably go on after these, as a beam search finds; with a beam of 1, greedily."""
         limit = min(max_tokens, most_tokens(self.model.config) - len(ids))
         if limit < 1:
             return []

@@ -51,6 +51,7 @@ def names_of(path: Path) -> Iterator[Path | str]:
         (["translate", "model", "A dog.", "--attention"], "model"),
         (["translate", "model", "--file", "test.en", "--attention"], "test.en"),
         (["explore", "model", "--out"], "model"),
+        (["inside", "model", "A dog.", "--out"], "model"),
         (["explore", "model", "--examples", "test.en", "--out"], "test.en"),
         (["average", "run/step-00000002.safetensors", "run/step-00000004.safetensors", "--output"],
          "run/step-00000002.safetensors"),

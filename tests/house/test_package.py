@@ -38,6 +38,7 @@ def test_the_wheel_holds_both_packages_and_nothing_else(wheel: Path):
         "kernels/results/machine.json",
         "kernels/results/nvidia-h200.json",
         "minitransformer/explorer/page.html",
+        "minitransformer/inside/page.html",
         "minitransformer/py.typed",
     }
 

@@ -10,7 +10,7 @@ from support.pretrained_cases import BERTS, KINDS, TITLES, VITS, exact, inputs, 
 from torch import Tensor
 
 from minitransformer.evaluation import text_nats
-from minitransformer.inside import attention_maps, logit_lens
+from minitransformer.inside import Recording, attention_maps, logit_lens, record
 from minitransformer.models import RecurrentConfig, build_model
 from minitransformer.ops import numpy_ops
 from minitransformer.pretrained import load
@@ -79,14 +79,23 @@ def test_every_layer_is_as_transformers_shows_it(kind: str, seed: int, tmp_path:
         out = twin(**tensors, output_attentions=True, output_hidden_states=True)
         if kind in ("t5", "mt5", "marian"):
             hidden = out.decoder_hidden_states
+            states = {"encoder": out.encoder_hidden_states, "decoder": hidden}
             weights = {f"encoder.layers.{i}.self_attention": each for i, each in enumerate(out.encoder_attentions)}
             for i, pair in enumerate(zip(out.decoder_attentions, out.cross_attentions, strict=True)):
                 weights |= {f"decoder.layers.{i}.{name}_attention": each for name, each in zip(PAIR, pair, strict=True)}
         else:
             hidden, stack = out.hidden_states, "encoder" if kind in (*BERTS, *VITS) else "decoder"
             weights = {f"{stack}.layers.{i}.self_attention": each for i, each in enumerate(out.attentions)}
+            states = {stack: hidden}
         lens = [*lens_of_theirs(kind, twin, hidden), out.logits]
     mine, _ = load(tmp_path, dtype="float64")
+    recording: Recording = ours(kind, Called(record, mine), given)  # pyright: ignore[reportAssignmentType]
+    assert list(recording.streams) == list(states)
+    for side, stream in recording.streams.items():
+        final = None if kind in VITS else getattr(mine, side).final_norm  # a ViT shows the last state before it
+        states_of = [*stream.states[:-1], final.forward(stream.states[-1])[0] if final else stream.states[-1]]
+        for state, expected in zip(states_of, states[side], strict=True):
+            np.testing.assert_allclose(state, expected, rtol=1e-9, atol=1e-9, err_msg=side)
     maps: Any = ours(kind, Called(attention_maps, mine), given)
     assert list(maps) == list(weights)
     for name, array in maps.items():

@@ -17,7 +17,7 @@ from support.pretrained_cases import exact
 from test_vocabularies import texts
 from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
-from minitransformer import Generator, Sampling
+from minitransformer import Generator, Sampling, record
 from minitransformer.pretrained import ARCHITECTURES, load
 from minitransformer.pretrained.gguf_file import opened
 
@@ -59,6 +59,17 @@ def test_every_parameter_is_that_of_transformers(ours: Any, theirs: Any) -> None
     for row in ARCHITECTURES["llama"].table(model.config):
         for name, array in row.to_theirs(model.parameters.named[row.ours].data).items():
             np.testing.assert_array_equal(array, tensors[name].numpy(), err_msg=name)
+
+
+def test_the_page_says_what_the_picture_in_the_readme_shows(ours: Any) -> None:
+    model, tokenizer = ours
+    recording = record(model, [tokenizer.encode(PROMPTS[0], special_tokens=True)])
+    weights = dict(recording.maps())["decoder.layers.23.self_attention"][0, 4]  # layer 24, head 5
+    assert 0.88 < weights[-1, 3] < 0.92
+    said = [tokenizer.tokens([logits[0, -1].argmax()])[0] for logits in recording.lens()]
+    assert said[-4:] == ["▁the", "▁the", "▁capital", "▁Paris"]
+    chances = np.exp(recording.logits[0, -1].astype(float))
+    assert round(chances.max() / chances.sum(), 2) == 0.77
 
 
 def test_the_same_ids_and_texts(ours: Any) -> None:

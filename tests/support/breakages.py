@@ -97,13 +97,29 @@ T5's bucket of the query's own position that of a later key | bucket_of: distanc
 ALiBi's first head without a slope of its own: h from 0 | RelativeBias._lines: 1, self.num_heads + 1 → self.num_heads
 [ops/pattern.py: models/test_family]
 global tokens and blocks of a prompt counted from its padding | Pattern.bias: before = padding → before = 0 * padding
-[inside.py: pretrained/test_inside]
-attention maps without the bias of the scores | attention_maps: key, bias → key, None
+[inside/recording.py: pretrained/test_inside]
+attention maps without the bias of the scores | record: key, bias → key, None
 attention maps in the order in which layers are declared, not computed
-    attention_maps: names, seen → sorted(names), seen
+    record: names, weights → sorted(names), weights
 a logit lens that cuts the encoder where there is a decoder
-    logit_lens: stack = decoder or encoder → stack = encoder or decoder
-a logit lens one layer early | logit_lens: reversed(states[:-1]) → reversed([states[0], *states[:-2]])
+    record: stack: Any = decoder or encoder → stack: Any = encoder or decoder
+a logit lens one layer early | Recording.lens: stream.states[:-1] → [stream.states[0], *stream.states[:-2]]
+[inside/recording.py: models/test_recording]
+what one sub-layer adds taken for what another adds | _watched: added[i :: → added[len(names) - 1 - i ::
+a sub-layer's output before its norm taken for what is added | _watched: norm, "of_output" → norm, "of_nothing"
+what a feed-forward network reads taken for its neurons | _watched: feed_forward.contract → feed_forward.expand
+a lens for which the blocks run again | record: \nstack.layers = [] →
+a lens for which the encoder runs again | record: _give_output(encoder, memory[0]) → ()
+a recording that keeps what a backward needs | _watch: return out, None → return out, _
+[inside/page.py: inside/test_inside_page]
+a page with the maps of other heads | attention_of: weights[0] * 255 → weights[0, ::-1] * 255
+a page whose lens is one layer late | lens_of: recording.lens() → [*[*recording.lens()][1:], recording.logits]
+a page that leaves out what attention adds | payload: stream.contributions.items() → [*stream.contributions.items()][1:]
+a page with the neurons that fire least | neurons_of: np.abs(neurons) → -np.abs(neurons)
+a page with the tokens that a neuron lowers | raised_by: row[index] = sign → row[index] = -sign
+a page with what neurons raise without the norm's gain | raised_by: * model.ops.to_numpy(norm.gain) →
+a page whose texts can end the element that holds them | in_page: "\\u003c" → "<"
+a page on which controls act | names_of: printed(tokenizer.tokens([id])[0]) → tokenizer.decode([id])
 [costs.py: study/test_counting]
 keys and values counted for every head of queries
     _stack: (attention.num_heads, attention.kv_heads) → (attention.num_heads,) * 2
@@ -249,9 +265,8 @@ a tensor taken from a shard where the index does not see it | _sharded: held.key
 one of several end marks ends a text, the others don't | is_end: getattr(config, "other_eos_ids", ()) → ()
 [decoding/tokenizer.py: pretrained/test_marks]
 a mark put before a text that begins with it | encode_prompt: ids[: len(first)] == first → False
-[inside.py: models/test_tree]
-a layer that stands in several places seen once for each of them
-    logit_lens: dict.fromkeys((stack.embedding, *stack.layers)) → (stack.embedding, *stack.layers)
+[inside/recording.py: models/test_tree]
+a layer that stands in several places seen once for each of them | _watch: dict.fromkeys(layers) → list(layers)
 [cli/recipes.py: cli/test_cli_family]
 a mask for BERT alone and not for all that learn masked tokens
     sized: learned(name, reads) == "masked" → name == "bert"
