@@ -236,7 +236,7 @@ def test_a_continuation_keeps_its_space(models: Path) -> None:
     generator = Generator.from_checkpoint(models / "gpt")
     tokenizer = generator.tokenizer
     ids = tokenizer.encode("The dog sees the cat.")
-    assert generator._after(ids[:2], ids[2:]) == tokenizer.decode(ids)[len(tokenizer.decode(ids[:2])) :]
+    assert generator.text_after(ids[:2], ids[2:]) == tokenizer.decode(ids)[len(tokenizer.decode(ids[:2])) :]
     assert "".join(generator.stream("The dog", 12)) == generator.generate("The dog", 12)[0]
 
 
