@@ -52,6 +52,7 @@ class Student(Transformer):
         with_grad: bool = True,
         *,
         source_mask: Array | None = None,
+        weights: Array | None = None,
     ) -> tuple[Array, Any]:
         """The mean of `−Σ_v q_v log p_v` over the targets; target_out q `(B, Tt, V)`, 0 for all v where it is padding.
 
@@ -59,11 +60,10 @@ class Student(Transformer):
         """
         target_out = self.ops.asarray(target_out)
         if target_out.ndim == 2:
-            return super().loss(
-                source, target_in, target_out, label_smoothing, dropout, with_grad, source_mask=source_mask
-            )
+            options = {"source_mask": source_mask, "weights": weights}
+            return super().loss(source, target_in, target_out, label_smoothing, dropout, with_grad, **options)
         logits, forward_cache = self.forward(source, target_in, dropout, source_mask=source_mask)
-        loss, loss_cache = self.ops.cross_entropy.forward(logits, target_out, label_smoothing)
+        loss, loss_cache = self.ops.cross_entropy.forward(logits, target_out, label_smoothing, weights=weights)
         # The op's mean is over all rows, padding included; rows of padding add 0, and must not count.
         real = (target_out.sum(-1) > 0).sum()
         scale = float(logits.shape[0] * logits.shape[1] / max(1, int(real)))
