@@ -14,6 +14,7 @@ import numpy as np
 
 from ..data.tokenizer import BPETokenizer
 from ..decoding import Generator, Tokenizer, Translator
+from ..decoding.tokenizer import without_text
 from ..layers import AttentionConfig, BiasConfig, StackConfig
 from ..models import GPT, Transformer
 from ..ops.rope import bucket_of
@@ -36,16 +37,6 @@ def check_model(model: Any, tokenizer: Tokenizer) -> None:
     count, kind = model.parameters.count, model.config.decoder.block.attention.kind
     if kind != "softmax":
         raise ValueError(f"the model's attention is {kind!r}: the explorer shows weights, which only softmax has")
-    block, sparse = model.config.decoder.block, model.config.decoder.block.attention.sparse
-    unknown = {
-        f"extra norms, of {block.norm.extra}": block.norm.extra != "none",
-        "norms with the gain 1 + gamma": block.norm.kind == "rmsnorm1p",
-        "windows in some layers alone": sparse is not None and sparse.full_every is not None,
-        "a softcap of its logits": getattr(model.config, "logits_softcap", None) is not None,
-    }
-    if any(unknown.values()):
-        has = next(name for name, there in unknown.items() if there)
-        raise ValueError(f"the model has {has}: the explorer shows no such models")
     if count > MOST_PARAMETERS:
         as_float32, as_int8 = ((PAGE_BYTES + size * count * 4 / 3) / 1e6 for size in (4, 1))
         raise ValueError(
@@ -75,7 +66,7 @@ def payload(
         "name": name,
         "languages": list(languages) if languages else None,
         "examples": list(examples),
-        "config": model_config(model),
+        "config": model_config(model, tokenizer),
         "tokenizer": {"characters": tokenizer.characters, "merges": [list(merge) for merge in tokenizer.merges]},
         "storage": "float32" if loss is None else "int8",
         "loss": None if loss is None else _camel(loss._asdict()),
@@ -91,7 +82,7 @@ def in_page(content: Mapping[str, Any]) -> bytes:
     return before + text.encode("ascii") + after
 
 
-def model_config(model: Any) -> dict[str, Any]:
+def model_config(model: Any, tokenizer: Any) -> dict[str, Any]:
     """Return the model's configuration as a tree, with the numbers that the page should not have to compute."""
     config, is_gpt = model.config, isinstance(model, GPT)
     scale = model.tokens.scale
@@ -103,9 +94,12 @@ def model_config(model: Any) -> dict[str, Any]:
         "padId": None if is_gpt else config.pad_id,
         "bosId": config.bos_id,
         "eosId": config.eos_id,
+        "endIds": [each for each in (config.eos_id, *config.other_eos_ids) if each is not None],
+        "forbidden": without_text(config, tokenizer) if is_gpt else [config.pad_id, config.bos_id],
         "embeddingScale": scale,
         "tied": config.tied,
         "outputBias": not is_gpt and config.output_bias,
+        "logitsSoftcap": config.logits_softcap if is_gpt else None,
         "encoder": None if is_gpt else _stack(config.encoder),
         "decoder": _stack(config.decoder),
     }
@@ -121,14 +115,16 @@ def _stack(stack: StackConfig) -> dict[str, Any]:
         "block": {
             "causal": block.causal,
             "cross": block.cross,
-            "attention": _attention(block.attention, block.causal),
             "feedForward": {
                 "dFf": feed_forward.d_ff,
                 "activation": feed_forward.activation,
                 "gated": feed_forward.gated,
             },
-            "norm": {"first": norm.first, "eps": norm.eps, "kind": norm.kind},
+            "norm": {"first": norm.first, "eps": norm.eps, "kind": norm.kind.removesuffix("1p")},
         },
+        "attentions": [
+            _attention(block.attention.of_layer(number), block.causal) for number in range(stack.num_layers)
+        ],
     }
 
 
@@ -160,6 +156,7 @@ def _relative(relative: BiasConfig, num_heads: int, causal: bool) -> dict[str, A
 def _stored(model: Any, int8: bool) -> tuple[list[dict[str, Any]], bytes]:
     """Return the place of each array, and the bytes of all; every array begins at a multiple of 4 bytes."""
     tensors, data = list[dict[str, Any]](), bytearray()
+    is_one_more = model.config.decoder.block.norm.kind == "rmsnorm1p"  # the gain is 1 + gamma
 
     def put(array: np.ndarray, dtype: str) -> int:
         offset = len(data)
@@ -169,6 +166,7 @@ def _stored(model: Any, int8: bool) -> tuple[list[dict[str, Any]], bytes]:
 
     for name, parameter in model.parameters.named.items():
         array = np.asarray(model.ops.to_numpy(parameter.value), np.float32)
+        array = array + 1 if name.endswith(".gamma") and is_one_more else array
         entry: dict[str, Any] = {"name": name, "shape": list(array.shape), "scalesOffset": None}
         if int8 and array.ndim == 2:
             integers, scales = quantised(array)

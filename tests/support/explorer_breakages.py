@@ -10,15 +10,23 @@ query's gradient without the scale | attentionBackward: config.scale → 1
 key/value head h % Hk serves query head h
     attentionForward: Math.floor((head * numKvHeads) / numHeads) → head % numKvHeads
 a key's gradient turned forward | attentionBackward: numKeys), -1) → numKeys))
-the softcap's slope forgotten | cappedBackward: dscore * (1 - tanh * tanh) → dscore
+the bias bent by the softcap's slope | attentionBackward: bias ? add(scores, scaled(bias, -1)) : scores → scores
+a query's norm without a gradient | attentionBackward: normBackward(layer.headNorms[0], dquery, queryNorm) → dquery
 a masked position that is seen | maskOf: !isMasked[key] && (!isSelf → (!isSelf
 positions of a past start at 0 again | maskOf: pass.start + Math.floor → Math.floor
+[explorer/src/engine/matrix.js: explorer/test_explorer_configurations]
+the softcap's slope forgotten | cappedBackward: each * (1 - (y.data[place] / softcap) ** 2) → each
+[explorer/src/engine/model.js: explorer/test_explorer_configurations]
+every layer with the window of the first | buildAttention: stackConfig.attentions[layer] → stackConfig.attentions[0]
+logits that no softcap bends | logitsOf: logitsSoftcap ? capped(logits, logitsSoftcap) : logits → logits
 [explorer/src/engine/pattern.js: explorer/test_explorer_configurations]
 causal mask off by one | allows: key > query → key >= query
 window off by one | allows: <= window → < window
 [explorer/src/engine/norm.js: explorer/test_explorer_configurations]
 the mean of the gradient forgotten | normBackward: dn[c] - meanOfDn → dn[c]
 [explorer/src/engine/block.js: explorer/test_explorer_configurations]
+a norm of the output without a gradient
+    sublayerBackward: outputNorm && trace.outputNorm ? normBackward(outputNorm, dsum, trace.outputNorm) : dsum → dsum
 the residual connection has no gradient | sublayerBackward: add(dsum, dbefore) → dbefore
 [explorer/src/engine/stack.js: explorer/test_explorer_configurations]
 only the first block gives the memory a gradient

@@ -163,7 +163,7 @@ function showHeader(app) {
         "p",
         { class: "caption" },
         `${name}: ${languages ? `${languages.join(" → ")}, ` : ""}${layers} layers, ` +
-          `${config.decoder.block.attention.numHeads} heads, width ${config.dModel}, ` +
+          `${config.decoder.attentions[0].numHeads} heads, width ${config.dModel}, ` +
           `${config.vocabSize.toLocaleString("en")} tokens${storage === "int8" ? ", int8" : ""}. ` +
           "Everything is computed in this page.",
       ),

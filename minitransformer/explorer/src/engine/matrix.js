@@ -39,6 +39,16 @@ export function scaled(x, factor) {
   return y;
 }
 
+/** `softcap · tanh(x / softcap)`. @param {Matrix} x @param {number} softcap @returns {Matrix} */
+export function capped(x, softcap) {
+  return { ...x, data: x.data.map((each) => softcap * Math.tanh(each / softcap)) };
+}
+
+/** Returns dx. @param {Matrix} dy @param {Matrix} y what `capped` returned @param {number} softcap @returns {Matrix} */
+export function cappedBackward(dy, y, softcap) {
+  return { ...dy, data: dy.data.map((each, place) => each * (1 - (y.data[place] / softcap) ** 2)) }; // tanh' = 1 − tanh²
+}
+
 /** The rows of `a`, then those of `b`. @param {Matrix} a @param {Matrix} b @returns {Matrix} */
 export function stacked(a, b) {
   const data = new Float32Array(a.data.length + b.data.length);

@@ -73,9 +73,12 @@
  * @property {number | null} padId
  * @property {number | null} bosId
  * @property {number | null} eosId
+ * @property {number[]} endIds all that end a text
+ * @property {number[]} forbidden tokens that are never written
  * @property {number} embeddingScale
  * @property {boolean} tied the output layer's table is that of the tokens
  * @property {boolean} outputBias
+ * @property {number | null} logitsSoftcap
  * @property {StackConfig | null} encoder
  * @property {StackConfig} decoder
  */
@@ -86,13 +89,13 @@
  * @property {"sinusoidal" | "sinusoidal_halves" | "learned" | "none"} positions what is added to the tokens
  * @property {number} outputScale
  * @property {BlockConfig} block
+ * @property {AttentionConfig[]} attentions one for each layer; they differ in window and rotary positions at most
  */
 
 /**
  * @typedef {object} BlockConfig
  * @property {boolean} causal
  * @property {boolean} cross
- * @property {AttentionConfig} attention
  * @property {FeedForwardConfig} feedForward
  * @property {NormConfig} norm
  */
@@ -220,6 +223,7 @@
  * @property {Matrix} sum
  * @property {Matrix} after
  * @property {NormTrace} norm
+ * @property {NormTrace | null} outputNorm of what the sub-layer computes, before it is added, where there is one
  * @property {AttentionTrace | null} attention null in a feed-forward sub-layer
  * @property {FeedForwardTrace | null} feedForward null in an attention sub-layer
  * @property {boolean} isOff
@@ -259,7 +263,8 @@
  * One head: `score = scale · (query · key)`, bent by the softcap, plus the bias; `weights = softmax(masked)`.
  * Heads that share keys and values (grouped heads) have equal ones here.
  *
- * query             (Tq, D), and key (Tk, D): after rotary positions
+ * query             (Tq, D), and key (Tk, D): after norms of their own, if the model has them, and rotary positions
+ * queryNorm         and keyNorm, null without such norms
  * value             (Tk, Dv)
  * bias              (Tq, Tk): what was added to the scores, or null
  * scores            (Tq, Tk): before the mask
@@ -274,6 +279,8 @@
  * @property {Matrix} query
  * @property {Matrix} key
  * @property {Matrix} value
+ * @property {NormTrace | null} queryNorm
+ * @property {NormTrace | null} keyNorm
  * @property {Matrix | null} bias
  * @property {Matrix} scores
  * @property {Matrix} masked
