@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from ..data.tokenizer import BPETokenizer
 from ..decoding import Generator, Tokenizer, Translator
 from ..decoding.tokenizer import without_text
 from ..layers import AttentionConfig, BiasConfig, StackConfig
 from ..models import GPT, Transformer
 from ..ops.rope import bucket_of
+from .cutting import tokenizer_as_json
 from .storage import StorageLoss, quantised
 
 MOST_PARAMETERS = 20_000_000
@@ -43,8 +43,7 @@ def check_model(model: Any, tokenizer: Tokenizer) -> None:
             f"the model has {count:,} parameters and its page would weigh {as_float32:,.0f} MB, or {as_int8:,.0f} MB "
             f"as int8: the explorer takes at most {MOST_PARAMETERS:,} parameters"
         )
-    if not isinstance(tokenizer, BPETokenizer):
-        raise ValueError("the model's tokenizer is another library's: the explorer cuts text with this library's own")
+    tokenizer_as_json(tokenizer, model.config)
     _ = Generator(model, tokenizer) if isinstance(model, GPT) else Translator(model, tokenizer)  # they belong together
     if not np.isfinite(model.ops.to_numpy(model.parameters.data)).all():
         raise ValueError("the model's parameters are not finite: there is nothing to see")
@@ -67,7 +66,7 @@ def payload(
         "languages": list(languages) if languages else None,
         "examples": list(examples),
         "config": model_config(model, tokenizer),
-        "tokenizer": {"characters": tokenizer.characters, "merges": [list(merge) for merge in tokenizer.merges]},
+        "tokenizer": tokenizer_as_json(tokenizer, model.config),
         "storage": "float32" if loss is None else "int8",
         "loss": None if loss is None else _camel(loss._asdict()),
         "tensors": tensors,

@@ -19,6 +19,14 @@ the softcap's slope forgotten | cappedBackward: each * (1 - (y.data[place] / sof
 [explorer/src/engine/model.js: explorer/test_explorer_configurations]
 every layer with the window of the first | buildAttention: stackConfig.attentions[layer] → stackConfig.attentions[0]
 logits that no softcap bends | logitsOf: logitsSoftcap ? capped(logits, logitsSoftcap) : logits → logits
+[explorer/src/engine/pretrained.js: explorer/test_explorer_pretrained]
+the last of the oldest pairs is merged first | bpe: waits[i] < waits[best] → waits[i] <= waits[best]
+neighbours that are unknown have a token each | unigram: isUnknown && found[0]?.id === null → false
+a shorter added token hides a longer one | finder: b.length - a.length → a.length - b.length
+a grapheme that gives way character by character | sentencepiece: utf8(segment).length < 6 → utf8(segment).length < 2
+every part gets the space of the first | changed: isFirst || when === "always" → true
+[explorer/cutting.py: explorer/test_explorer_pretrained]
+JavaScript's white space for Oniguruma's | CLASSES: r"\s": SPACE → r"\s": r"\s"
 [explorer/src/engine/pattern.js: explorer/test_explorer_configurations]
 causal mask off by one | allows: key > query → key >= query
 window off by one | allows: <= window → < window

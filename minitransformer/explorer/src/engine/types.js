@@ -38,11 +38,69 @@
  * @property {[string, string] | null} languages
  * @property {string[]} examples
  * @property {ModelConfig} config
- * @property {{ characters: string, merges: [string, string][] }} tokenizer
+ * @property {OwnTokenizer | PretrainedTokenizer} tokenizer
  * @property {"float32" | "int8"} storage
  * @property {StorageLoss | null} loss
  * @property {StoredTensor[]} tensors
  * @property {string} weights
+ */
+
+/**
+ * `before` and `after` are the ids that stand around a text.
+ * @typedef {{ characters: string, merges: [string, string][], before: number[], after: number[] }} OwnTokenizer
+ */
+
+/**
+ * A tokenizer of the package tokenizers. Its steps are operations with their values, see cutting.py.
+ *
+ * pieces   of each id; null: there is none
+ * added    tokens that are found in a text as they stand
+ * @typedef {object} PretrainedTokenizer
+ * @property {(string | null)[]} pieces
+ * @property {AddedToken[]} added
+ * @property {Step[]} normalizer
+ * @property {Step[]} cuts
+ * @property {BpeModel | UnigramModel} model
+ * @property {Step[]} decoder
+ * @property {number[]} before
+ * @property {number[]} after
+ */
+
+/** @typedef {[string, ...any[]]} Step */
+
+/**
+ * special      it is no part of a decoded text
+ * normalized   it is looked for in the normalised text
+ * lstrip       it takes the white space before it; rstrip: after it
+ * isPiece      the model may cut a text into it besides
+ * @typedef {object} AddedToken
+ * @property {number} id
+ * @property {string} content
+ * @property {boolean} special
+ * @property {boolean} normalized
+ * @property {boolean} lstrip
+ * @property {boolean} rstrip
+ * @property {boolean} isPiece
+ */
+
+/**
+ * merges         pairs of ids, one after another, the oldest first
+ * unknown        id of what no piece has
+ * fuseUnknown    neighbours that are unknown are one token
+ * byteFallback   unknown characters are their bytes
+ * ignoreMerges   a word that is a piece is not cut
+ * @typedef {object} BpeModel
+ * @property {"BPE"} type
+ * @property {number[]} merges
+ * @property {number | null} unknown
+ * @property {boolean} fuseUnknown
+ * @property {boolean} byteFallback
+ * @property {boolean} ignoreMerges
+ */
+
+/**
+ * `scores`: the log-probability of each piece.
+ * @typedef {{ type: "Unigram", scores: number[], unknown: number | null, byteFallback: boolean }} UnigramModel
  */
 
 /**

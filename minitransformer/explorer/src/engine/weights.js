@@ -56,7 +56,7 @@ export class Weights {
 }
 
 /** @param {string} base64 */
-function bytesOf(base64) {
+export function bytesOf(base64) {
   const text = atob(base64);
   const bytes = new Uint8Array(text.length);
   for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
