@@ -15,13 +15,16 @@ import numpy as np
 from ..decoding import Generator, Tokenizer, Translator
 from ..decoding.tokenizer import without_text
 from ..layers import AttentionConfig, BiasConfig, StackConfig
-from ..models import GPT, Transformer
+from ..models import GPT, Transformer, most_tokens
 from ..ops.rope import bucket_of
 from .cutting import tokenizer_as_json
-from .storage import StorageLoss, quantised
+from .storage import StorageLoss, of_columns, quantised
 
-MOST_PARAMETERS = 20_000_000
-"""A page with more would take long to open: 20 million float32 are 107 MB."""
+MOST_BYTES = 200_000_000
+"""A heavier page would take long to open: this one, of 37 million float32 or 149 million int8, takes some seconds."""
+
+LONGEST = 256
+"""In tokens: all heads' maps of a longer text are more than a page can show."""
 
 TEMPLATE = Path(__file__).with_name("page.html")
 PLACEHOLDER = b"%PAYLOAD%"
@@ -29,7 +32,7 @@ PAGE_BYTES = 200_000
 """About the size of a page without the weights."""
 
 
-def check_model(model: Any, tokenizer: Tokenizer) -> None:
+def check_model(model: Any, tokenizer: Tokenizer, int8: bool = False) -> None:
     """Raise `ValueError`, in one sentence, for a model that the page can't show."""
     if not isinstance(model, Transformer | GPT):
         other = getattr(getattr(model, "config", None), "kind", type(model).__name__)
@@ -37,11 +40,11 @@ def check_model(model: Any, tokenizer: Tokenizer) -> None:
     count, kind = model.parameters.count, model.config.decoder.block.attention.kind
     if kind != "softmax":
         raise ValueError(f"the model's attention is {kind!r}: the explorer shows weights, which only softmax has")
-    if count > MOST_PARAMETERS:
-        as_float32, as_int8 = ((PAGE_BYTES + size * count * 4 / 3) / 1e6 for size in (4, 1))
+    as_float32, as_int8 = (PAGE_BYTES + size * count * 4 / 3 for size in (4, 1))
+    if (as_int8 if int8 else as_float32) > MOST_BYTES:
         raise ValueError(
-            f"the model has {count:,} parameters and its page would weigh {as_float32:,.0f} MB, or {as_int8:,.0f} MB "
-            f"as int8: the explorer takes at most {MOST_PARAMETERS:,} parameters"
+            f"the model has {count:,} parameters and its page would weigh {as_float32 / 1e6:,.0f} MB, or "
+            f"{as_int8 / 1e6:,.0f} MB with --int8: a page may weigh {MOST_BYTES / 1e6:,.0f} MB"
         )
     tokenizer_as_json(tokenizer, model.config)
     _ = Generator(model, tokenizer) if isinstance(model, GPT) else Translator(model, tokenizer)  # they belong together
@@ -89,7 +92,7 @@ def model_config(model: Any, tokenizer: Any) -> dict[str, Any]:
         "kind": "gpt" if is_gpt else "transformer",
         "vocabSize": config.vocab_size,
         "dModel": config.d_model,
-        "maxLength": config.max_length,
+        "maxLength": min(most_tokens(config), LONGEST),
         "padId": None if is_gpt else config.pad_id,
         "bosId": config.bos_id,
         "eosId": config.eos_id,
@@ -168,8 +171,9 @@ def _stored(model: Any, int8: bool) -> tuple[list[dict[str, Any]], bytes]:
         array = array + 1 if name.endswith(".gamma") and is_one_more else array
         entry: dict[str, Any] = {"name": name, "shape": list(array.shape), "scalesOffset": None}
         if int8 and array.ndim == 2:
-            integers, scales = quantised(array)
+            integers, scales = quantised(name, array)
             entry |= {"offset": put(integers, "int8"), "scalesOffset": put(scales, "<f4")}
+            entry["scalesOf"] = "columns" if of_columns(name) else "rows"
         else:
             entry["offset"] = put(array, "<f4")
         tensors.append(entry)

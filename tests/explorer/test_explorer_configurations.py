@@ -97,6 +97,7 @@ CONFIGS: dict[str, Callable[[], Any]] = {
     "GPT, strided pattern": lambda: GPTConfig(VOCAB, **SIZES, **MARKS, window=2, sparse=SparseConfig(stride=3)),
     "GPT, global tokens": lambda: GPTConfig(VOCAB, **SIZES, **MARKS, window=1, sparse=SparseConfig(global_tokens=2)),
 }
+NOTHING: dict[str, Any] = {"heads": [], "sublayers": [], "masked": [], "unplaced": []}
 SOURCE = [50, 260, 17, 200, 3, 99, 261, 120, 2]
 TARGET = [1, 77, 260, 31, 240, 5, 265, 80]
 
@@ -135,18 +136,22 @@ def test_the_engine_computes_what_numpy_computes(name: str) -> None:
     source = None if is_gpt else SOURCE
     inputs, position, token = {"source": source, "target": TARGET}, len(TARGET) - 2, 123
     start = {"source": source, "target": TARGET[:3] if is_gpt else TARGET[:1]}
-    trace, gradient, lens, search = run_engine(
+    begun = {"source": source, "target": TARGET[:3]}
+    _, trace, whole, gradient, lens, search = run_engine(
         payload_of(model, bytes_tokenizer(VOCAB)),
         [
-            Call("trace", [inputs]),
-            Call("gradient", [Result(0), position, token]),
-            Call("lens", [Result(0), position, 3]),
+            Call("trace", [begun, NOTHING]),
+            Call("trace", [inputs, NOTHING, Result(0)]),
+            Call("trace", [inputs], ["logits"]),
+            Call("gradient", [Result(1), position, token]),
+            Call("lens", [Result(1), position, 3]),
             Call("search", [start, {"beams": 3, "maxTokens": 12, "lengthPenalty": 0}], ["result.hypotheses.0"]),
         ],
     )
     arrays = [np.array([ids]) for ids in (source, TARGET) if ids is not None]
     expected = forward_of(exact, source, TARGET)
-    np.testing.assert_allclose(trace["logits"], expected, rtol=0, atol=1e-4)
+    for logits in (trace["logits"], whole[0]):  # that of a longer text goes on from that of its beginning
+        np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-4)
 
     sides = input_gradients(exact, source, TARGET, position, token)
     assert relative_error(gradient["target"]["vectors"], sides[1]) <= 1e-4
@@ -244,14 +249,14 @@ def test_models_that_the_page_cannot_show_are_refused() -> None:
     tokenizer = bytes_tokenizer(VOCAB)
     linear = GPT(GPTConfig(VOCAB, **SIZES, attention="linear", positions="learned", attention_dropout=0.0))
     bert = BERT(BERTConfig(VOCAB, **SIZES, mask_id=269))
-    large = Transformer.blank(TransformerConfig(VOCAB, d_model=512, num_heads=8, d_ff=2048, num_layers=3))
+    large = Transformer.blank(TransformerConfig(VOCAB, d_model=512, num_heads=8, d_ff=2048, num_layers=6))
     broken = Transformer(TransformerConfig(VOCAB, **SIZES))
     broken.parameters.data[5] = np.nan
     other = Transformer(TransformerConfig(VOCAB + 1, **SIZES))
     for model, says in [
         (linear, "attention is 'linear'"),
         (bert, "not one of kind 'bert'"),
-        (large, "22,207,488 parameters and its page would weigh 119 MB, or 30 MB as int8"),
+        (large, "44,276,736 parameters and its page would weigh 236 MB, or 59 MB with --int8"),
         (broken, "not finite"),
         (other, "don't belong together"),
     ]:

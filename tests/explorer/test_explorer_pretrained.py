@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 from support.explorer_engine import Call, needs_node, payload_of, run_engine
-from support.explorer_tokenizers import KINDS, tokenizer_of
+from support.explorer_tokenizers import KINDS, model_for, page_of, tokenizer_of
 from test_explorer_tokenizer import ODD, random_texts
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from minitransformer.decoding import Generator
+from minitransformer import Transformer
+from minitransformer.decoding import Generator, Translator
 from minitransformer.explorer.cutting import as_javascript
-from minitransformer.models import GPT, GPTConfig
+from minitransformer.models import GPT, GPTConfig, T5Config
 from minitransformer.pretrained.tokenizers import PretrainedTokenizer
 
 MORE = [
@@ -22,17 +23,12 @@ MORE = [
 ]
 
 
-def model_for(tokenizer: Any) -> GPT:
-    sizes: dict[str, Any] = {"d_model": 4, "num_heads": 1, "d_ff": 4, "num_layers": 1, "max_length": 100_000}
-    return GPT(GPTConfig(tokenizer.vocab_size, **sizes, positions="none"))
-
-
 @needs_node
 @pytest.mark.parametrize("kind", KINDS)
 def test_ids_tokens_and_texts_are_the_packages(kind: str) -> None:
     tokenizer = tokenizer_of(kind)
-    model, texts = model_for(tokenizer), ODD[1:] + MORE + random_texts(200)
-    content, generator = payload_of(model, tokenizer), Generator(model, tokenizer)
+    content, texts = page_of(tokenizer), ODD[1:] + MORE + random_texts(200)
+    generator = Generator(model_for(tokenizer), tokenizer)
     encoded = run_engine(content, [Call("encodeTarget", [text]) for text in texts])
     for text, found in zip(texts, encoded, strict=True):
         empty = not found["ids"] and not tokenizer.encode(text)  # which no model reads
@@ -46,11 +42,21 @@ def test_ids_tokens_and_texts_are_the_packages(kind: str) -> None:
 
 
 @needs_node
+def test_a_t5_reads_the_ids_that_its_translator_gives_it() -> None:
+    tokenizer = tokenizer_of("T5")
+    sizes: dict[str, Any] = {"d_model": 8, "num_heads": 2, "d_ff": 8, "num_layers": 1, "max_length": 30}
+    model = Transformer(T5Config(tokenizer.vocab_size, **sizes, eos_id=tokenizer.inner.token_to_id("</s>")))
+    texts = ["", " \n", "Ein <extra_id_0> bellt.", "the dog " * 40, "the dog " * 100]
+    found = run_engine(payload_of(model, tokenizer), [Call("encodeSource", [text]) for text in texts])
+    *whole, long = Translator(model, tokenizer).encode(texts, truncate=True)
+    assert [each["ids"] for each in found] == [*whole, [*long[:255], long[-1]]]
+    assert [each["isCut"] for each in found] == [False] * 4 + [True]
+
+
+@needs_node
 def test_a_character_of_several_tokens_is_the_first_ones() -> None:
     tokenizer = tokenizer_of("GPT-2")
-    (tokens,) = run_engine(
-        payload_of(model_for(tokenizer), tokenizer), [Call("tokens", [tokenizer.encode("a 日<|im_end|>x")])]
-    )
+    (tokens,) = run_engine(page_of(tokenizer), [Call("tokens", [tokenizer.encode("a 日<|im_end|>x")])])
     pieces = [token["piece"] for token in tokens]
     assert "".join(pieces) == "a 日x"
     assert pieces.count("") == 3, "two bytes of a character, and the mark"
@@ -68,7 +74,7 @@ def test_hostile_tokens_are_shown_and_never_stand_in_the_page() -> None:
     inner = Tokenizer.from_str(tokenizer_of("GPT-2").inner.to_str())
     inner.add_tokens([AddedToken(each, normalized=False) for each in HOSTILE])
     tokenizer = PretrainedTokenizer(inner, {}, {})
-    content = payload_of(model_for(tokenizer), tokenizer)
+    content = page_of(tokenizer)
     page = in_page(content)
     assert page.count(b"</script") == in_page({}).count(b"</script")
     assert not {*"\x00\x1b\u202e\u2028"} & {*page.decode()}
@@ -104,7 +110,7 @@ def test_what_the_page_would_cut_differently_is_refused() -> None:
         (pieces, "WordPiece"),
     ]:
         with pytest.raises(ValueError, match=says):
-            payload_of(model_for(tokenizer), tokenizer)
+            page_of(tokenizer)
     small = GPT(GPTConfig(500, d_model=4, num_heads=1, d_ff=4, num_layers=1))
     with pytest.raises(ValueError, match="has 600 ids, and the model only 500"):
         payload_of(small, tokenizer_of("GPT-2"))

@@ -16,7 +16,10 @@ a masked position that is seen | maskOf: !isMasked[key] && (!isSelf → (!isSelf
 positions of a past start at 0 again | maskOf: pass.start + Math.floor → Math.floor
 [explorer/src/engine/matrix.js: explorer/test_explorer_configurations]
 the softcap's slope forgotten | cappedBackward: each * (1 - (y.data[place] / softcap) ** 2) → each
+[explorer/src/engine/join.js: explorer/test_explorer_configurations]
+the keys of a longer text twice | WHOLE: "key", "value" → "value"
 [explorer/src/engine/model.js: explorer/test_explorer_configurations]
+a longer text that begins again at the first position | modelForward: earlier.inputs.target.length → 0
 every layer with the window of the first | buildAttention: stackConfig.attentions[layer] → stackConfig.attentions[0]
 logits that no softcap bends | logitsOf: logitsSoftcap ? capped(logits, logitsSoftcap) : logits → logits
 [explorer/src/engine/pretrained.js: explorer/test_explorer_pretrained]
@@ -27,6 +30,9 @@ a grapheme that gives way character by character | sentencepiece: utf8(segment).
 every part gets the space of the first | changed: isFirst || when === "always" → true
 [explorer/cutting.py: explorer/test_explorer_pretrained]
 JavaScript's white space for Oniguruma's | CLASSES: r"\s": SPACE → r"\s": r"\s"
+[explorer/src/engine/matrix.js: explorer/test_explorer_engine]
+int8's columns unscaled on the way back | productWithTransposed: each * columnScales[place % a.cols] → each
+the scale of int8's rows forgotten | productWithTransposed: b.rowScales ? b.rowScales[j] : 1 → 1
 [explorer/src/engine/pattern.js: explorer/test_explorer_configurations]
 causal mask off by one | allows: key > query → key >= query
 window off by one | allows: <= window → < window

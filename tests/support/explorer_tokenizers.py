@@ -5,16 +5,16 @@ import json
 from collections.abc import Callable
 from functools import cache
 from itertools import islice
-from types import SimpleNamespace
 from typing import Any
 
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2 as formats
+from support.explorer_engine import payload_of
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from minitransformer.data import BPETokenizer
 from minitransformer.grammar import sample
-from minitransformer.models import GPTConfig
+from minitransformer.models import GPT, GPTConfig
 from minitransformer.pretrained.bpe import bpe_as_json
 from minitransformer.pretrained.gguf_tokenizer import LLAMA3, QWEN2
 from minitransformer.pretrained.tokenizers import PretrainedTokenizer
@@ -150,6 +150,13 @@ def tokenizer_of(kind: str) -> PretrainedTokenizer:
     return PretrainedTokenizer(KINDS[kind](), {}, {})
 
 
-def config_of(tokenizer: Any) -> Any:
-    """What the explorer asks of the model's configuration when it writes its tokenizer."""
-    return SimpleNamespace(vocab_size=tokenizer.vocab_size, kind="gpt", bos_id=None, eos_id=None)
+def model_for(tokenizer: Any) -> GPT:
+    """A tiny model with this tokenizer's vocabulary, for texts of any length."""
+    sizes: dict[str, Any] = {"d_model": 4, "num_heads": 1, "d_ff": 4, "num_layers": 1}
+    return GPT(GPTConfig(tokenizer.vocab_size, **sizes, positions="none"))
+
+
+def page_of(tokenizer: Any) -> dict[str, Any]:
+    """The payload of such a model, which cuts no text off."""
+    content = payload_of(model_for(tokenizer), tokenizer)
+    return {**content, "config": {**content["config"], "maxLength": 100_000}}

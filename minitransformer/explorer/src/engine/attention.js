@@ -22,7 +22,6 @@ import {
   capped,
   cappedBackward,
   columns,
-  matrixOf,
   product,
   productWithTransposed,
   rowNorms,
@@ -205,7 +204,8 @@ function withNorms(head, { weight }, first) {
     },
     get projectedNorms() {
       const last = first + head.value.cols;
-      const own = matrixOf(last - first, weight.cols, weight.data.subarray(first * weight.cols, last * weight.cols));
+      const data = weight.data.subarray(first * weight.cols, last * weight.cols);
+      const own = { ...weight, rows: last - first, data };
       projected ??= rowNorms(product(head.value, own)); // (Tk, C)
       return projected;
     },

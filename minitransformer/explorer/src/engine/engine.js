@@ -58,7 +58,8 @@ export function createEngine(payload) {
     },
     decode: (ids) => tokenizer.decode(ids),
     tokens: (ids) => tokenizer.tokens(ids),
-    trace: (inputs, interventions = NO_INTERVENTIONS) => modelForward(model, inputs, interventions),
+    trace: (inputs, interventions = NO_INTERVENTIONS, earlier = null) =>
+      modelForward(model, inputs, interventions, earlier),
     lens: (trace, position, count = 5, target = null) => logitLens(model, tokenizer, trace, position, count, target),
     top: (trace, position, count = 10, temperature = 1) => {
       const shares = probabilities(row(trace.logits, position), temperature, null);

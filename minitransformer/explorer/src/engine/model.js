@@ -5,7 +5,7 @@
  */
 
 /**
- * @import { AttentionKind, Inputs, Interventions, Matrix, ModelConfig } from "./types.js"
+ * @import { AttentionKind, Inputs, Interventions, Matrix, ModelConfig, Weight } from "./types.js"
  * @import { StackConfig, StackName, StackTrace, Trace } from "./types.js"
  */
 /** @import { Attention, Pass } from "./attention.js" */
@@ -15,6 +15,7 @@
 /** @import { Stack } from "./stack.js" */
 /** @import { Weights } from "./weights.js" */
 import { NO_INTERVENTIONS } from "./interventions.js";
+import { joined } from "./join.js";
 import { capped, cappedBackward, columns, productWithTransposed, row, zeros } from "./matrix.js";
 import { logSoftmax } from "./softmax.js";
 import { stackBackward, stackForward } from "./stack.js";
@@ -25,7 +26,7 @@ import { stackBackward, stackForward } from "./stack.js";
  * @property {ModelConfig} config
  * @property {Stack | null} encoder
  * @property {Stack} decoder
- * @property {Matrix} output
+ * @property {Weight} output
  * @property {Float32Array | null} outputBias
  */
 
@@ -35,15 +36,24 @@ import { stackBackward, stackForward } from "./stack.js";
  * @typedef {{ position: number, past: StackTrace | null, memory: Matrix | null, off: Interventions }} Decoding
  */
 
-/** A whole pass. @param {Model} model @param {Inputs} inputs @param {Interventions} [off] @returns {Trace} */
-export function modelForward(model, inputs, off = NO_INTERVENTIONS) {
+/**
+ * A whole pass, or the rest of one: `earlier` is the trace of the target's beginning.
+ * @param {Model} model @param {Inputs} inputs @param {Interventions} [off] @param {Trace | null} [earlier]
+ * @returns {Trace}
+ */
+export function modelForward(model, inputs, off = NO_INTERVENTIONS, earlier = null) {
   check(model.config, inputs);
-  const encoder = model.encoder ? stackForward(model.encoder, inputs.source ?? [], passOf(null, off), null) : null;
-  const decoder = stackForward(model.decoder, inputs.target, passOf(encoder && encoder.output, off), null);
+  const source = inputs.source ?? [];
+  const fresh = model.encoder && !earlier ? stackForward(model.encoder, source, passOf(null, off), null) : null;
+  const encoder = earlier ? earlier.encoder : fresh;
+  const start = earlier ? earlier.inputs.target.length : 0;
+  const pass = { ...passOf(encoder && encoder.output, off), start };
+  const decoder = stackForward(model.decoder, inputs.target.slice(start), pass, earlier && earlier.decoder);
   const logits = logitsOf(model, decoder.output); // (T, V)
   const logProbs = zeros(logits.rows, logits.cols);
   for (let t = 0; t < logits.rows; t++) row(logProbs, t).set(logSoftmax(row(logits, t)));
-  return { inputs, interventions: off, encoder, decoder, logits, logProbs };
+  const all = { decoder, logits, logProbs };
+  return { inputs, interventions: off, encoder, ...(earlier ? joined({ ...earlier }, all) : all) };
 }
 
 /**
@@ -80,10 +90,10 @@ function logitsBackward({ output, config: { logitsSoftcap } }, dlogits, logits) 
   for (let t = 0; t < dlogits.rows; t++) {
     const out = row(dhidden, t);
     for (let v = 0; v < dlogits.cols; v++) {
-      const factor = dlogits.data[t * dlogits.cols + v]; // logits = hidden @ tableᵀ + bias
+      const factor = dlogits.data[t * dlogits.cols + v] * (output.rowScales ? output.rowScales[v] : 1);
       if (factor === 0) continue;
-      const vector = row(output, v);
-      for (let c = 0; c < out.length; c++) out[c] += factor * vector[c];
+      const first = v * output.cols; // logits = hidden @ tableᵀ + bias
+      for (let c = 0; c < out.length; c++) out[c] += factor * output.data[first + c];
     }
   }
   return dhidden;
@@ -149,18 +159,18 @@ export function checkIds(name, ids, vocabSize) {
 
 /** @param {ModelConfig} config @param {Weights} weights @returns {Model} */
 export function buildModel(config, weights) {
-  const tokens = weights.matrix("tokens.table");
+  const tokens = weights.weight("tokens.table");
   return {
     config,
     encoder: config.encoder ? buildStack("encoder", config, config.encoder, tokens, weights) : null,
     decoder: buildStack("decoder", config, config.decoder, tokens, weights),
-    output: config.tied ? tokens : weights.matrix("output.table"),
+    output: config.tied ? tokens : weights.weight("output.table"),
     outputBias: config.outputBias ? weights.vector("logits_bias") : null,
   };
 }
 
 /**
- * @param {StackName} name @param {ModelConfig} model @param {StackConfig} config @param {Matrix} tokens
+ * @param {StackName} name @param {ModelConfig} model @param {StackConfig} config @param {Weight} tokens
  * @param {Weights} weights @returns {Stack}
  */
 function buildStack(name, model, config, tokens, weights) {
@@ -251,7 +261,7 @@ function split({ weight, bias }, width) {
 
 /** @param {string} place @param {Weights} weights @returns {Linear} */
 function buildLinear(place, weights) {
-  return { weight: weights.matrix(`${place}.weight`), bias: weights.optionalVector(`${place}.bias`) };
+  return { weight: weights.weight(`${place}.weight`), bias: weights.optionalVector(`${place}.bias`) };
 }
 
 /** @param {string} place @param {StackConfig} config @param {Weights} weights */

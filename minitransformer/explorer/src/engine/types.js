@@ -17,6 +17,17 @@
  * @typedef {{ rows: number, cols: number, data: Float32Array }} Matrix
  */
 
+/**
+ * A matrix of weights, which may be int8: then the entry of row i and column j is `data[i * cols + j]` times the scale
+ * of its row, or of its column.
+ * @typedef {object} Weight
+ * @property {number} rows
+ * @property {number} cols
+ * @property {Float32Array | Int8Array} data
+ * @property {Float32Array | null} [rowScales]
+ * @property {Float32Array | null} [columnScales]
+ */
+
 // --- The payload, written by Python, and the configuration in it -----------------------------------------------------
 
 /** @typedef {"encoder" | "decoder"} StackName */
@@ -113,12 +124,14 @@
  */
 
 /**
- * An array in the weights. With a `scalesOffset` it is int8: entry (i, j) is its byte times the float32 scale of row i.
+ * An array in the weights. With a `scalesOffset` it is int8: each entry is its byte times the float32 scale of its row
+ * or column.
  * @typedef {object} StoredTensor
  * @property {string} name as in Python: "encoder.layers.0.self_attention.query_key_value.weight"
  * @property {number[]} shape
  * @property {number} offset
  * @property {number | null} scalesOffset
+ * @property {"rows" | "columns"} [scalesOf]
  */
 
 /**
@@ -325,7 +338,7 @@
  * queryNorm         and keyNorm, null without such norms
  * value             (Tk, Dv)
  * bias              (Tq, Tk): what was added to the scores, or null
- * scores            (Tq, Tk): before the mask
+ * scores            (Tq, Tk): before the mask; may be 0 for a key after the query
  * masked            (Tq, Tk): −Infinity where the query may not see the key
  * weights           (Tq, Tk): rows sum to 1, or to 0 where a query sees no key
  * output            (Tq, Dv): weights · value; computed also where the head is switched off
@@ -537,7 +550,8 @@
  * encodeTarget    text → ids for `target`: <s> and the text (Transformer), or a prompt with its mark (GPT)
  * decode          ids → text, without special tokens
  * tokens          ids → tokens for display, in words
- * trace           a whole pass. Throws RangeError for no token, too many tokens, or an id outside the vocabulary
+ * trace           a whole pass; `earlier` may be a trace of the target's beginning, with the same source and
+ *                 interventions. Throws RangeError for no token, too many tokens, or an id outside the vocabulary
  * lens            the logit lens of one position of the target, with the `count` best tokens (5) of each entry
  * top             the `count` best next tokens (10) after a position of the target, with temperature (1)
  * compare         log-probabilities of `tokens` (one for each position of the target) in two passes with equally long
@@ -554,7 +568,7 @@
  * @property {(text: string) => Encoded} encodeTarget
  * @property {(ids: readonly number[]) => string} decode
  * @property {(ids: readonly number[]) => Token[]} tokens
- * @property {(inputs: Inputs, interventions?: Interventions) => Trace} trace
+ * @property {(inputs: Inputs, interventions?: Interventions, earlier?: Trace | null) => Trace} trace
  * @property {(trace: Trace, position: number, count?: number, target?: number | null) => LensEntry[]} lens
  * @property {(trace: Trace, position: number, count?: number, temperature?: number) => Candidate[]} top
  * @property {(original: Trace, changed: Trace, tokens: number[]) => Comparison} compare
