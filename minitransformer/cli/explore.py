@@ -4,9 +4,11 @@ examples:
   {program} explore runs/demo/model.safetensors --out explorer.html
   {program} explore runs/demo/model.safetensors --out explorer.html --examples sentences.txt
   {program} explore runs/captions/average.safetensors --out captions.html --int8
+  {program} explore SmolLM2-135M-Instruct.Q4_1.gguf --out smollm2.html --int8
 
-The page holds the model, and computes it in the browser: it asks no server for anything. CHECKPOINT is a model that
-translates or continues texts, of at most 20 million parameters. With --int8 the page weighs a quarter, and the command
+The page holds the model, and computes it in the browser: it asks no server for anything. MODEL translates or continues
+texts; besides a checkpoint it may be a folder as `transformers` saves it, a GGUF file, or a name on the Hugging Face
+hub. A page weighs 200 MB at most, which are 37 million parameters. With --int8 it weighs a quarter, and the command
 says what that changes in the model's log-probabilities and in its greedy outputs.
 """
 
@@ -19,7 +21,7 @@ from ..decoding import with_tokenizer
 from ..explorer import Explored, explore
 from .backend import NUMPY
 from .common import Parser, add_option, as_bytes, heavy_work, path_name, say
-from .model_argument import add_checkpoint_argument, open_model
+from .model_argument import open_model
 from .outputs import check_output
 
 HELP = "write a page that shows a model at work, offline in a browser"
@@ -29,7 +31,8 @@ MOST_EXAMPLES, LONGEST_EXAMPLE = 200, 1000
 
 def add_options(parser: Parser) -> None:
     """Declare the options of `explore`."""
-    add_checkpoint_argument(parser)
+    help_text = "a checkpoint, a folder of `save_pretrained`, a GGUF file, or a hub's name"
+    add_option(parser, "checkpoint", "MODEL", path_name, help_text)
     add_option(parser, "--out", "FILE.html", path_name, "where the page goes", required=True)
     parser.add_argument("--int8", action="store_true", help="store the weights in a quarter of the bytes, less exactly")
     add_option(parser, "--examples", "FILE", path_name, "sentences to offer, one a line (default: the grammar's)")

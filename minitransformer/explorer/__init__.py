@@ -19,6 +19,10 @@ from .storage import StorageLoss, measure_loss
 __all__ = ["Explored", "StorageLoss", "explore"]
 
 
+MOST_MEASURED = 1_000_000_000
+"""The loss by int8 is measured on so many sentences times parameters, which takes a minute at most."""
+
+
 class Explored(NamedTuple):
     """The result of `explore`: the page's size in bytes, and the loss by int8, `None` for float32."""
 
@@ -43,8 +47,10 @@ def explore(
     Raises `ValueError` for a model that the page can't compute or that is too large, and `OSError` if the file can't be
     written.
     """
-    check_model(model, tokenizer)
-    loss = measure_loss(model, tokenizer, examples or example_sentences(model, languages, 50)) if int8 else None
+    check_model(model, tokenizer, int8)
+    count = max(4, min(50, MOST_MEASURED // model.parameters.count))
+    sentences = list(examples)[:count] or example_sentences(model, languages, count)
+    loss = measure_loss(model, tokenizer, sentences) if int8 else None
     shown = list(examples) or example_sentences(model, languages, 12)
     page = in_page(payload(model, tokenizer, name, languages, shown, loss))
     with atomic_write(path) as file:

@@ -12,15 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from ..data.tokenizer import BPETokenizer
 from ..decoding import Generator, Tokenizer, Translator
+from ..decoding.tokenizer import without_text
 from ..layers import AttentionConfig, BiasConfig, StackConfig
-from ..models import GPT, Transformer
+from ..models import GPT, Transformer, most_tokens
 from ..ops.rope import bucket_of
-from .storage import StorageLoss, quantised
+from .cutting import tokenizer_as_json
+from .storage import StorageLoss, of_columns, quantised
 
-MOST_PARAMETERS = 20_000_000
-"""A page with more would take long to open: 20 million float32 are 107 MB."""
+MOST_BYTES = 200_000_000
+"""A heavier page would take long to open: this one, of 37 million float32 or 149 million int8, takes some seconds."""
+
+LONGEST = 256
+"""In tokens: all heads' maps of a longer text are more than a page can show."""
 
 TEMPLATE = Path(__file__).with_name("page.html")
 PLACEHOLDER = b"%PAYLOAD%"
@@ -28,7 +32,7 @@ PAGE_BYTES = 200_000
 """About the size of a page without the weights."""
 
 
-def check_model(model: Any, tokenizer: Tokenizer) -> None:
+def check_model(model: Any, tokenizer: Tokenizer, int8: bool = False) -> None:
     """Raise `ValueError`, in one sentence, for a model that the page can't show."""
     if not isinstance(model, Transformer | GPT):
         other = getattr(getattr(model, "config", None), "kind", type(model).__name__)
@@ -36,24 +40,13 @@ def check_model(model: Any, tokenizer: Tokenizer) -> None:
     count, kind = model.parameters.count, model.config.decoder.block.attention.kind
     if kind != "softmax":
         raise ValueError(f"the model's attention is {kind!r}: the explorer shows weights, which only softmax has")
-    block, sparse = model.config.decoder.block, model.config.decoder.block.attention.sparse
-    unknown = {
-        f"extra norms, of {block.norm.extra}": block.norm.extra != "none",
-        "norms with the gain 1 + gamma": block.norm.kind == "rmsnorm1p",
-        "windows in some layers alone": sparse is not None and sparse.full_every is not None,
-        "a softcap of its logits": getattr(model.config, "logits_softcap", None) is not None,
-    }
-    if any(unknown.values()):
-        has = next(name for name, there in unknown.items() if there)
-        raise ValueError(f"the model has {has}: the explorer shows no such models")
-    if count > MOST_PARAMETERS:
-        as_float32, as_int8 = ((PAGE_BYTES + size * count * 4 / 3) / 1e6 for size in (4, 1))
+    as_float32, as_int8 = (PAGE_BYTES + size * count * 4 / 3 for size in (4, 1))
+    if (as_int8 if int8 else as_float32) > MOST_BYTES:
         raise ValueError(
-            f"the model has {count:,} parameters and its page would weigh {as_float32:,.0f} MB, or {as_int8:,.0f} MB "
-            f"as int8: the explorer takes at most {MOST_PARAMETERS:,} parameters"
+            f"the model has {count:,} parameters and its page would weigh {as_float32 / 1e6:,.0f} MB, or "
+            f"{as_int8 / 1e6:,.0f} MB with --int8: a page may weigh {MOST_BYTES / 1e6:,.0f} MB"
         )
-    if not isinstance(tokenizer, BPETokenizer):
-        raise ValueError("the model's tokenizer is another library's: the explorer cuts text with this library's own")
+    tokenizer_as_json(tokenizer, model.config)
     _ = Generator(model, tokenizer) if isinstance(model, GPT) else Translator(model, tokenizer)  # they belong together
     if not np.isfinite(model.ops.to_numpy(model.parameters.data)).all():
         raise ValueError("the model's parameters are not finite: there is nothing to see")
@@ -75,8 +68,8 @@ def payload(
         "name": name,
         "languages": list(languages) if languages else None,
         "examples": list(examples),
-        "config": model_config(model),
-        "tokenizer": {"characters": tokenizer.characters, "merges": [list(merge) for merge in tokenizer.merges]},
+        "config": model_config(model, tokenizer),
+        "tokenizer": tokenizer_as_json(tokenizer, model.config),
         "storage": "float32" if loss is None else "int8",
         "loss": None if loss is None else _camel(loss._asdict()),
         "tensors": tensors,
@@ -91,7 +84,7 @@ def in_page(content: Mapping[str, Any]) -> bytes:
     return before + text.encode("ascii") + after
 
 
-def model_config(model: Any) -> dict[str, Any]:
+def model_config(model: Any, tokenizer: Any) -> dict[str, Any]:
     """Return the model's configuration as a tree, with the numbers that the page should not have to compute."""
     config, is_gpt = model.config, isinstance(model, GPT)
     scale = model.tokens.scale
@@ -99,13 +92,16 @@ def model_config(model: Any) -> dict[str, Any]:
         "kind": "gpt" if is_gpt else "transformer",
         "vocabSize": config.vocab_size,
         "dModel": config.d_model,
-        "maxLength": config.max_length,
+        "maxLength": min(most_tokens(config), LONGEST),
         "padId": None if is_gpt else config.pad_id,
         "bosId": config.bos_id,
         "eosId": config.eos_id,
+        "endIds": [each for each in (config.eos_id, *config.other_eos_ids) if each is not None],
+        "forbidden": without_text(config, tokenizer) if is_gpt else [config.pad_id, config.bos_id],
         "embeddingScale": scale,
         "tied": config.tied,
         "outputBias": not is_gpt and config.output_bias,
+        "logitsSoftcap": config.logits_softcap if is_gpt else None,
         "encoder": None if is_gpt else _stack(config.encoder),
         "decoder": _stack(config.decoder),
     }
@@ -121,14 +117,16 @@ def _stack(stack: StackConfig) -> dict[str, Any]:
         "block": {
             "causal": block.causal,
             "cross": block.cross,
-            "attention": _attention(block.attention, block.causal),
             "feedForward": {
                 "dFf": feed_forward.d_ff,
                 "activation": feed_forward.activation,
                 "gated": feed_forward.gated,
             },
-            "norm": {"first": norm.first, "eps": norm.eps, "kind": norm.kind},
+            "norm": {"first": norm.first, "eps": norm.eps, "kind": norm.kind.removesuffix("1p")},
         },
+        "attentions": [
+            _attention(block.attention.of_layer(number), block.causal) for number in range(stack.num_layers)
+        ],
     }
 
 
@@ -160,6 +158,7 @@ def _relative(relative: BiasConfig, num_heads: int, causal: bool) -> dict[str, A
 def _stored(model: Any, int8: bool) -> tuple[list[dict[str, Any]], bytes]:
     """Return the place of each array, and the bytes of all; every array begins at a multiple of 4 bytes."""
     tensors, data = list[dict[str, Any]](), bytearray()
+    is_one_more = model.config.decoder.block.norm.kind == "rmsnorm1p"  # the gain is 1 + gamma
 
     def put(array: np.ndarray, dtype: str) -> int:
         offset = len(data)
@@ -169,10 +168,12 @@ def _stored(model: Any, int8: bool) -> tuple[list[dict[str, Any]], bytes]:
 
     for name, parameter in model.parameters.named.items():
         array = np.asarray(model.ops.to_numpy(parameter.value), np.float32)
+        array = array + 1 if name.endswith(".gamma") and is_one_more else array
         entry: dict[str, Any] = {"name": name, "shape": list(array.shape), "scalesOffset": None}
         if int8 and array.ndim == 2:
-            integers, scales = quantised(array)
+            integers, scales = quantised(name, array)
             entry |= {"offset": put(integers, "int8"), "scalesOffset": put(scales, "<f4")}
+            entry["scalesOf"] = "columns" if of_columns(name) else "rows"
         else:
             entry["offset"] = put(array, "<f4")
         tensors.append(entry)

@@ -26,16 +26,25 @@ class StorageLoss(NamedTuple):
     equal_outputs: int
 
 
-def quantised(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return a matrix as int8 and one scale for each row: entry (i, j) is about `integers[i, j] * scales[i]`."""
-    scales = np.abs(array).max(axis=1) / LARGEST
+def quantised(name: str, array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return a parameter's matrix as int8, and its scales: it is about `integers * scales`.
+
+    A table `(V, C)` has a scale for each row, `(V, 1)`. The weight of a map `(C_in, C_out)` has one for each column,
+    `(1, C_out)`: inputs that it hardly uses stand in rows with numbers of all sizes, and outputs do not.
+    """
+    scales = np.abs(array).max(axis=0 if of_columns(name) else 1, keepdims=True) / LARGEST
     scales = np.where(scales > 0, scales, 1).astype(np.float32)
-    return np.rint(array / scales[:, None]).astype(np.int8), scales
+    return np.rint(array / scales).astype(np.int8), scales
+
+
+def of_columns(name: str) -> bool:
+    """Return True if int8 has a scale for each column of this parameter."""
+    return name.endswith(".weight")
 
 
 def dequantised(integers: np.ndarray, scales: np.ndarray) -> np.ndarray:
     """Return the float32 matrix that the page makes of int8 and scales."""
-    return integers.astype(np.float32) * scales[:, None]
+    return integers.astype(np.float32) * scales
 
 
 def stored_as_int8(model: Any) -> Any:
@@ -43,7 +52,7 @@ def stored_as_int8(model: Any) -> Any:
     twin = type(model).blank(model.config, numpy_ops, "float32")
     for name, parameter in model.parameters.named.items():
         array = np.asarray(model.ops.to_numpy(parameter.value), np.float32)
-        twin.parameters.named[name].value[...] = dequantised(*quantised(array)) if array.ndim == 2 else array
+        twin.parameters.named[name].value[...] = dequantised(*quantised(name, array)) if array.ndim == 2 else array
     return twin
 
 

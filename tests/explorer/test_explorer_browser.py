@@ -9,11 +9,16 @@ import numpy as np
 import pytest
 from support.browser import NEEDS, absent, marks, run_in_a_browser
 from support.explorer_engine import COURSE, input_gradients
+from support.explorer_tokenizers import tokenizer_of
+from tokenizers import AddedToken, Tokenizer
 
 from minitransformer.data import BPETokenizer
 from minitransformer.decoding import Generator, Translator, beam_search, open_checkpoint
+from minitransformer.decoding.search import Start
 from minitransformer.explorer import explore
+from minitransformer.explorer.storage import stored_as_int8
 from minitransformer.models import GPT, GPTConfig, Transformer, TransformerConfig
+from minitransformer.pretrained.tokenizers import PretrainedTokenizer
 
 HERE = Path(__file__).parent
 SENTENCE = "The old teacher reads a book in the garden."
@@ -32,7 +37,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert isinstance(model, Transformer)
     assert isinstance(tokenizer, BPETokenizer)
     explore(model, tokenizer, folder / "translator.html", name=COURSE.name, languages=languages)
-    expected = {**translated(model, tokenizer), **continued(folder), **odd(folder)}
+    expected = {**translated(model, tokenizer), **continued(folder), **odd(folder), **pretrained(folder)}
     (folder / "expected.json").write_text(json.dumps(expected), "utf-8")
     return folder
 
@@ -105,6 +110,24 @@ def odd(folder: Path) -> dict[str, Any]:
     )  # fmt: skip
     explore(Transformer(config), tokenizer, folder / "odd.html", name="<b>odd</b>", examples=[text, "</script>"])
     return {"odd": text}
+
+
+def pretrained(folder: Path) -> dict[str, Any]:
+    """A small Llama with another library's tokenizer, some tokens of which are markup or turn the text around."""
+    inner = Tokenizer.from_str(tokenizer_of("Llama 3").inner.to_str())
+    inner.add_tokens([AddedToken(each, normalized=False) for each in ("</script><b>", "\u202egnp\x1b[31m")])
+    tokenizer = PretrainedTokenizer(inner, {}, {})
+    config = GPTConfig.llama(
+        tokenizer.vocab_size, d_model=32, num_heads=4, num_layers=2, d_ff=64, max_length=90, eos_id=0
+    )
+    model, prompt = GPT(config), "naïve 日 </script><b> \u202egnp\x1b[31m2024"
+    model.parameters.named["output.table"].data[-2:] *= 40
+    explore(model, tokenizer, folder / "pretrained.html", name="llama", examples=[prompt], int8=True)
+    generator = Generator(stored_as_int8(model), tokenizer)
+    start = generator.encode(prompt)
+    begin = Start(first=np.array(start[-1:]), limits=np.array([40]))
+    written = beam_search(generator.model, np.array([start[:-1]]), 1, 0.0, start=begin)[0][0].ids
+    return {"pretrained": {"prompt": prompt, "reads": tokenizer.tokens(start), "text": tokenizer.decode(written)}}
 
 
 @pytest.mark.parametrize("name", ["visitor", "hostile"])

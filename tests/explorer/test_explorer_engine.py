@@ -300,9 +300,17 @@ def test_int8_says_what_it_changes_and_the_page_computes_the_same(course: Course
     assert len(content["weights"]) < 0.27 * len(course.payload["weights"])
     assert content["loss"]["maxDifference"] == loss.max_difference
     twin = stored_as_int8(course.model)
-    (found,) = run_engine(content, [Call("trace", [inputs_of(course, 0)], ["logits"])])
+    calls = [Call("trace", [inputs_of(course, 0)]), Call("gradient", [Result(0), 1, course.greedy[0].ids[1]])]
+    trace, gradient = run_engine(content, calls)
     expected = forward_of(twin, course.sources[0], target_of(course, 0))
-    np.testing.assert_allclose(found[0], expected, rtol=0, atol=LOGITS)
+    np.testing.assert_allclose(trace["logits"], expected, rtol=0, atol=LOGITS)
+    _check_heads(
+        trace["decoder"]["layers"][0]["sublayers"][1]["attention"],
+        twin.parameters.named["decoder.layers.0.cross_attention.output.weight"].value,
+    )
+    sides = input_gradients(twin, course.sources[0], target_of(course, 0), 1, course.greedy[0].ids[1])
+    for side, vectors in zip(("source", "target"), sides, strict=True):
+        assert relative_error(gradient[side]["vectors"], vectors) <= GRADIENTS
 
 
 def test_what_a_model_cannot_read_is_refused(course: Course) -> None:

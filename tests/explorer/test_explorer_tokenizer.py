@@ -82,7 +82,7 @@ def test_words_are_cut_at_every_character_as_python_cuts_them() -> None:
     characters = [c for c in everything if unicodedata.category(c) not in ("Cn", "Cs", "Co")]
     for start in range(0, len(characters), 20_000):
         text = "\n".join(f"a{c}{c}1{c} {c}!{c}_{c}" for c in characters[start : start + 20_000])
-        assert run_engine(None, [Call("tokenizer.js:wordsOf", [text])]) == [split_words(text)]
+        assert run_engine(None, [Call("words.js:wordsOf", [text])]) == [split_words(text)]
 
 
 def test_tokens_know_their_words_and_characters(course: Course) -> None:

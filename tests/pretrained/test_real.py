@@ -13,6 +13,8 @@ import pytest
 import tokenizers
 import torch
 import transformers
+from support.explorer_engine import Call, needs_node, run_engine
+from support.explorer_tokenizers import page_of
 from support.pretrained_cases import exact
 from test_vocabularies import texts
 from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
@@ -85,6 +87,18 @@ def test_the_same_ids_and_texts(ours: Any) -> None:
         ids = there(text)["input_ids"]
         assert tokenizer.encode(text, special_tokens=True) == ids
         assert tokenizer.decode(ids) == there.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+
+
+@needs_node
+def test_the_explorers_page_cuts_text_as_it(ours: Any) -> None:
+    tokenizer = ours[1]
+    content = page_of(tokenizer)
+    some = [*texts(), "<|im_start|>user\nHow far are 384,400 km?<|im_end|>\n"]
+    ids = [tokenizer.encode(text) for text in some]
+    assert [each["ids"] for each in run_engine(content, [Call("encodeTarget", [text]) for text in some])] == ids
+    assert run_engine(content, [Call("decode", [each]) for each in ids]) == [tokenizer.decode(each) for each in ids]
+    labels = [[token["text"] for token in each] for each in run_engine(content, [Call("tokens", [i]) for i in ids])]
+    assert labels == [tokenizer.tokens(each) for each in ids]
 
 
 def test_the_same_logits_and_tokens(ours: Any, theirs: Any) -> None:

@@ -2,6 +2,7 @@
 
 import { App } from "./app.js";
 import { createEngine } from "./engine/engine.js";
+import { sizeOf } from "./session.js";
 import { VIEWS } from "./state.js";
 import { attentionView } from "./views/attention.js";
 import { sentenceBar } from "./views/bar.js";
@@ -13,6 +14,8 @@ import { stackView } from "./views/stack.js";
 import { whatIfView } from "./views/what_if.js";
 
 /** @typedef {import("./state.js").ViewName} ViewName */
+
+const SMALL = 2e7; // weights of a model that writes its first text at once
 
 /** @type {Record<ViewName, { title: string, make: (app: App) => { element: HTMLElement, update: () => void } }>} */
 const MADE = {
@@ -97,7 +100,9 @@ function main() {
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => app.changed());
   session.read(app.state);
-  session.original?.finish();
+  if (sizeOf(app.engine) > SMALL)
+    setTimeout(() => bar.start()); // token by token, when the page is there
+  else session.original?.finish();
   app.changed();
   document.body.dataset.ready = "true";
 }
@@ -163,7 +168,7 @@ function showHeader(app) {
         "p",
         { class: "caption" },
         `${name}: ${languages ? `${languages.join(" → ")}, ` : ""}${layers} layers, ` +
-          `${config.decoder.block.attention.numHeads} heads, width ${config.dModel}, ` +
+          `${config.decoder.attentions[0].numHeads} heads, width ${config.dModel}, ` +
           `${config.vocabSize.toLocaleString("en")} tokens${storage === "int8" ? ", int8" : ""}. ` +
           "Everything is computed in this page.",
       ),

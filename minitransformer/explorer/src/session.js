@@ -10,7 +10,18 @@ import { NO_INTERVENTIONS } from "./engine/interventions.js";
 /** @typedef {import("./engine/types.js").Trace} Trace */
 /** @typedef {import("./state.js").State} State */
 
-const GPT_TOKENS = 40; // that a language model writes in this page
+const GPT_TOKENS = { least: 8, most: 40 }; // that a language model writes in this page
+const MOST_PRODUCTS = 2e9; // that it takes for them: a token takes one for each of its weights
+
+/** The number of a model's weights. @param {Engine} engine */
+export function sizeOf({ payload }) {
+  return payload.tensors.reduce((sum, { shape }) => sum + shape.reduce((size, length) => size * length, 1), 0);
+}
+
+/** The most tokens that a language model writes. @param {Engine} engine */
+function tokensOf(engine) {
+  return Math.max(GPT_TOKENS.least, Math.min(GPT_TOKENS.most, Math.floor(MOST_PRODUCTS / sizeOf(engine))));
+}
 
 /** One search, or one text that is drawn, step by step. */
 export class Writing {
@@ -37,7 +48,7 @@ export class Writing {
     this.best = 0; // the node that `written` ends in
     this.done = false;
     const room = engine.config.maxLength - start.length;
-    const maxTokens = engine.translates ? null : Math.max(0, Math.min(GPT_TOKENS, room));
+    const maxTokens = engine.translates ? null : Math.max(0, Math.min(tokensOf(engine), room));
     if (choice.seed !== null && !engine.translates) {
       const { temperature, seed } = choice;
       this.steps = this.sampled(
@@ -150,6 +161,23 @@ export class Session {
     if (again) this.original?.finish();
   }
 
+  /**
+   * The longest trace of a beginning of the target.
+   * @param {import("./engine/types.js").Inputs} inputs
+   * @param {Interventions} off
+   */
+  begun({ source, target }, off) {
+    const begins = (/** @type {Trace} */ { inputs, interventions }) =>
+      interventions === off &&
+      inputs.target.length < target.length &&
+      String(inputs.source) === String(source) &&
+      inputs.target.every((id, i) => id === target[i]);
+    const lengthOf = (/** @type {Trace | null} */ trace) => trace?.inputs.target.length ?? 0;
+    return [...this.traces.values()]
+      .filter(begins)
+      .reduce((best, each) => (lengthOf(each) > lengthOf(best) ? each : best), /** @type {Trace | null} */ (null));
+  }
+
   /** @param {State} state */
   restart(state) {
     this.traces.clear();
@@ -217,7 +245,7 @@ export class Session {
     const key = JSON.stringify([inputs, writing.interventions]);
     let trace = this.traces.get(key);
     if (!trace) {
-      trace = this.engine.trace(inputs, writing.interventions);
+      trace = this.engine.trace(inputs, writing.interventions, this.begun(inputs, writing.interventions));
       if (this.traces.size > 8) this.traces.clear();
       this.traces.set(key, trace);
     }

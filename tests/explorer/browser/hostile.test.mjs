@@ -37,6 +37,21 @@ test("a vocabulary that is markup", () =>
     }
   }));
 
+test("another library's vocabulary: its ids, readable bytes, and tokens that would turn the page around", () =>
+  visit("pretrained.html", async (page) => {
+    const { prompt, reads, text } = expected.pretrained;
+    assert.equal(await write(page, prompt), text.trim());
+    const shown = await page.locator('[aria-label="Tokens that the model reads"] bdi').allTextContents();
+    const plain = (label) => label.replace(/^·/, "").replace(/^▁(?=.)/, "");
+    assert.deepEqual(shown.map(plain), reads.map(plain));
+    assert.ok(shown.map(plain).includes("</script><b>"));
+    for (const view of VIEWS) {
+      await tab(page, view);
+      assert.equal(await page.locator("#bar b, #view b, #view script").count(), 0);
+      assert.doesNotMatch(await page.locator("#view, .tokens").allInnerTexts().then(String), /[\u202e\u001b]/);
+    }
+  }));
+
 test("no request leaves the page, whatever runs in it", () =>
   visit("translator.html", async (page) => {
     const policy = await page.getAttribute('meta[http-equiv="Content-Security-Policy"]', "content");

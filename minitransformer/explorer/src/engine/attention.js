@@ -13,13 +13,15 @@
  * @import { Interventions, Matrix, StackName } from "./types.js"
  */
 /** @import { Linear } from "./linear.js" */
+/** @import { Norm } from "./norm.js" */
 import { isHeadOff, maskedPositions, placesOf } from "./interventions.js";
 import { linearBackward, linearForward } from "./linear.js";
 import {
   add,
   addColumns,
+  capped,
+  cappedBackward,
   columns,
-  matrixOf,
   product,
   productWithTransposed,
   rowNorms,
@@ -28,13 +30,14 @@ import {
   transposedProduct,
   zeros,
 } from "./matrix.js";
+import { normBackward, normForward } from "./norm.js";
 import { allows } from "./pattern.js";
 import { relativeBias, turned } from "./positions.js";
 import { softmaxBackward, softmaxForward } from "./softmax.js";
 
 /**
- * query reads x; keyValue, whose outputs are keys and then values, reads x or the memory; relativeTable: T5's table of
- * biases, (buckets, H).
+ * query reads x; keyValue, whose outputs are keys and then values, reads x or the memory; headNorms: those of queries
+ * and of keys, before they are turned (Henry et al. 2020); relativeTable: T5's table of biases, (buckets, H).
  * @typedef {object} Attention
  * @property {StackName} stack
  * @property {number} layer
@@ -44,6 +47,7 @@ import { softmaxBackward, softmaxForward } from "./softmax.js";
  * @property {Linear} query
  * @property {Linear} keyValue
  * @property {Linear} output
+ * @property {[Norm, Norm] | null} headNorms
  * @property {Matrix | null} relativeTable
  */
 
@@ -66,7 +70,7 @@ export function attentionForward(layer, x, pass, past) {
   const relative = isSelf ? config.relative : null;
   const places = placesOf(pass.off, stack, pass.start, x.rows);
   const queries = linearForward(layer.query, x); // (Tq, H·D)
-  const { keys, values } = keysAndValues(layer, x, pass, past); // Hk of (Tk, D) and (Tk, Dv)
+  const { keys, keyNorms, values } = keysAndValues(layer, x, pass, past); // Hk of (Tk, D) and (Tk, Dv)
   const numKeys = keys[0].rows;
   const keyPlaces = isSelf ? placesOf(pass.off, stack, 0, numKeys) : [];
   const mask = maskOf(layer, pass, x.rows, numKeys);
@@ -77,6 +81,8 @@ export function attentionForward(layer, x, pass, past) {
     const key = keys[shared];
     const value = values[shared];
     let query = columns(queries, head * dK, dK); // (Tq, D)
+    const queryNorm = layer.headNorms ? normForward(layer.headNorms[0], query) : null;
+    if (queryNorm) query = queryNorm.output;
     if (rotary) query = turned(rotary, query, places);
     const bias = relative ? relativeBias(relative, layer.relativeTable, head, places, keyPlaces) : null;
     let scores = scaled(productWithTransposed(query, key), config.scale); // (Tq, Tk)
@@ -87,7 +93,9 @@ export function attentionForward(layer, x, pass, past) {
     const output = product(weights, value); // (Tq, Dv)
     const isOff = isHeadOff(pass.off, stack, layer.layer, kind, head);
     if (!isOff) addColumns(mixed, head * dV, output);
-    return withNorms({ query, key, value, bias, scores, masked, weights, output, isOff }, layer.output, head * dV);
+    const norms = { queryNorm, keyNorm: keyNorms[shared] ?? null };
+    const all = { query, key, value, ...norms, bias, scores, masked, weights, output, isOff };
+    return withNorms(all, layer.output, head * dV);
   });
   const out = linearForward(layer.output, mixed); // (Tq, C)
   return { out, trace: { kind, scale: config.scale, softcap: config.softcap, heads, mixed } };
@@ -109,20 +117,25 @@ export function attentionBackward(layer, dout, trace, pass) {
   const dqueries = zeros(dout.rows, numHeads * dK);
   const dkeysValues = zeros(numKeys, numKvHeads * (dK + dV));
 
-  trace.heads.forEach(({ query, key, value, bias, scores, weights, isOff }, head) => {
+  trace.heads.forEach(({ query, key, value, queryNorm, keyNorm, bias, scores, weights, isOff }, head) => {
     if (isOff) return; // mixed += output, unless the head is off
     const shared = Math.floor((head * numKvHeads) / numHeads);
     const doutput = columns(dmixed, head * dV, dV); // (Tq, Dv)
     const dvalue = transposedProduct(weights, doutput); // output = weights @ value
     const dweights = productWithTransposed(doutput, value); // output = weights @ value
     let dscores = softmaxBackward(dweights, weights); // weights = softmax(masked)
-    if (softcap) dscores = cappedBackward(dscores, scores, bias, softcap); // scores = softcap · tanh(scores / softcap)
+    // scores = softcap · tanh(scores / softcap) + bias
+    if (softcap) dscores = cappedBackward(dscores, bias ? add(scores, scaled(bias, -1)) : scores, softcap);
     dscores = scaled(dscores, config.scale); // scores = scale · query keyᵀ
     let dquery = product(dscores, key); // scores = query keyᵀ
     let dkey = transposedProduct(dscores, query); // scores = query keyᵀ
     if (rotary) {
       dquery = turned(rotary, dquery, placesOf(pass.off, stack, 0, dquery.rows), -1); // query = turned(query)
       dkey = turned(rotary, dkey, placesOf(pass.off, stack, 0, numKeys), -1); // key = turned(key)
+    }
+    if (layer.headNorms && queryNorm && keyNorm) {
+      dquery = normBackward(layer.headNorms[0], dquery, queryNorm); // query = norm(query)
+      dkey = normBackward(layer.headNorms[1], dkey, keyNorm); // key = norm(key)
     }
     addColumns(dqueries, head * dK, dquery);
     addColumns(dkeysValues, shared * dK, dkey);
@@ -137,17 +150,20 @@ export function attentionBackward(layer, dout, trace, pass) {
  * The keys and values of every key head, those of the past first. The memory's are computed once.
  * @param {Attention} layer @param {Matrix} x @param {Pass} pass @param {AttentionTrace | null} past
  */
-function keysAndValues({ config, kind, stack, keyValue }, x, pass, past) {
+function keysAndValues({ config, kind, stack, keyValue, headNorms }, x, pass, past) {
   const { numHeads, numKvHeads, dK, dV } = config;
   const isSelf = kind === "self_attention";
   const earlier = past ? past.heads.filter((_, head) => head % (numHeads / numKvHeads) === 0) : null; // one a key head
-  if (earlier && !isSelf) return { keys: earlier.map(({ key }) => key), values: earlier.map(({ value }) => value) };
+  if (earlier && !isSelf)
+    return { keys: earlier.map(({ key }) => key), keyNorms: [], values: earlier.map(({ value }) => value) };
 
   const read = isSelf ? x : /** @type {Matrix} */ (pass.memory);
   const projected = linearForward(keyValue, read); // (Tk, Hk(D + Dv))
   const places = placesOf(pass.off, stack, pass.start, read.rows);
-  const keys = Array.from({ length: numKvHeads }, (_, i) => {
-    const key = columns(projected, i * dK, dK);
+  const projectedKeys = Array.from({ length: numKvHeads }, (_, i) => columns(projected, i * dK, dK));
+  const keyNorms = headNorms ? projectedKeys.map((key) => normForward(headNorms[1], key)) : [];
+  const keys = projectedKeys.map((each, i) => {
+    const key = keyNorms[i]?.output ?? each;
     const placed = isSelf && config.rotary ? turned(config.rotary, key, places) : key;
     return earlier ? stacked(earlier[i].key, placed) : placed;
   });
@@ -155,7 +171,7 @@ function keysAndValues({ config, kind, stack, keyValue }, x, pass, past) {
     const value = columns(projected, numKvHeads * dK + i * dV, dV);
     return earlier ? stacked(earlier[i].value, value) : value;
   });
-  return { keys, values };
+  return { keys, keyNorms, values };
 }
 
 /**
@@ -173,22 +189,6 @@ function maskOf({ config, kind, stack, causal }, pass, numQueries, numKeys) {
   });
 }
 
-/** `softcap · tanh(scores / softcap)`. @param {Matrix} scores @param {number} softcap @returns {Matrix} */
-function capped(scores, softcap) {
-  return { ...scores, data: scores.data.map((score) => softcap * Math.tanh(score / softcap)) };
-}
-
-/**
- * @param {Matrix} dcapped @param {Matrix} scores with the bias @param {Matrix | null} bias @param {number} softcap
- */
-function cappedBackward(dcapped, scores, bias, softcap) {
-  const data = dcapped.data.map((dscore, place) => {
-    const tanh = (scores.data[place] - (bias ? bias.data[place] : 0)) / softcap;
-    return dscore * (1 - tanh * tanh); // capped = softcap · tanh(scores / softcap)
-  });
-  return { ...dcapped, data };
-}
-
 /**
  * A head's trace with the sizes of its values, which are computed when somebody looks.
  * @param {Omit<HeadTrace, "valueNorms" | "projectedNorms">} head @param {Linear} output
@@ -204,7 +204,8 @@ function withNorms(head, { weight }, first) {
     },
     get projectedNorms() {
       const last = first + head.value.cols;
-      const own = matrixOf(last - first, weight.cols, weight.data.subarray(first * weight.cols, last * weight.cols));
+      const data = weight.data.subarray(first * weight.cols, last * weight.cols);
+      const own = { ...weight, rows: last - first, data };
       projected ??= rowNorms(product(head.value, own)); // (Tk, C)
       return projected;
     },

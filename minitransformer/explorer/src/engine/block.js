@@ -5,12 +5,13 @@
  *     post-norm, the paper's    x = norm(x + sublayer(x))
  *     pre-norm                  x = x + sublayer(norm(x))
  *
- * Source: Vaswani 2017, §3.1 and figure 1; pre-norm: Xiong et al. 2020.
+ * Some normalise the sub-layer's output besides, before it is added. Source: Vaswani 2017, §3.1 and figure 1; pre-norm:
+ * Xiong et al. 2020; norms of outputs: Ding et al. 2021.
  *
  * @module block
  */
 
-/** @import { BlockConfig, LayerTrace, Matrix, StackName, SublayerKind, SublayerTrace } from "./types.js" */
+/** @import { LayerTrace, Matrix, StackName, SublayerKind, SublayerTrace } from "./types.js" */
 /** @import { Attention, Pass } from "./attention.js" */
 /** @import { FeedForward } from "./feed_forward.js" */
 /** @import { Norm } from "./norm.js" */
@@ -21,11 +22,14 @@ import { add, zeros } from "./matrix.js";
 import { normBackward, normForward } from "./norm.js";
 
 /**
- * @typedef {{ kind: SublayerKind, norm: Norm, attention: Attention | null, feedForward: FeedForward | null }} Sublayer
+ * @typedef {object} Sublayer
+ * @property {SublayerKind} kind
+ * @property {Norm} norm
+ * @property {Norm | null} outputNorm
+ * @property {Attention | null} attention
+ * @property {FeedForward | null} feedForward
  */
-/**
- * @typedef {{ stack: StackName, layer: number, isPreNorm: boolean, sublayers: Sublayer[], config: BlockConfig }} Block
- */
+/** @typedef {{ stack: StackName, layer: number, isPreNorm: boolean, sublayers: Sublayer[] }} Block */
 
 /**
  * x (T, C) → (T, C).
@@ -62,13 +66,15 @@ export function blockBackward(block, dx, trace, pass) {
  * @param {Block} block @param {Sublayer} sublayer @param {Matrix} before @param {Pass} pass
  * @param {SublayerTrace | null} past @returns {SublayerTrace}
  */
-function sublayerForward(block, { kind, norm, attention, feedForward }, before, pass, past) {
+function sublayerForward(block, { kind, norm, outputNorm, attention, feedForward }, before, pass, past) {
   const entered = block.isPreNorm ? normForward(norm, before) : null;
   const read = entered ? entered.output : before;
   const attended = attention ? attentionForward(attention, read, pass, past ? past.attention : null) : null;
   const fed = feedForward ? feedForwardForward(feedForward, read) : null;
   const isOff = isSublayerOff(pass.off, block.stack, block.layer, kind);
-  const contribution = isOff ? zeros(read.rows, read.cols) : /** @type {{ out: Matrix }} */ (attended ?? fed).out;
+  const { out } = /** @type {{ out: Matrix }} */ (attended ?? fed);
+  const outputTrace = outputNorm ? normForward(outputNorm, out) : null;
+  const contribution = isOff ? zeros(read.rows, read.cols) : (outputTrace?.output ?? out);
   const sum = add(before, contribution);
   const normTrace = entered ?? normForward(norm, sum);
   return {
@@ -79,6 +85,7 @@ function sublayerForward(block, { kind, norm, attention, feedForward }, before, 
     sum,
     after: entered ? sum : normTrace.output,
     norm: normTrace,
+    outputNorm: outputTrace,
     attention: attended ? attended.trace : null,
     feedForward: fed ? fed.trace : null,
     isOff,
@@ -90,13 +97,14 @@ function sublayerForward(block, { kind, norm, attention, feedForward }, before, 
  * @param {Pass} pass
  * @returns {{ dx: Matrix, dmemory: Matrix | null }}
  */
-function sublayerBackward(block, { norm, attention, feedForward }, dafter, trace, pass) {
+function sublayerBackward(block, { norm, outputNorm, attention, feedForward }, dafter, trace, pass) {
   const dsum = block.isPreNorm ? dafter : normBackward(norm, dafter, trace.norm); // after = norm(sum), or sum
   if (trace.isOff) return { dx: dsum, dmemory: null }; // sum = before + 0
   /** @type {{ dx: Matrix, dmemory: Matrix | null }} */
   let back = { dx: dsum, dmemory: null }; // sum = before + contribution
-  if (attention && trace.attention) back = attentionBackward(attention, dsum, trace.attention, pass);
-  if (feedForward && trace.feedForward) back.dx = feedForwardBackward(feedForward, dsum, trace.feedForward);
+  const dout = outputNorm && trace.outputNorm ? normBackward(outputNorm, dsum, trace.outputNorm) : dsum; // or norm(out)
+  if (attention && trace.attention) back = attentionBackward(attention, dout, trace.attention, pass);
+  if (feedForward && trace.feedForward) back.dx = feedForwardBackward(feedForward, dout, trace.feedForward);
   const dbefore = block.isPreNorm ? normBackward(norm, back.dx, trace.norm) : back.dx; // read = norm(before), or before
   return { dx: add(dsum, dbefore), dmemory: back.dmemory };
 }

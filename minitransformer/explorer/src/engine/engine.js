@@ -13,8 +13,10 @@ import { row } from "./matrix.js";
 import { buildModel, modelForward } from "./model.js";
 import { bestOf, probabilities, sampleText } from "./sampling.js";
 import { beamSearch } from "./search.js";
-import { isBlank, Tokenizer } from "./tokenizer.js";
+import { Pretrained } from "./pretrained.js";
+import { Tokenizer } from "./tokenizer.js";
 import { Weights } from "./weights.js";
+import { isBlank } from "./words.js";
 
 export { NO_INTERVENTIONS } from "./interventions.js";
 export { penalty } from "./search.js";
@@ -22,7 +24,9 @@ export { penalty } from "./search.js";
 /** @param {Payload} payload @returns {Engine} */
 export function createEngine(payload) {
   const { config } = payload;
-  const tokenizer = new Tokenizer(payload.tokenizer);
+  const { before, after } = payload.tokenizer;
+  const tokenizer =
+    "pieces" in payload.tokenizer ? new Pretrained(payload.tokenizer) : new Tokenizer(payload.tokenizer);
   const model = buildModel(config, new Weights(payload));
   const translates = config.kind === "transformer";
 
@@ -41,19 +45,21 @@ export function createEngine(payload) {
     translates,
     encodeSource: (text) => {
       if (isBlank(text)) return { ids: [], isCut: false };
-      return cut(tokenizer.encode(text), config.maxLength, config.eosId === null ? [] : [config.eosId]);
+      return cut([...before, ...tokenizer.encode(text)], config.maxLength, after);
     },
     encodeTarget: (text) => {
       const ids = tokenizer.encode(text);
       if (translates) return cut([config.bosId ?? 0, ...ids], config.maxLength);
-      // Where one mark ends a text and begins the next, as in GPT-2, only an empty prompt gets it.
-      const first = config.bosId ?? config.eosId;
-      const marked = first !== null && (first !== config.eosId || ids.length === 0) ? [first, ...ids] : ids;
+      // Without a mark of its own, an empty prompt alone gets one. A text that begins with the mark gets no second one.
+      const alone = [config.bosId, config.eosId].filter((id) => id !== null).slice(0, 1);
+      const first = before.length || ids.length ? before : alone;
+      const marked = first.every((id, i) => ids[i] === id) ? ids : [...first, ...ids];
       return cut(marked, Math.max(config.maxLength - 1, 1));
     },
     decode: (ids) => tokenizer.decode(ids),
     tokens: (ids) => tokenizer.tokens(ids),
-    trace: (inputs, interventions = NO_INTERVENTIONS) => modelForward(model, inputs, interventions),
+    trace: (inputs, interventions = NO_INTERVENTIONS, earlier = null) =>
+      modelForward(model, inputs, interventions, earlier),
     lens: (trace, position, count = 5, target = null) => logitLens(model, tokenizer, trace, position, count, target),
     top: (trace, position, count = 10, temperature = 1) => {
       const shares = probabilities(row(trace.logits, position), temperature, null);

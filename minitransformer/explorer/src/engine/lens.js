@@ -14,6 +14,8 @@ import { bestOf } from "./sampling.js";
 import { logSoftmax } from "./softmax.js";
 import { leave } from "./stack.js";
 
+const MOST_PRODUCTS = 1e9; // about a second
+
 /**
  * One entry for the decoder's input and one for each sub-layer, at one position of the target.
  * @param {Model} model @param {Reader} reader @param {Trace} trace @param {number} position @param {number} count
@@ -29,10 +31,13 @@ export function logitLens(model, reader, trace, position, count, target) {
     const top = bestOf(reader, logProbs.map(Math.exp), logProbs, count);
     return { layer, sublayer, isLayer, top, target: target === null ? null : standing(logProbs, target) };
   };
-  const entries = [entry(0, null, true, trace.decoder.input)];
-  trace.decoder.layers.forEach(({ sublayers }, layer) => {
+  const { layers, input } = trace.decoder;
+  const isLarge = 2 * layers.length * model.output.data.length > MOST_PRODUCTS; // then layers alone are read out
+  const entries = [entry(0, null, true, input)];
+  layers.forEach(({ sublayers }, layer) => {
     sublayers.forEach(({ kind, after }, i) => {
-      entries.push(entry(layer + 1, kind, i === sublayers.length - 1, after));
+      const isLayer = i === sublayers.length - 1;
+      if (isLayer || !isLarge) entries.push(entry(layer + 1, kind, isLayer, after));
     });
   });
   return entries;

@@ -4,12 +4,12 @@
  * @module linear
  */
 
-/** @import { Matrix } from "./types.js" */
+/** @import { Matrix, Weight } from "./types.js" */
 import { product, productWithTransposed, row } from "./matrix.js";
 
 /**
  * weight (C_in, C_out), bias (C_out) or null.
- * @typedef {{ weight: Matrix, bias: Float32Array | null }} Linear
+ * @typedef {{ weight: Weight, bias: Float32Array | null }} Linear
  */
 
 /**

@@ -4,7 +4,7 @@
  * @module matrix
  */
 
-/** @import { Matrix } from "./types.js" */
+/** @import { Matrix, Weight } from "./types.js" */
 
 /** @param {number} rows @param {number} cols @returns {Matrix} */
 export function zeros(rows, cols) {
@@ -25,6 +25,15 @@ export function row(x, i) {
   return x.data.subarray(i * x.cols, (i + 1) * x.cols);
 }
 
+/** One row of weights, times a factor. @param {Weight} x @param {number} i @param {number} factor */
+export function scaledRow({ cols, data, rowScales, columnScales }, i, factor) {
+  const size = rowScales ? factor * rowScales[i] : factor;
+  return Float32Array.from(
+    data.subarray(i * cols, (i + 1) * cols),
+    (value, j) => value * size * (columnScales?.[j] ?? 1),
+  );
+}
+
 /** @param {Matrix} a @param {Matrix} b @returns {Matrix} */
 export function add(a, b) {
   const sum = zeros(a.rows, a.cols);
@@ -39,6 +48,16 @@ export function scaled(x, factor) {
   return y;
 }
 
+/** `softcap · tanh(x / softcap)`. @param {Matrix} x @param {number} softcap @returns {Matrix} */
+export function capped(x, softcap) {
+  return { ...x, data: x.data.map((each) => softcap * Math.tanh(each / softcap)) };
+}
+
+/** Returns dx. @param {Matrix} dy @param {Matrix} y what `capped` returned @param {number} softcap @returns {Matrix} */
+export function cappedBackward(dy, y, softcap) {
+  return { ...dy, data: dy.data.map((each, place) => each * (1 - (y.data[place] / softcap) ** 2)) }; // tanh' = 1 − tanh²
+}
+
 /** The rows of `a`, then those of `b`. @param {Matrix} a @param {Matrix} b @returns {Matrix} */
 export function stacked(a, b) {
   const data = new Float32Array(a.data.length + b.data.length);
@@ -49,12 +68,12 @@ export function stacked(a, b) {
 
 /**
  * A copy of columns first … first + width − 1.
- * @param {Matrix} x @param {number} first @param {number} width
+ * @template {Weight} W @param {W} x @param {number} first @param {number} width @returns {W}
  */
 export function columns(x, first, width) {
-  const part = zeros(x.rows, width);
-  for (let i = 0; i < x.rows; i++) row(part, i).set(row(x, i).subarray(first, first + width));
-  return part;
+  const data = x.data.slice(0, x.rows * width);
+  for (let i = 0; i < x.rows; i++) data.set(x.data.subarray(i * x.cols + first, i * x.cols + first + width), i * width);
+  return { ...x, cols: width, data, columnScales: x.columnScales?.subarray(first, first + width) };
 }
 
 /**
@@ -79,23 +98,27 @@ export function rowNorms(x) {
   return Float32Array.from({ length: x.rows }, (_, i) => Math.sqrt(dot(row(x, i), row(x, i))));
 }
 
-/** `a @ b`: (n, k) and (k, m) → (n, m). @param {Matrix} a @param {Matrix} b @returns {Matrix} */
+/** `a @ b`: (n, k) and (k, m), without scales of its rows → (n, m). @param {Matrix} a @param {Weight} b @returns {Matrix} */
 export function product(a, b) {
   const y = zeros(a.rows, b.cols);
   const sums = new Float64Array(b.cols);
   for (let i = 0; i < a.rows; i++) {
     sumOfRows(sums, a.data, i * a.cols, 1, b);
+    if (b.columnScales) for (let j = 0; j < b.cols; j++) sums[j] *= b.columnScales[j];
     y.data.set(sums, i * b.cols);
   }
   return y;
 }
 
-/** `a @ bᵀ`: (n, k) and (m, k) → (n, m). @param {Matrix} a @param {Matrix} b @returns {Matrix} */
+/** `a @ bᵀ`: (n, k) and (m, k) → (n, m). @param {Matrix} a @param {Weight} b @returns {Matrix} */
 export function productWithTransposed(a, b) {
   const y = zeros(a.rows, b.rows);
+  const { columnScales } = b;
+  if (columnScales) a = { ...a, data: a.data.map((each, place) => each * columnScales[place % a.cols]) };
   for (let j = 0; j < b.rows; j++) {
+    const scale = b.rowScales ? b.rowScales[j] : 1;
     for (let i = 0; i < a.rows; i++) {
-      y.data[i * b.rows + j] = dotAt(a.data, i * a.cols, b.data, j * b.cols, a.cols);
+      y.data[i * b.rows + j] = scale * dotAt(a.data, i * a.cols, b.data, j * b.cols, a.cols);
     }
   }
   return y;
@@ -115,7 +138,7 @@ export function transposedProduct(a, b) {
 /**
  * The rows of b, row k times `factors[first + k * step]`, summed. Four rows at a time: so a sum is read and written a
  * quarter as often.
- * @param {Float64Array} sums @param {Float32Array} factors @param {number} first @param {number} step @param {Matrix} b
+ * @param {Float64Array} sums @param {Float32Array} factors @param {number} first @param {number} step @param {Weight} b
  */
 function sumOfRows(sums, factors, first, step, { rows, cols, data }) {
   sums.fill(0);
@@ -138,7 +161,8 @@ function sumOfRows(sums, factors, first, step, { rows, cols, data }) {
 
 /**
  * The product of `count` numbers from `i` and from `j` on.
- * @param {Float32Array} a @param {number} i @param {Float32Array} b @param {number} j @param {number} count
+ * @param {Float32Array} a @param {number} i @param {Float32Array | Int8Array} b @param {number} j
+ * @param {number} count
  */
 function dotAt(a, i, b, j, count) {
   let s0 = 0; // four sums side by side: a processor need not wait for one addition before the next

@@ -5,7 +5,7 @@
  */
 
 /**
- * @import { AttentionKind, Inputs, Interventions, Matrix, ModelConfig } from "./types.js"
+ * @import { AttentionKind, Inputs, Interventions, Matrix, ModelConfig, Weight } from "./types.js"
  * @import { StackConfig, StackName, StackTrace, Trace } from "./types.js"
  */
 /** @import { Attention, Pass } from "./attention.js" */
@@ -15,7 +15,8 @@
 /** @import { Stack } from "./stack.js" */
 /** @import { Weights } from "./weights.js" */
 import { NO_INTERVENTIONS } from "./interventions.js";
-import { columns, productWithTransposed, row, zeros } from "./matrix.js";
+import { joined } from "./join.js";
+import { capped, cappedBackward, columns, productWithTransposed, row, zeros } from "./matrix.js";
 import { logSoftmax } from "./softmax.js";
 import { stackBackward, stackForward } from "./stack.js";
 
@@ -25,7 +26,7 @@ import { stackBackward, stackForward } from "./stack.js";
  * @property {ModelConfig} config
  * @property {Stack | null} encoder
  * @property {Stack} decoder
- * @property {Matrix} output
+ * @property {Weight} output
  * @property {Float32Array | null} outputBias
  */
 
@@ -35,15 +36,24 @@ import { stackBackward, stackForward } from "./stack.js";
  * @typedef {{ position: number, past: StackTrace | null, memory: Matrix | null, off: Interventions }} Decoding
  */
 
-/** A whole pass. @param {Model} model @param {Inputs} inputs @param {Interventions} [off] @returns {Trace} */
-export function modelForward(model, inputs, off = NO_INTERVENTIONS) {
+/**
+ * A whole pass, or the rest of one: `earlier` is the trace of the target's beginning.
+ * @param {Model} model @param {Inputs} inputs @param {Interventions} [off] @param {Trace | null} [earlier]
+ * @returns {Trace}
+ */
+export function modelForward(model, inputs, off = NO_INTERVENTIONS, earlier = null) {
   check(model.config, inputs);
-  const encoder = model.encoder ? stackForward(model.encoder, inputs.source ?? [], passOf(null, off), null) : null;
-  const decoder = stackForward(model.decoder, inputs.target, passOf(encoder && encoder.output, off), null);
+  const source = inputs.source ?? [];
+  const fresh = model.encoder && !earlier ? stackForward(model.encoder, source, passOf(null, off), null) : null;
+  const encoder = earlier ? earlier.encoder : fresh;
+  const start = earlier ? earlier.inputs.target.length : 0;
+  const pass = { ...passOf(encoder && encoder.output, off), start };
+  const decoder = stackForward(model.decoder, inputs.target.slice(start), pass, earlier && earlier.decoder);
   const logits = logitsOf(model, decoder.output); // (T, V)
   const logProbs = zeros(logits.rows, logits.cols);
   for (let t = 0; t < logits.rows; t++) row(logProbs, t).set(logSoftmax(row(logits, t)));
-  return { inputs, interventions: off, encoder, decoder, logits, logProbs };
+  const all = { decoder, logits, logProbs };
+  return { inputs, interventions: off, encoder, ...(earlier ? joined({ ...earlier }, all) : all) };
 }
 
 /**
@@ -53,7 +63,7 @@ export function modelForward(model, inputs, off = NO_INTERVENTIONS) {
  */
 export function modelBackward(model, dlogits, trace) {
   const off = trace.interventions;
-  const dhidden = logitsBackward(model, dlogits);
+  const dhidden = logitsBackward(model, dlogits, trace.logits);
   const pass = passOf(trace.encoder && trace.encoder.output, off);
   const { dembedding: dtarget, dmemory } = stackBackward(model.decoder, dhidden, trace.decoder, pass);
   if (!model.encoder || !trace.encoder || !dmemory) {
@@ -63,23 +73,27 @@ export function modelBackward(model, dlogits, trace) {
   return { dtarget, dsource };
 }
 
-/** hidden (T, C) → logits (T, V). @param {Model} model @param {Matrix} hidden @returns {Matrix} */
-export function logitsOf({ output, outputBias }, hidden) {
+/**
+ * hidden (T, C) → logits (T, V), which a softcap c bends to c · tanh(logits / c).
+ * @param {Model} model @param {Matrix} hidden @returns {Matrix}
+ */
+export function logitsOf({ output, outputBias, config: { logitsSoftcap } }, hidden) {
   const logits = productWithTransposed(hidden, output);
   if (outputBias) logits.data.forEach((value, place) => (logits.data[place] = value + outputBias[place % logits.cols]));
-  return logits;
+  return logitsSoftcap ? capped(logits, logitsSoftcap) : logits;
 }
 
-/** Returns dhidden. @param {Model} model @param {Matrix} dlogits @returns {Matrix} */
-function logitsBackward({ output }, dlogits) {
+/** Returns dhidden. @param {Model} model @param {Matrix} dlogits @param {Matrix} logits @returns {Matrix} */
+function logitsBackward({ output, config: { logitsSoftcap } }, dlogits, logits) {
+  if (logitsSoftcap) dlogits = cappedBackward(dlogits, logits, logitsSoftcap);
   const dhidden = zeros(dlogits.rows, output.cols);
   for (let t = 0; t < dlogits.rows; t++) {
     const out = row(dhidden, t);
     for (let v = 0; v < dlogits.cols; v++) {
-      const factor = dlogits.data[t * dlogits.cols + v]; // logits = hidden @ tableᵀ + bias
+      const factor = dlogits.data[t * dlogits.cols + v] * (output.rowScales ? output.rowScales[v] : 1);
       if (factor === 0) continue;
-      const vector = row(output, v);
-      for (let c = 0; c < out.length; c++) out[c] += factor * vector[c];
+      const first = v * output.cols; // logits = hidden @ tableᵀ + bias
+      for (let c = 0; c < out.length; c++) out[c] += factor * output.data[first + c];
     }
   }
   return dhidden;
@@ -145,18 +159,18 @@ export function checkIds(name, ids, vocabSize) {
 
 /** @param {ModelConfig} config @param {Weights} weights @returns {Model} */
 export function buildModel(config, weights) {
-  const tokens = weights.matrix("tokens.table");
+  const tokens = weights.weight("tokens.table");
   return {
     config,
     encoder: config.encoder ? buildStack("encoder", config, config.encoder, tokens, weights) : null,
     decoder: buildStack("decoder", config, config.decoder, tokens, weights),
-    output: config.tied ? tokens : weights.matrix("output.table"),
+    output: config.tied ? tokens : weights.weight("output.table"),
     outputBias: config.outputBias ? weights.vector("logits_bias") : null,
   };
 }
 
 /**
- * @param {StackName} name @param {ModelConfig} model @param {StackConfig} config @param {Matrix} tokens
+ * @param {StackName} name @param {ModelConfig} model @param {StackConfig} config @param {Weight} tokens
  * @param {Weights} weights @returns {Stack}
  */
 function buildStack(name, model, config, tokens, weights) {
@@ -181,41 +195,45 @@ function buildBlock(stack, layer, config, weights) {
   const place = `${stack}.layers.${layer}`;
   const { block } = config;
   const norm = (/** @type {string} */ kind) => buildNorm(`${place}.${kind}_norm`, config, weights);
+  const outputNorm = (/** @type {string} */ kind) => optionalNorm(`${place}.${kind}_norm.of_output`, config, weights);
   /** @type {AttentionKind[]} */
   const kinds = block.cross ? ["self_attention", "cross_attention"] : ["self_attention"];
   /** @type {Sublayer[]} */
   const sublayers = kinds.map((kind) => {
     const attention = buildAttention(stack, layer, kind, config, weights);
-    return { kind, norm: norm(kind), attention, feedForward: null };
+    return { kind, norm: norm(kind), outputNorm: outputNorm(kind), attention, feedForward: null };
   });
   const feedForward = {
     config: block.feedForward,
     expand: buildLinear(`${place}.feed_forward.expand`, weights),
     contract: buildLinear(`${place}.feed_forward.contract`, weights),
   };
-  sublayers.push({ kind: "feed_forward", norm: norm("feed_forward"), attention: null, feedForward });
-  return { stack, layer, isPreNorm: block.norm.first, sublayers, config: block };
+  const norms = { norm: norm("feed_forward"), outputNorm: outputNorm("feed_forward") };
+  sublayers.push({ kind: "feed_forward", ...norms, attention: null, feedForward });
+  return { stack, layer, isPreNorm: block.norm.first, sublayers };
 }
 
 /**
- * @param {StackName} stack @param {number} layer @param {AttentionKind} kind @param {StackConfig} config
+ * @param {StackName} stack @param {number} layer @param {AttentionKind} kind @param {StackConfig} stackConfig
  * @param {Weights} weights @returns {Attention}
  */
-function buildAttention(stack, layer, kind, { block }, weights) {
-  const config = block.attention;
+function buildAttention(stack, layer, kind, stackConfig, weights) {
+  const config = stackConfig.attentions[layer];
   const place = `${stack}.layers.${layer}.${kind}`;
   const width = config.numHeads * config.dK;
   const together = kind === "self_attention" ? split(buildLinear(`${place}.query_key_value`, weights), width) : null;
   const name = relativeName(stack, weights);
+  const [queryNorm, keyNorm] = [0, 1].map((i) => optionalNorm(`${place}.head_norms.${i}`, stackConfig, weights));
   return {
     stack,
     layer,
     kind,
     config,
-    causal: block.causal,
+    causal: stackConfig.block.causal,
     query: together ? together[0] : buildLinear(`${place}.query`, weights),
     keyValue: together ? together[1] : buildLinear(`${place}.key_value`, weights),
     output: buildLinear(`${place}.output`, weights),
+    headNorms: queryNorm && keyNorm ? [queryNorm, keyNorm] : null,
     relativeTable: config.relative?.kind === "t5" && name ? weights.matrix(name) : null,
   };
 }
@@ -243,7 +261,12 @@ function split({ weight, bias }, width) {
 
 /** @param {string} place @param {Weights} weights @returns {Linear} */
 function buildLinear(place, weights) {
-  return { weight: weights.matrix(`${place}.weight`), bias: weights.optionalVector(`${place}.bias`) };
+  return { weight: weights.weight(`${place}.weight`), bias: weights.optionalVector(`${place}.bias`) };
+}
+
+/** @param {string} place @param {StackConfig} config @param {Weights} weights */
+function optionalNorm(place, config, weights) {
+  return weights.has(`${place}.gamma`) ? buildNorm(place, config, weights) : null;
 }
 
 /** @param {string} place @param {StackConfig} config @param {Weights} weights @returns {Norm} */

@@ -10,7 +10,7 @@
 /** @import { Reader } from "./search.js" */
 import { NO_INTERVENTIONS } from "./interventions.js";
 import { check, checkIds, decodeStep, startDecoding } from "./model.js";
-import { forbiddenTokens, longestOutput } from "./search.js";
+import { longestOutput } from "./search.js";
 import { largestPlaces, logSoftmax } from "./softmax.js";
 
 const SHOWN = 20;
@@ -36,13 +36,13 @@ export function* sampleText(model, reader, inputs, options = {}) {
     const step = decodeStep(model, state, reads);
     state = step.state;
     const logProbs = logSoftmax(step.logits);
-    const shares = probabilities(step.logits, temperature, topK, forbiddenTokens(model, reader));
+    const shares = probabilities(step.logits, temperature, topK, model.config.forbidden);
     const isForced = ids.length < prefix.length;
     const token = isForced ? prefix[ids.length] : choose(shares, uniform(seed, ids.length));
     ids.push(token);
     reads = [token];
     logProb += logProbs[token];
-    ended = token === model.config.eosId;
+    ended = model.config.endIds.includes(token);
     yield {
       length: ids.length,
       token: reader.tokens([token])[0],

@@ -22,9 +22,7 @@ const MAX_CONTINUATION = 100;
 
 /**
  * What a search must know of a tokenizer.
- * @typedef {{
- *   vocabSize: number, tokens: (ids: readonly number[]) => Token[], decode: (ids: readonly number[]) => string
- * }} Reader
+ * @typedef {{ tokens: (ids: readonly number[]) => Token[], decode: (ids: readonly number[]) => string }} Reader
  */
 
 /**
@@ -59,20 +57,19 @@ export function* beamSearch(model, reader, inputs, options = {}) {
   ];
   let slots = beams;
   let toBeat = -Infinity;
-  const forbidden = forbiddenTokens(model, reader);
 
   for (let length = 1; length <= limit && running.length > 0; length++) {
     const isForced = length <= prefix.length;
     const extensions = isForced
       ? [forcedExtension(model, running[0], prefix[length - 1])]
-      : running.flatMap((each) => bestExtensions(model, each, beams, forbidden));
+      : running.flatMap((each) => bestExtensions(model, each, beams));
     extensions.sort((a, b) => b.logProb - a.logProb); // stable: of equals the better prefix, then the smaller id
     running = [];
     /** @type {SearchNode[]} */
     const looked = [];
     const kept = isForced ? 1 : slots;
     extensions.forEach(({ before, state, token, tokenLogProb, logProb }, rank) => {
-      const isEnd = token === config.eosId;
+      const isEnd = config.endIds.includes(token);
       /** @type {SearchNode["status"]} */
       let status = isForced ? "forced" : "kept";
       if (rank >= kept) status = "dropped";
@@ -113,18 +110,6 @@ export function longestOutput({ config }, { source, target }, maxTokens) {
 }
 
 /**
- * Tokens that are never written: padding and the mark that begins a target; of a GPT those that are no text and no end.
- * @param {Model} model @param {Reader} reader @returns {number[]}
- */
-export function forbiddenTokens({ config }, { vocabSize }) {
-  if (config.kind === "gpt")
-    return Array.from({ length: config.vocabSize - vocabSize }, (_, i) => vocabSize + i).filter(
-      (id) => id !== config.eosId,
-    );
-  return [config.padId, config.bosId].filter((id) => id !== null);
-}
-
-/**
  * Log-probabilities (V) of the tokens after a prefix as float32, as Python has them; and the prefix's new state.
  * @param {Model} model @param {Prefix} prefix
  */
@@ -137,11 +122,11 @@ function nextTokens(model, prefix) {
 
 /**
  * The best extensions of one prefix: a beam can't hold more than its width.
- * @param {Model} model @param {Prefix} before @param {number} count @param {number[]} forbidden
+ * @param {Model} model @param {Prefix} before @param {number} count
  */
-function bestExtensions(model, before, count, forbidden) {
+function bestExtensions(model, before, count) {
   const { logProbs, state } = nextTokens(model, before);
-  for (const token of forbidden) logProbs[token] = -Infinity;
+  for (const token of model.config.forbidden) logProbs[token] = -Infinity;
   return largestPlaces(logProbs, count)
     .filter((token) => logProbs[token] > -Infinity)
     .map((token) => extension(before, state, token, logProbs[token]));

@@ -4,13 +4,13 @@
  * @module stack
  */
 
-/** @import { LayerTrace, Matrix, StackConfig, StackName, StackTrace } from "./types.js" */
+/** @import { LayerTrace, Matrix, StackConfig, StackName, StackTrace, Weight } from "./types.js" */
 /** @import { Pass } from "./attention.js" */
 /** @import { Block } from "./block.js" */
 /** @import { Norm } from "./norm.js" */
 import { blockBackward, blockForward } from "./block.js";
 import { placesOf } from "./interventions.js";
-import { add, row, scaled, zeros } from "./matrix.js";
+import { add, row, scaled, scaledRow, zeros } from "./matrix.js";
 import { normBackward, normForward } from "./norm.js";
 import { positionVectors } from "./positions.js";
 
@@ -19,7 +19,7 @@ import { positionVectors } from "./positions.js";
  * @typedef {object} Stack
  * @property {StackName} name
  * @property {StackConfig} config
- * @property {Matrix} tokens
+ * @property {Weight} tokens
  * @property {number} embeddingScale
  * @property {Matrix | null} positionTable
  * @property {Block[]} blocks
@@ -78,6 +78,6 @@ export function leave(stack, x) {
 /** `embeddingScale · table[ids]`. @param {Stack} stack @param {readonly number[]} ids @returns {Matrix} */
 function embed({ tokens, embeddingScale }, ids) {
   const x = zeros(ids.length, tokens.cols);
-  ids.forEach((id, t) => row(x, t).set(row(tokens, id).map((value) => value * embeddingScale)));
+  ids.forEach((id, t) => row(x, t).set(scaledRow(tokens, id, embeddingScale)));
   return x;
 }

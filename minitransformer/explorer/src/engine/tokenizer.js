@@ -11,27 +11,13 @@
  * @module tokenizer
  */
 
-/** @import { Payload, Token } from "./types.js" */
+/** @import { OwnTokenizer } from "./types.js" */
+import { inBrackets, printed, textOf, utf8 } from "./utf8.js";
+import { inWords, wordsOf } from "./words.js";
 
 const SPECIAL_TOKENS = ["<pad>", "<s>", "</s>"];
 const FIRST_BYTE = SPECIAL_TOKENS.length;
 const FIRST_TEXT = FIRST_BYTE + 256;
-
-// Python's classes of characters: \w is letters, numbers and _; \s lacks U+FEFF and has five control characters more.
-const SPACE = "\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000";
-const LETTER = "[\\p{L}\\p{Nl}\\p{No}]"; // Python's [^\W\d_]
-const OTHER = `[^\\p{L}\\p{N}_${SPACE}]`; // Python's [^\w\s]
-const WORD = new RegExp(
-  ` ?${LETTER}{1,63}| ?\\p{Nd}{1,63}| ?${OTHER}{1,63}| ?_{1,63}|[${SPACE}]{1,64}(?![^${SPACE}])|[${SPACE}]`,
-  "gu",
-);
-const BLANK = new RegExp(`^[${SPACE}]*$`, "u");
-const UNPRINTABLE = /[\p{C}\p{Z}]/gu;
-
-/** Whether a text is empty or white space alone. @param {string} text */
-export function isBlank(text) {
-  return BLANK.test(text);
-}
 
 export class Tokenizer {
   /** @type {Map<string, number>} */
@@ -43,18 +29,13 @@ export class Tokenizer {
   /** @type {Map<string, number[]>} */
   #idsOfWord = new Map();
 
-  /** @param {Payload["tokenizer"]} tokenizer */
+  /** @param {OwnTokenizer} tokenizer */
   constructor({ characters, merges }) {
     for (const character of characters) this.#addText(character);
     for (const [left, right] of merges) {
       const pair = `${this.#idOf.get(left)} ${this.#idOf.get(right)}`;
       this.#merged.set(pair, this.#addText(left + right));
     }
-  }
-
-  /** The number of ids. */
-  get vocabSize() {
-    return FIRST_TEXT + this.#texts.length;
   }
 
   /** The ids of a text, without <s> and </s>. @param {string} text @returns {number[]} */
@@ -67,34 +48,22 @@ export class Tokenizer {
    * @param {readonly number[]} ids
    */
   decode(ids) {
-    const bytes = ids.flatMap((id) => this.#bytesOf(id));
-    return textOf(bytes).replace(/^ /, "");
+    return textOf(ids.flatMap((id) => this.#bytesOf(id))).replace(/^ /, "");
   }
 
-  /** Ids as tokens for display, in words. @param {readonly number[]} ids @returns {Token[]} */
+  /** Ids as tokens for display, in words. @param {readonly number[]} ids */
   tokens(ids) {
-    const pieces = this.#pieces(ids);
-    const starts = new Set(); // where words start in the text of all pieces
-    let length = 0;
-    for (const word of wordsOf(pieces.join(""))) {
-      starts.add(length);
-      length += word.length;
-    }
-    let word = -1;
-    let place = 0;
-    return ids.map((id, i) => {
-      const isSpecial = id < FIRST_BYTE;
-      const follows = i > 0 && !(ids[i - 1] < FIRST_BYTE);
-      const isPart = pieces[i] === "" && follows; // of a character that began before
-      if (isSpecial || !follows || (!isPart && starts.has(place))) word++;
-      place += pieces[i].length;
-      return { id, text: this.#readable(id), piece: pieces[i], word, isSpecial };
-    });
+    return inWords(
+      ids,
+      (id) => this.#bytesOf(id),
+      (id) => this.#readable(id),
+      (id) => id < FIRST_BYTE,
+    );
   }
 
   /** @param {string} text @returns {number} its id */
   #addText(text) {
-    const id = this.vocabSize;
+    const id = FIRST_TEXT + this.#texts.length;
     this.#texts.push(text);
     this.#idOf.set(text, id);
     return id;
@@ -124,26 +93,6 @@ export class Tokenizer {
     return oldest;
   }
 
-  /**
-   * The characters of each token; bytes that make one together give it to the first.
-   * @param {readonly number[]} ids
-   */
-  #pieces(ids) {
-    const pieces = ids.map((id) => this.#texts[id - FIRST_TEXT] ?? "");
-    const isByte = (/** @type {number} */ i) => i < ids.length && ids[i] >= FIRST_BYTE && ids[i] < FIRST_TEXT;
-    for (let i = 0; i < ids.length;) {
-      if (!isByte(i)) {
-        i++;
-        continue;
-      }
-      let length = 4;
-      while (length > 0 && !wholeCharacter(ids, i, length, isByte)) length--;
-      pieces[i] = length ? textOf(ids.slice(i, i + length).map((id) => id - FIRST_BYTE)) : "\ufffd";
-      i += Math.max(length, 1);
-    }
-    return pieces;
-  }
-
   /** @param {number} id @returns {number[]} */
   #bytesOf(id) {
     if (id < FIRST_BYTE) return [];
@@ -153,14 +102,9 @@ export class Tokenizer {
   /** Python's `tokens`: ▁dog for " dog", <0xC3> for a byte, <s> itself. @param {number} id */
   #readable(id) {
     if (id < FIRST_BYTE) return SPECIAL_TOKENS[id];
-    if (id < FIRST_TEXT) return `<0x${(id - FIRST_BYTE).toString(16).toUpperCase().padStart(2, "0")}>`;
-    return (this.#texts[id - FIRST_TEXT] ?? `<${id}>`).replaceAll(" ", "▁").replace(UNPRINTABLE, escaped);
+    if (id < FIRST_TEXT) return inBrackets(id - FIRST_BYTE);
+    return printed((this.#texts[id - FIRST_TEXT] ?? `<${id}>`).replaceAll(" ", "▁"));
   }
-}
-
-/** The words that no merge crosses; every character is in one. @param {string} text @returns {string[]} */
-export function wordsOf(text) {
-  return text.match(WORD) ?? [];
 }
 
 /**
@@ -174,60 +118,4 @@ function merged(ids, { left, right, id }) {
     else result.push(next);
   }
   return result;
-}
-
-/**
- * Whether these bytes are one character in UTF-8.
- * @param {readonly number[]} ids @param {number} i @param {number} length @param {(i: number) => boolean} isByte
- */
-function wholeCharacter(ids, i, length, isByte) {
-  if (!isByte(i + length - 1)) return false;
-  for (let j = i; j < i + length; j++) if (!isByte(j)) return false;
-  const text = strictText(ids.slice(i, i + length).map((id) => id - FIRST_BYTE));
-  return text !== null && [...text].length === 1;
-}
-
-// --- UTF-8, which may hold lone surrogates as Python's "surrogatepass" does ------------------------------------------
-
-/** @param {string} text @returns {number[]} */
-function utf8(text) {
-  return [...text].flatMap((character) => {
-    const code = /** @type {number} */ (character.codePointAt(0));
-    const tail = (/** @type {number} */ shift) => 0x80 | ((code >> shift) & 0x3f);
-    if (code < 0x80) return [code];
-    if (code < 0x800) return [0xc0 | (code >> 6), tail(0)];
-    if (code < 0x10000) return [0xe0 | (code >> 12), tail(6), tail(0)];
-    return [0xf0 | (code >> 18), tail(12), tail(6), tail(0)];
-  });
-}
-
-/** @param {number[]} bytes @returns {string} */
-function textOf(bytes) {
-  return strictText(bytes) ?? new TextDecoder("utf-8", { ignoreBOM: true }).decode(new Uint8Array(bytes));
-}
-
-/** The text, null if the bytes are no UTF-8. @param {number[]} bytes @returns {string | null} */
-function strictText(bytes) {
-  let text = "";
-  for (let i = 0; i < bytes.length;) {
-    const lead = bytes[i];
-    const length = lead < 0x80 ? 1 : lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf5 ? 4 : 0;
-    const tail = bytes.slice(i + 1, i + length);
-    if (length === 0 || tail.length !== length - 1 || tail.some((byte) => byte >> 6 !== 2)) return null;
-    const first = length === 1 ? lead : lead & (0xff >> (length + 1));
-    const code = tail.reduce((sum, byte) => (sum << 6) | (byte & 0x3f), first);
-    if (code < [0, 0, 0x80, 0x800, 0x10000][length] || code > 0x10ffff) return null;
-    text += String.fromCodePoint(code);
-    i += length;
-  }
-  return text;
-}
-
-/** Python's "unicode_escape". @param {string} character */
-function escaped(character) {
-  const code = /** @type {number} */ (character.codePointAt(0));
-  const short = { 9: "\\t", 10: "\\n", 13: "\\r" }[code];
-  if (short) return short;
-  const [mark, digits] = code < 0x100 ? ["x", 2] : code < 0x10000 ? ["u", 4] : ["U", 8];
-  return `\\${mark}${code.toString(16).padStart(digits, "0")}`;
 }

@@ -17,6 +17,17 @@
  * @typedef {{ rows: number, cols: number, data: Float32Array }} Matrix
  */
 
+/**
+ * A matrix of weights, which may be int8: then the entry of row i and column j is `data[i * cols + j]` times the scale
+ * of its row, or of its column.
+ * @typedef {object} Weight
+ * @property {number} rows
+ * @property {number} cols
+ * @property {Float32Array | Int8Array} data
+ * @property {Float32Array | null} [rowScales]
+ * @property {Float32Array | null} [columnScales]
+ */
+
 // --- The payload, written by Python, and the configuration in it -----------------------------------------------------
 
 /** @typedef {"encoder" | "decoder"} StackName */
@@ -38,11 +49,69 @@
  * @property {[string, string] | null} languages
  * @property {string[]} examples
  * @property {ModelConfig} config
- * @property {{ characters: string, merges: [string, string][] }} tokenizer
+ * @property {OwnTokenizer | PretrainedTokenizer} tokenizer
  * @property {"float32" | "int8"} storage
  * @property {StorageLoss | null} loss
  * @property {StoredTensor[]} tensors
  * @property {string} weights
+ */
+
+/**
+ * `before` and `after` are the ids that stand around a text.
+ * @typedef {{ characters: string, merges: [string, string][], before: number[], after: number[] }} OwnTokenizer
+ */
+
+/**
+ * A tokenizer of the package tokenizers. Its steps are operations with their values, see cutting.py.
+ *
+ * pieces   of each id; null: there is none
+ * added    tokens that are found in a text as they stand
+ * @typedef {object} PretrainedTokenizer
+ * @property {(string | null)[]} pieces
+ * @property {AddedToken[]} added
+ * @property {Step[]} normalizer
+ * @property {Step[]} cuts
+ * @property {BpeModel | UnigramModel} model
+ * @property {Step[]} decoder
+ * @property {number[]} before
+ * @property {number[]} after
+ */
+
+/** @typedef {[string, ...any[]]} Step */
+
+/**
+ * special      it is no part of a decoded text
+ * normalized   it is looked for in the normalised text
+ * lstrip       it takes the white space before it; rstrip: after it
+ * isPiece      the model may cut a text into it besides
+ * @typedef {object} AddedToken
+ * @property {number} id
+ * @property {string} content
+ * @property {boolean} special
+ * @property {boolean} normalized
+ * @property {boolean} lstrip
+ * @property {boolean} rstrip
+ * @property {boolean} isPiece
+ */
+
+/**
+ * merges         pairs of ids, one after another, the oldest first
+ * unknown        id of what no piece has
+ * fuseUnknown    neighbours that are unknown are one token
+ * byteFallback   unknown characters are their bytes
+ * ignoreMerges   a word that is a piece is not cut
+ * @typedef {object} BpeModel
+ * @property {"BPE"} type
+ * @property {number[]} merges
+ * @property {number | null} unknown
+ * @property {boolean} fuseUnknown
+ * @property {boolean} byteFallback
+ * @property {boolean} ignoreMerges
+ */
+
+/**
+ * `scores`: the log-probability of each piece.
+ * @typedef {{ type: "Unigram", scores: number[], unknown: number | null, byteFallback: boolean }} UnigramModel
  */
 
 /**
@@ -55,12 +124,14 @@
  */
 
 /**
- * An array in the weights. With a `scalesOffset` it is int8: entry (i, j) is its byte times the float32 scale of row i.
+ * An array in the weights. With a `scalesOffset` it is int8: each entry is its byte times the float32 scale of its row
+ * or column.
  * @typedef {object} StoredTensor
  * @property {string} name as in Python: "encoder.layers.0.self_attention.query_key_value.weight"
  * @property {number[]} shape
  * @property {number} offset
  * @property {number | null} scalesOffset
+ * @property {"rows" | "columns"} [scalesOf]
  */
 
 /**
@@ -73,9 +144,12 @@
  * @property {number | null} padId
  * @property {number | null} bosId
  * @property {number | null} eosId
+ * @property {number[]} endIds all that end a text
+ * @property {number[]} forbidden tokens that are never written
  * @property {number} embeddingScale
  * @property {boolean} tied the output layer's table is that of the tokens
  * @property {boolean} outputBias
+ * @property {number | null} logitsSoftcap
  * @property {StackConfig | null} encoder
  * @property {StackConfig} decoder
  */
@@ -86,13 +160,13 @@
  * @property {"sinusoidal" | "sinusoidal_halves" | "learned" | "none"} positions what is added to the tokens
  * @property {number} outputScale
  * @property {BlockConfig} block
+ * @property {AttentionConfig[]} attentions one for each layer; they differ in window and rotary positions at most
  */
 
 /**
  * @typedef {object} BlockConfig
  * @property {boolean} causal
  * @property {boolean} cross
- * @property {AttentionConfig} attention
  * @property {FeedForwardConfig} feedForward
  * @property {NormConfig} norm
  */
@@ -220,6 +294,7 @@
  * @property {Matrix} sum
  * @property {Matrix} after
  * @property {NormTrace} norm
+ * @property {NormTrace | null} outputNorm of what the sub-layer computes, before it is added, where there is one
  * @property {AttentionTrace | null} attention null in a feed-forward sub-layer
  * @property {FeedForwardTrace | null} feedForward null in an attention sub-layer
  * @property {boolean} isOff
@@ -259,10 +334,11 @@
  * One head: `score = scale · (query · key)`, bent by the softcap, plus the bias; `weights = softmax(masked)`.
  * Heads that share keys and values (grouped heads) have equal ones here.
  *
- * query             (Tq, D), and key (Tk, D): after rotary positions
+ * query             (Tq, D), and key (Tk, D): after norms of their own, if the model has them, and rotary positions
+ * queryNorm         and keyNorm, null without such norms
  * value             (Tk, Dv)
  * bias              (Tq, Tk): what was added to the scores, or null
- * scores            (Tq, Tk): before the mask
+ * scores            (Tq, Tk): before the mask; may be 0 for a key after the query
  * masked            (Tq, Tk): −Infinity where the query may not see the key
  * weights           (Tq, Tk): rows sum to 1, or to 0 where a query sees no key
  * output            (Tq, Dv): weights · value; computed also where the head is switched off
@@ -274,6 +350,8 @@
  * @property {Matrix} query
  * @property {Matrix} key
  * @property {Matrix} value
+ * @property {NormTrace | null} queryNorm
+ * @property {NormTrace | null} keyNorm
  * @property {Matrix | null} bias
  * @property {Matrix} scores
  * @property {Matrix} masked
@@ -472,7 +550,8 @@
  * encodeTarget    text → ids for `target`: <s> and the text (Transformer), or a prompt with its mark (GPT)
  * decode          ids → text, without special tokens
  * tokens          ids → tokens for display, in words
- * trace           a whole pass. Throws RangeError for no token, too many tokens, or an id outside the vocabulary
+ * trace           a whole pass; `earlier` may be a trace of the target's beginning, with the same source and
+ *                 interventions. Throws RangeError for no token, too many tokens, or an id outside the vocabulary
  * lens            the logit lens of one position of the target, with the `count` best tokens (5) of each entry
  * top             the `count` best next tokens (10) after a position of the target, with temperature (1)
  * compare         log-probabilities of `tokens` (one for each position of the target) in two passes with equally long
@@ -489,7 +568,7 @@
  * @property {(text: string) => Encoded} encodeTarget
  * @property {(ids: readonly number[]) => string} decode
  * @property {(ids: readonly number[]) => Token[]} tokens
- * @property {(inputs: Inputs, interventions?: Interventions) => Trace} trace
+ * @property {(inputs: Inputs, interventions?: Interventions, earlier?: Trace | null) => Trace} trace
  * @property {(trace: Trace, position: number, count?: number, target?: number | null) => LensEntry[]} lens
  * @property {(trace: Trace, position: number, count?: number, temperature?: number) => Candidate[]} top
  * @property {(original: Trace, changed: Trace, tokens: number[]) => Comparison} compare

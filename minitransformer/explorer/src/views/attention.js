@@ -29,7 +29,7 @@ export function attentionView(app) {
   const { engine } = app;
   const stackOf = () => (app.state.map === "encoder" ? engine.config.encoder : engine.config.decoder);
   const numLayers = () => stackOf()?.numLayers ?? 0;
-  const numHeads = () => stackOf()?.block.attention.numHeads ?? 0;
+  const numHeads = () => stackOf()?.attentions[0].numHeads ?? 0;
   const counted = (/** @type {number} */ count) =>
     [...Array(count).keys()].map((value) => ({ value, text: String(value + 1) }));
   /** @type {MapName[]} */

@@ -163,7 +163,7 @@ export function sentenceBar(app) {
     play.textContent = timer ? "Pause" : writing?.done ? "Replay" : engine.translates ? "Translate" : "Continue";
     play.disabled = forward.disabled = again.disabled = !writing;
     if (writing?.done) forward.disabled = true;
-    note.textContent = session.isCut ? "The sentence is too long for the model: its end was cut off." : "";
+    note.textContent = session.isCut ? "The text is too long: its end was cut off." : "";
     if (!writing) return [source, written, output].forEach((each) => replace(each));
     const reads = engine.tokens(writing.source ?? writing.start);
     replace(

@@ -15,6 +15,8 @@ import { labelOf } from "./tokens.js";
 /** @typedef {import("../engine/types.js").Trace} Trace */
 /** @typedef {import("../state.js").MapName} MapName */
 
+const MOST_CELLS = 10_000; // of the figure
+
 /**
  * A line of the figure: a vector of the token.
  * `adds`: it is added to the stream, else it is the stream itself. `lens`: what the output layer would say there.
@@ -244,6 +246,7 @@ function draw(stages, available, open) {
     "Each strip is a vector: blue is positive, orange negative. Point at one, or move with the arrow keys.",
   );
   const largest = Math.max(...stages.map(({ vector }) => sizeOf(vector)));
+  const most = Math.max(48, Math.floor(MOST_CELLS / stages.length)); // cells of a strip
   let bottom = 0;
   const rows = stages.map((stage, i) => {
     const { name, vector, adds, lens } = stage;
@@ -267,11 +270,15 @@ function draw(stages, available, open) {
       s("text", { x: split - 12, y: 15, "text-anchor": "end", class: "axis" }, `size ${fixed(size, 1)}`),
       s("rect", { x: x0, y: 36, width: (room * size) / largest, height: 3, class: "size" }),
     );
-    const cell = room / vector.length;
-    vector.forEach((each, channel) =>
+    const wide = Math.ceil(vector.length / most); // channels in a cell, which shows the largest of them
+    const cell = (room * wide) / vector.length;
+    const peaks = Array.from({ length: Math.ceil(vector.length / wide) }, (_, i) =>
+      vector.subarray(i * wide, (i + 1) * wide).reduce((best, each) => (Math.abs(each) > Math.abs(best) ? each : best)),
+    );
+    peaks.forEach((each, i) =>
       group.append(
         s("rect", {
-          x: x0 + cell * channel,
+          x: x0 + cell * i,
           y: 20,
           width: cell,
           height: 14,

@@ -208,7 +208,9 @@ export function whatIfView(app) {
     /** @type {StackName[]} */
     const stacks = engine.translates ? ["encoder", "decoder"] : ["decoder"];
     const boards = stacks.map((stack) => {
-      const { numLayers, block } = /** @type {import("../engine/types.js").StackConfig} */ (engine.config[stack]);
+      const { numLayers, block, attentions } = /** @type {import("../engine/types.js").StackConfig} */ (
+        engine.config[stack]
+      );
       /** @type {AttentionKind[]} */
       const kinds = block.cross ? ["self_attention", "cross_attention"] : ["self_attention"];
       const rows = [...Array(numLayers).keys()].map((layer) =>
@@ -225,7 +227,7 @@ export function whatIfView(app) {
               "div",
               { class: "part" },
               press(PARTS[kind], `${stack}, layer ${layer + 1}, ${PARTS[kind]}`, "sublayers", { stack, layer, kind }),
-              ...[...Array(block.attention.numHeads).keys()].map((head) =>
+              ...[...Array(attentions[0].numHeads).keys()].map((head) =>
                 press(String(head + 1), `${stack}, layer ${layer + 1}, ${PARTS[kind]}, head ${head + 1}`, "heads", {
                   stack,
                   layer,
