@@ -90,8 +90,7 @@ class Stack(Layer):
             caches.append(cache if context.keep else None)
             del cache  # what a block has computed would otherwise stay while the next one computes
         x, norm_cache = self.final_norm.forward(x) if self.final_norm else (x, None)
-        x = x if self.output_scale == 1 else x * self.output_scale
-        return x, (embedding_cache, caches, norm_cache)
+        return (x if self.output_scale == 1 else x * self.output_scale), (embedding_cache, caches, norm_cache)
 
     def backward(self, dx: Array, cache: tuple) -> Array | None:
         """Return dmemory `(B, Ts, C)`, the sum over the blocks, or `None`; add into the parameters' gradients."""
