@@ -22,7 +22,8 @@ them have scales of their own, in six or eight bits.
     Q6_K   d·s·(q − 32)                        0, …, 63           6.5625
 
 Fewer than eight bits are packed into bytes: `fields` cuts them out. A fifth and a sixth bit lie apart from the first
-four. The arithmetic is that of llama.cpp, in float32, to the last bit.
+four. The arithmetic is that of llama.cpp, in float32, to the last bit. The first three types are also those that
+[`ops/quantized.py`](../ops/quantized.py) makes of weights and computes with.
 """
 
 from collections.abc import Callable
@@ -30,20 +31,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..ops.quantized import fields, unpacked
+
 Array = np.ndarray
 
 # Each function below gets blocks, `(n, bytes of a block)`, and returns their weights, `(n, weights of a block)`.
-
-
-def fields(packed: Array, bits: int) -> Array:
-    """Cut bytes into numbers of so many bits: the lowest bits of all bytes come first.
-
-    packed: `(…, k)`, uint8. Returns `(…, k · 8/bits)`. With bits=4, byte 0x2B is the numbers 11 (B) and, k places
-    later, 2.
-    """
-    shifts = np.arange(0, 8, bits, dtype=np.uint8)[:, None]
-    numbers = (packed[..., None, :] >> shifts) & np.uint8((1 << bits) - 1)  # (…, 8/bits, k)
-    return numbers.reshape(*packed.shape[:-1], -1)
 
 
 def numbers(blocks: Array, start: int, stop: int, kind: str) -> Array:
@@ -53,19 +45,17 @@ def numbers(blocks: Array, start: int, stop: int, kind: str) -> Array:
 
 def q8_0(blocks: Array) -> Array:
     """Bytes of a block: 2 of d, 32 of q."""
-    return numbers(blocks, 0, 2, "<f2") * numbers(blocks, 2, 34, "i1")
+    return unpacked(blocks[:, 2:].view("i1"), 8, numbers(blocks, 0, 2, "<f2"))
 
 
 def q4_0(blocks: Array) -> Array:
     """Bytes of a block: 2 of d, 16 of q."""
-    q = fields(blocks[:, 2:], 4).astype(np.float32)
-    return numbers(blocks, 0, 2, "<f2") * (q - 8)
+    return unpacked(blocks[:, 2:], 4, numbers(blocks, 0, 2, "<f2"))
 
 
 def q4_1(blocks: Array) -> Array:
     """Bytes of a block: 2 of d, 2 of m, 16 of q."""
-    q = fields(blocks[:, 4:], 4).astype(np.float32)
-    return numbers(blocks, 0, 2, "<f2") * q + numbers(blocks, 2, 4, "<f2")
+    return unpacked(blocks[:, 4:], 4, numbers(blocks, 0, 2, "<f2"), numbers(blocks, 2, 4, "<f2"))
 
 
 def q5_0(blocks: Array) -> Array:
