@@ -26,7 +26,7 @@ Sources: Dettmers et al. 2022, LLM.int8(), ยง2.1; Dettmers et al. 2023, QLoRA, ย
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -156,16 +156,18 @@ def columns(weight: Quantized) -> Iterator[tuple[slice, Array]]:
 
 def dequantize(quantized: Quantized) -> Array:
     """Return the weight `(C_in, C_out)` that a `Quantized` stands for, in float32."""
-    _check_quantized("quantized", quantized)
+    check_quantized("quantized", quantized)
     weight = np.empty(quantized.shape, np.float32)
     for part, rows in columns(quantized):
         weight[:, part] = rows.T
     return weight
 
 
-def _check_quantized(name: str, value: Any) -> None:
+def check_quantized(name: str, value: Any, check: Callable[[str, Any], Any] = check_array) -> None:
+    """Raise `TypeError` unless the value is a `Quantized`, of NumPy's arrays or what else passes `check`."""
     if not isinstance(value, Quantized):
         raise TypeError(f"{name} must be a Quantized, which quantize makes, got {type(value).__name__}")
+    check(f"{name}'s packed", value.packed)
 
 
 LINEAR = Declaration.read("x ... C_in, weight C_in C_out, bias? C_out", {})
@@ -174,7 +176,7 @@ LINEAR = Declaration.read("x ... C_in, weight C_in C_out, bias? C_out", {})
 def _check(given: Mapping[str, Any]) -> None:
     """Check a call as `linear_forward`'s: an array of the weight's shape, without memory, stands for it."""
     if given.keys() >= {"x", "weight"}:
-        _check_quantized("weight", given["weight"])
+        check_quantized("weight", given["weight"])
         dtype = check_array("x", given["x"]).dtype
         LINEAR.check({**given, "weight": np.broadcast_to(np.empty((), dtype), given["weight"].shape)})
 

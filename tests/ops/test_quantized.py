@@ -2,6 +2,7 @@
 
 import math
 import tracemalloc
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -222,6 +223,8 @@ def test_what_is_not_the_forward_s_is_refused():
         quantized_linear_backward(np.ones((2, 5)), (X, X))
     with pytest.raises(TypeError, match=r"^quantized must be a Quantized, which quantize makes, got ndarray$"):
         dequantize(X)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(TypeError, match=r"^weight's packed must be a NumPy array, got Tensor$"):
+        quantized_linear_forward(X, replace(PACKED, packed=torch.ones(5, 1, 32, dtype=torch.int8)), None)
 
 
 def test_a_packed_weight_is_not_written():
