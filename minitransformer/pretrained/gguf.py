@@ -26,12 +26,13 @@ four. The arithmetic is that of llama.cpp, in float32, to the last bit. The firs
 [`ops/quantized.py`](../ops/quantized.py) makes of weights and computes with.
 """
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-from ..ops.quantized import fields, unpacked
+from ..ops.quantized import Quantized, fields, unpacked
 
 Array = np.ndarray
 
@@ -139,3 +140,43 @@ OTHERS = {10: "Q2_K", 11: "Q3_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19
 OTHERS |= {22: "IQ2_S", 23: "IQ4_XS", 24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64", 29: "IQ1_M", 34: "TQ1_0"}
 OTHERS |= {35: "TQ2_0", 39: "MXFP4"}
 """The names of types that are refused."""
+
+
+# --- Weights that stay as they are ----------------------------------------------------------------------------
+
+QUANTIZED = {(8, False): "Q8_0", (4, False): "Q4_0", (4, True): "Q4_1"}
+"""The types that a `Quantized` in groups of 32 is, by its bits and by whether it has minima."""
+
+
+def as_blocks(weight: Quantized) -> tuple[str, Array]:
+    """Return the type of a weight in few bits and its bytes, `(C_out, bytes of a row)`, as a GGUF file holds them.
+
+    Each of its rows is an output's. Raises `ValueError` for groups of another size than 32, and for minima in 8 bits.
+    """
+    kind = (weight.bits, weight.zeros is not None)
+    if weight.group != 32 or kind not in QUANTIZED:
+        has = f"groups of {weight.group} in {weight.bits} bits with{'' if kind[1] else 'out'} minima"
+        raise ValueError(f"weight has {has}, expected what is one of {', '.join(QUANTIZED.values())}")
+    heads = [each[..., None].astype("<f2") for each in (weight.scales, weight.zeros) if each is not None]
+    blocks = np.concatenate([each.view(np.uint8) for each in (*heads, weight.packed)], axis=-1)
+    return QUANTIZED[kind], blocks.reshape(len(blocks), math.prod(blocks.shape[1:]))
+
+
+def from_blocks(kind: str, blocks: Array) -> Quantized:
+    """Return the weight in few bits that a file's bytes are, `(C_out, bytes of a row)`: nothing is rounded again.
+
+    kind: a type of `QUANTIZED`. Raises `ValueError` for another, and for bytes that are no whole blocks.
+    """
+    known = {name: key for key, name in QUANTIZED.items()}
+    if kind not in known:
+        raise ValueError(f"kind is {kind!r}, expected one of {', '.join(known)}")
+    bits, has_minima = known[kind]
+    head = 4 if has_minima else 2
+    size = head + 4 * bits
+    if blocks.ndim != 2 or blocks.dtype != np.uint8 or blocks.shape[1] % size:
+        given = f"{blocks.dtype} of shape {blocks.shape}"
+        raise ValueError(f"blocks are {given}, expected uint8 rows of a multiple of {size} bytes")
+    split = blocks.reshape(len(blocks), blocks.shape[1] // size, size)
+    d, m, packed = (np.ascontiguousarray(each) for each in np.split(split, [2, head], axis=-1))
+    scales, minima = (each.view("<f2").astype(np.float16)[..., 0] for each in (d, m if has_minima else d))
+    return Quantized(packed.view(np.int8) if bits == 8 else packed, scales, minima if has_minima else None, bits)

@@ -233,6 +233,8 @@ a gradient of the last columns alone | quantized_linear_backward: dx += → dx[:
 the columns of a block multiplied as they lie, in the input's order
     quantized_linear_forward: y[:, part] = → y[:, part][:, ::-1] =
 [pretrained/gguf.py: pretrained/test_gguf]
+a file's minima before its scales | as_blocks: (weight.scales, weight.zeros) → (weight.zeros, weight.scales)
+a scale from the end of the block before it | from_blocks: np.split(split → np.split(np.roll(split, 2, axis=-1)
 the lowest level of a group of Q4_K taken for its step | _in_groups: s, t = parts → t, s = parts
 the upper bits of a group's scale from the group before it
     _in_groups: low >> 6 << 4 → np.roll(low, 1, 1) >> 6 << 4
