@@ -29,6 +29,7 @@ from .objectives import (
     kept_objective,
     objective_material,
     policy_of,
+    refuse_objective,
     save_reference,
 )
 from .outputs import check_output
@@ -248,6 +249,7 @@ def resumed_plan(args: argparse.Namespace, backend: Backend, processes: Processe
     """Return the plan of the training in a folder, which the first process locks; no option may change its results."""
     if args.resume is True and args.out is None:
         raise ValueError("--resume needs the folder of the training: --resume FOLDER")
+    refuse_objective(args)
     folder = Path(args.out if args.resume is True else args.resume)
     if args.out is not None and Path(args.out) != folder:
         raise ValueError(f"--resume {folder} and --out {args.out} name two folders, and a training has one")
