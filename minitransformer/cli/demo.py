@@ -43,8 +43,9 @@ from .common import (
     write_lines,
 )
 from .errors import INTERRUPTED
+from .plan import Plan
 from .recipes import PRESET_SETTINGS
-from .train import Plan, draw_losses, train
+from .train import draw_losses, train
 
 HELP = "train a small English→German model in a few minutes and show what it can do"
 

@@ -109,6 +109,12 @@ def chosen_objective(args: argparse.Namespace) -> Objective | None:
     return Objective(args.reward, args.prompts, rewards=RewardSettings(kind=args.objective, **of_rewards))
 
 
+def refuse_objective(args: argparse.Namespace) -> None:
+    """Raise ValueError for options of an objective where a training is resumed, which keeps its own."""
+    for name in given(args, ("objective", "reward", "prompts", "pairs", *REWARD_OPTIONS, *PREFERENCE_OPTIONS)):
+        raise ValueError(f"--{name.replace('_', '-')} does not go with --resume: a training keeps its objective")
+
+
 def kept_objective(checkpoint: Checkpoint) -> Objective | None:
     """Return the objective of the training that wrote a checkpoint, if it has one. Raises CheckpointError for none."""
     values = checkpoint.state.get("objective")

@@ -44,7 +44,7 @@ def check_model(model: Any, tokenizer: Tokenizer, int8: bool = False) -> None:
     if (as_int8 if int8 else as_float32) > MOST_BYTES:
         raise ValueError(
             f"the model has {count:,} parameters and its page would weigh {as_float32 / 1e6:,.0f} MB, or "
-            f"{as_int8 / 1e6:,.0f} MB with --int8: a page may weigh {MOST_BYTES / 1e6:,.0f} MB"
+            f"{as_int8 / 1e6:,.0f} MB as int8: a page may weigh {MOST_BYTES / 1e6:,.0f} MB"
         )
     tokenizer_as_json(tokenizer, model.config)
     _ = Generator(model, tokenizer) if isinstance(model, GPT) else Translator(model, tokenizer)  # they belong together

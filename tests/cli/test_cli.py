@@ -22,7 +22,7 @@ from minitransformer import (
     load_checkpoint,
     save_checkpoint,
 )
-from minitransformer.cli import COMMANDS, demo, main, recipes, train
+from minitransformer.cli import COMMANDS, demo, main, plan, recipes, train
 from minitransformer.cli.common import one_line
 from minitransformer.costs import parameter_groups
 from minitransformer.data import preparation
@@ -65,8 +65,8 @@ def test_every_hyper_parameter_is_an_option() -> None:
     every = {field.name for name in recipes.RECIPES for field in fields(cast(Any, recipes.config_class(name)))}
     # Those of loaded models alone.
     published = {"distillation", "extra_norms", "first_position", "logits_softcap", "pooler_activation", "scale"}
-    assert train.MODEL_OPTIONS.keys() == every - marks - other - published
-    assert train.SETTINGS_OPTIONS.keys() == {field.name for field in fields(TrainingSettings)}
+    assert plan.MODEL_OPTIONS.keys() == every - marks - other - published
+    assert plan.SETTINGS_OPTIONS.keys() == {field.name for field in fields(TrainingSettings)}
 
 
 def test_no_help_gives_a_default_that_a_preset_overrides() -> None:
@@ -81,8 +81,9 @@ def test_train_with_the_preset_demo_plans_the_same_as_demo(
     tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plans = []
-    for module in (train, demo):
+    for module in (plan, demo):
         monkeypatch.setattr(module, "prepare", lambda folder, choice, progress, given=None: choice)
+    for module in (train, demo):
         monkeypatch.setattr(module, "train", lambda plan: plans.append(plan) or 1 / 0)
     for arguments in (["train", "--preset", "demo"], ["demo"]):
         with pytest.raises(ZeroDivisionError):
@@ -293,7 +294,7 @@ def recurrent(trained: Run, tmp_path: Path) -> Path:
     shutil.copytree(trained.folder / "data", folder / "data")
     settings = TrainingSettings(**load_checkpoint(trained.checkpoint).state["settings"])
     settings = replace(settings, steps=2, valid_interval=2, checkpoint_interval=2)
-    path = train.train(train.Plan(folder, CONFIG, settings, open_prepared(folder / "data"))).checkpoint
+    path = train.train(plan.Plan(folder, CONFIG, settings, open_prepared(folder / "data"))).checkpoint
     assert path is not None
     return path
 

@@ -121,6 +121,9 @@ def test_a_resumed_training_needs_the_model_at_the_start(command: Command, home:
     run = ["train", "--from", home / "llama", "--objective", "grpo", "--reward", "grammar", *DRAW, *BRIEFLY]
     assert command(*run, "--steps", "2", "--out", tmp_path / "run")[0] == 0
     refuse(command, *run, "--out", tmp_path / "run", says="already holds a training")
+    for options in (["--reward", "grammar"], ["--objective", "dpo"], ["--kl", "0.3"], ["--beta", "1"]):
+        says = f"{options[0]} does not go with --resume: a training keeps its objective"
+        refuse(command, "train", "--resume", tmp_path / "run", *options, says=says)
     checkpoint = load_checkpoint(tmp_path / "run" / "step-00000002.safetensors")
     shutil.copytree(tmp_path / "run", tmp_path / "without")
     (tmp_path / "without" / "start.safetensors").unlink()

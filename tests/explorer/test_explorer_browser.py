@@ -19,6 +19,7 @@ from minitransformer.explorer import explore
 from minitransformer.explorer.storage import stored_as_int8
 from minitransformer.models import GPT, GPTConfig, Transformer, TransformerConfig
 from minitransformer.pretrained.tokenizers import PretrainedTokenizer
+from minitransformer.system.visible import visible
 
 HERE = Path(__file__).parent
 SENTENCE = "The old teacher reads a book in the garden."
@@ -127,7 +128,8 @@ def pretrained(folder: Path) -> dict[str, Any]:
     start = generator.encode(prompt)
     begin = Start(first=np.array(start[-1:]), limits=np.array([40]))
     written = beam_search(generator.model, np.array([start[:-1]]), 1, 0.0, start=begin)[0][0].ids
-    return {"pretrained": {"prompt": prompt, "reads": tokenizer.tokens(start), "text": tokenizer.decode(written)}}
+    text = "\n".join(map(visible, tokenizer.decode(written).split("\n")))
+    return {"pretrained": {"prompt": prompt, "reads": tokenizer.tokens(start), "text": text}}
 
 
 @pytest.mark.parametrize("name", ["visitor", "hostile"])

@@ -256,7 +256,7 @@ def test_models_that_the_page_cannot_show_are_refused() -> None:
     for model, says in [
         (linear, "attention is 'linear'"),
         (bert, "not one of kind 'bert'"),
-        (large, "44,276,736 parameters and its page would weigh 236 MB, or 59 MB with --int8"),
+        (large, "44,276,736 parameters and its page would weigh 236 MB, or 59 MB as int8"),
         (broken, "not finite"),
         (other, "don't belong together"),
     ]:

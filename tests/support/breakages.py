@@ -477,7 +477,8 @@ a process that waits is heard in one collective only
 activations that may have another type in each process | facts_of: {device}, {activations} → {device}
 [training/trainer.py: training/test_distributed]
 a request to stop that the other processes do not hear
-    Trainer._train: self.processes.reason_to_stop(stop.requested) → ("interrupted" if stop.requested else None)
+    Trainer._train: self.processes.reason_to_stop(stop.requested and self._may_stop) →
+        ("interrupted" if stop.requested else None)
 [decoding/search.py: decoding/test_decoding]
 a sentence that is done stays in the place of one that runs | _close_up: kept[~running[:count]] → kept[:0]
 length penalty without the 5 of Wu et al. | penalty: return ((5 + length) / 6) → return (length / 6)

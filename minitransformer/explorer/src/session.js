@@ -1,6 +1,7 @@
 /** A sentence on its way through the model: what is read, what has been written so far, and the traces of both. */
 
 import { NO_INTERVENTIONS } from "./engine/interventions.js";
+import { visible } from "./engine/utf8.js";
 
 /** @typedef {import("./engine/types.js").Engine} Engine */
 /** @typedef {import("./engine/types.js").Interventions} Interventions */
@@ -123,7 +124,7 @@ export class Writing {
   }
 
   get text() {
-    return this.engine.decode(this.written);
+    return visible(this.engine.decode(this.written));
   }
 }
 

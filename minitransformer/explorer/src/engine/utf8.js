@@ -57,6 +57,11 @@ export function printed(text) {
   return text.replace(/(?! )[\p{C}\p{Z}]/gu, escaped);
 }
 
+/** A text without characters that turn its direction or that nobody sees: those as Python writes them. @param {string} text */
+export function visible(text) {
+  return text.replace(/[\0-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\p{Cs}]/gu, escaped);
+}
+
 /** Python's "unicode_escape". @param {string} character */
 function escaped(character) {
   const code = /** @type {number} */ (character.codePointAt(0));

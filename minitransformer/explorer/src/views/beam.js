@@ -1,5 +1,6 @@
 /** The search as a tree: which prefixes were kept and which were dropped, and the candidates at each position. */
 
+import { visible } from "../engine/utf8.js";
 import { controls, rove, slider, tokenChoice } from "./controls.js";
 import { fitted, fixed, h, percent, replace, s } from "./dom.js";
 import { drawing, explained } from "./figure.js";
@@ -189,7 +190,7 @@ function draw(app, writing) {
       explain(
         group,
         `${shown} ${score} ${share}: score ${fixed(node.score, 3)} and log-probability ${fixed(node.logProb, 3)} ` +
-          `of “${app.engine.decode(ids)}”; the last token has probability ${share}, ` +
+          `of “${visible(app.engine.decode(ids))}”; the last token has probability ${share}, ` +
           `rank ${node.rank + 1} of its step. ${FATES[node.status]}`,
       );
       return group;
