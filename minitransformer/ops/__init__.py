@@ -59,25 +59,26 @@ from .norms import (
     rmsnorm_forward,
 )
 from .pattern import Pattern, attention_mask
+from .quantized import Quantized, dequantize, quantize, quantized_linear_backward, quantized_linear_forward
 from .rope import rope_backward, rope_forward
 from .search import log_softmax, topk
 from .softmax import softmax_backward, softmax_forward
 
 __all__ = [
-    "Array", "Dropout", "Ops", "Pair", "Pattern", "activations", "activations_of", "adam_step",
+    "Array", "Dropout", "Ops", "Pair", "Pattern", "Quantized", "activations", "activations_of", "adam_step",
     "add_layernorm_backward", "add_layernorm_forward", "add_rmsnorm_backward", "add_rmsnorm_forward",
     "additive_attention_backward", "additive_attention_forward", "as_it_is", "asarray", "attention_backward",
     "attention_forward", "attention_mask", "attention_weights", "cast", "concatenate", "conv1d_backward",
-    "conv1d_forward", "cos", "cross_entropy_backward", "cross_entropy_forward", "dropout_backward",
+    "conv1d_forward", "cos", "cross_entropy_backward", "cross_entropy_forward", "dequantize", "dropout_backward",
     "dropout_forward", "dropout_key", "dropout_mask", "embedding_backward", "embedding_forward", "entries",
     "entropy_backward", "entropy_forward", "gated_backward", "gated_forward", "gelu_backward", "gelu_forward",
-    "global_norm", "layernorm_backward", "layernorm_forward", "linear_attention_backward",
-    "linear_attention_forward", "linear_attention_step", "linear_backward", "linear_cross_entropy_backward",
-    "linear_cross_entropy_forward", "linear_forward", "log_probs_backward", "log_probs_forward", "log_softmax",
-    "numpy_ops", "patches_backward", "patches_forward", "relu_backward", "relu_forward", "rmsnorm_backward",
-    "rmsnorm_forward", "rope_backward", "rope_forward", "sigmoid_backward", "sigmoid_forward", "silu_backward",
-    "silu_forward", "sin", "softmax_backward", "softmax_forward", "take", "tanh_backward", "tanh_forward",
-    "to_numpy", "topk", "unchecked", "without_spurious_warnings", "zeros",
+    "global_norm", "layernorm_backward", "layernorm_forward", "linear_attention_backward", "linear_attention_forward",
+    "linear_attention_step", "linear_backward", "linear_cross_entropy_backward", "linear_cross_entropy_forward",
+    "linear_forward", "log_probs_backward", "log_probs_forward", "log_softmax", "numpy_ops", "patches_backward",
+    "patches_forward", "quantize", "quantized_linear_backward", "quantized_linear_forward", "relu_backward",
+    "relu_forward", "rmsnorm_backward", "rmsnorm_forward", "rope_backward", "rope_forward", "sigmoid_backward",
+    "sigmoid_forward", "silu_backward", "silu_forward", "sin", "softmax_backward", "softmax_forward", "take",
+    "tanh_backward", "tanh_forward", "to_numpy", "topk", "unchecked", "without_spurious_warnings", "zeros",
 ]  # fmt: skip
 
 Forward = TypeVar("Forward", bound=Callable[..., Any], covariant=True)

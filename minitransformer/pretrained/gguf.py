@@ -22,28 +22,21 @@ them have scales of their own, in six or eight bits.
     Q6_K   d·s·(q − 32)                        0, …, 63           6.5625
 
 Fewer than eight bits are packed into bytes: `fields` cuts them out. A fifth and a sixth bit lie apart from the first
-four. The arithmetic is that of llama.cpp, in float32, to the last bit.
+four. The arithmetic is that of llama.cpp, in float32, to the last bit. The first three types are also those that
+[`ops/quantized.py`](../ops/quantized.py) makes of weights and computes with.
 """
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
+from ..ops.quantized import Quantized, fields, unpacked
+
 Array = np.ndarray
 
 # Each function below gets blocks, `(n, bytes of a block)`, and returns their weights, `(n, weights of a block)`.
-
-
-def fields(packed: Array, bits: int) -> Array:
-    """Cut bytes into numbers of so many bits: the lowest bits of all bytes come first.
-
-    packed: `(…, k)`, uint8. Returns `(…, k · 8/bits)`. With bits=4, byte 0x2B is the numbers 11 (B) and, k places
-    later, 2.
-    """
-    shifts = np.arange(0, 8, bits, dtype=np.uint8)[:, None]
-    numbers = (packed[..., None, :] >> shifts) & np.uint8((1 << bits) - 1)  # (…, 8/bits, k)
-    return numbers.reshape(*packed.shape[:-1], -1)
 
 
 def numbers(blocks: Array, start: int, stop: int, kind: str) -> Array:
@@ -53,19 +46,17 @@ def numbers(blocks: Array, start: int, stop: int, kind: str) -> Array:
 
 def q8_0(blocks: Array) -> Array:
     """Bytes of a block: 2 of d, 32 of q."""
-    return numbers(blocks, 0, 2, "<f2") * numbers(blocks, 2, 34, "i1")
+    return unpacked(blocks[:, 2:].view("i1"), 8, numbers(blocks, 0, 2, "<f2"))
 
 
 def q4_0(blocks: Array) -> Array:
     """Bytes of a block: 2 of d, 16 of q."""
-    q = fields(blocks[:, 2:], 4).astype(np.float32)
-    return numbers(blocks, 0, 2, "<f2") * (q - 8)
+    return unpacked(blocks[:, 2:], 4, numbers(blocks, 0, 2, "<f2"))
 
 
 def q4_1(blocks: Array) -> Array:
     """Bytes of a block: 2 of d, 2 of m, 16 of q."""
-    q = fields(blocks[:, 4:], 4).astype(np.float32)
-    return numbers(blocks, 0, 2, "<f2") * q + numbers(blocks, 2, 4, "<f2")
+    return unpacked(blocks[:, 4:], 4, numbers(blocks, 0, 2, "<f2"), numbers(blocks, 2, 4, "<f2"))
 
 
 def q5_0(blocks: Array) -> Array:
@@ -149,3 +140,43 @@ OTHERS = {10: "Q2_K", 11: "Q3_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19
 OTHERS |= {22: "IQ2_S", 23: "IQ4_XS", 24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64", 29: "IQ1_M", 34: "TQ1_0"}
 OTHERS |= {35: "TQ2_0", 39: "MXFP4"}
 """The names of types that are refused."""
+
+
+# --- Weights that stay as they are ----------------------------------------------------------------------------
+
+QUANTIZED = {(8, False): "Q8_0", (4, False): "Q4_0", (4, True): "Q4_1"}
+"""The types that a `Quantized` in groups of 32 is, by its bits and by whether it has minima."""
+
+
+def as_blocks(weight: Quantized) -> tuple[str, Array]:
+    """Return the type of a weight in few bits and its bytes, `(C_out, bytes of a row)`, as a GGUF file holds them.
+
+    Each of its rows is an output's. Raises `ValueError` for groups of another size than 32, and for minima in 8 bits.
+    """
+    kind = (weight.bits, weight.zeros is not None)
+    if weight.group != 32 or kind not in QUANTIZED:
+        has = f"groups of {weight.group} in {weight.bits} bits with{'' if kind[1] else 'out'} minima"
+        raise ValueError(f"weight has {has}, expected what is one of {', '.join(QUANTIZED.values())}")
+    heads = [each[..., None].astype("<f2") for each in (weight.scales, weight.zeros) if each is not None]
+    blocks = np.concatenate([each.view(np.uint8) for each in (*heads, weight.packed)], axis=-1)
+    return QUANTIZED[kind], blocks.reshape(len(blocks), math.prod(blocks.shape[1:]))
+
+
+def from_blocks(kind: str, blocks: Array) -> Quantized:
+    """Return the weight in few bits that a file's bytes are, `(C_out, bytes of a row)`: nothing is rounded again.
+
+    kind: a type of `QUANTIZED`. Raises `ValueError` for another, and for bytes that are no whole blocks.
+    """
+    known = {name: key for key, name in QUANTIZED.items()}
+    if kind not in known:
+        raise ValueError(f"kind is {kind!r}, expected one of {', '.join(known)}")
+    bits, has_minima = known[kind]
+    head = 4 if has_minima else 2
+    size = head + 4 * bits
+    if blocks.ndim != 2 or blocks.dtype != np.uint8 or blocks.shape[1] % size:
+        given = f"{blocks.dtype} of shape {blocks.shape}"
+        raise ValueError(f"blocks are {given}, expected uint8 rows of a multiple of {size} bytes")
+    split = blocks.reshape(len(blocks), blocks.shape[1] // size, size)
+    d, m, packed = (np.ascontiguousarray(each) for each in np.split(split, [2, head], axis=-1))
+    scales, minima = (each.view("<f2").astype(np.float16)[..., 0] for each in (d, m if has_minima else d))
+    return Quantized(packed.view(np.int8) if bits == 8 else packed, scales, minima if has_minima else None, bits)

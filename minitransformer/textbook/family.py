@@ -4,10 +4,11 @@ Shapes as in `paper`; K is the number of positions that a convolution sees.
 """
 
 import math
+from typing import Any
 
 import numpy as np
 
-from ..ops import Dropout
+from ..ops import Dropout, Quantized
 from ..ops.elementwise import activations_of
 from .paper import (
     Array,
@@ -295,6 +296,39 @@ def rope_backward(dy: Array, cache: tuple) -> Array:
     dx[..., first] = da * cos + db * sin  # a * cos; a * sin
     dx[..., second] = db * cos - da * sin  # b * cos; −b * sin
     return dx
+
+
+# --- Weights in few bits: Dettmers et al. 2023, §2 ------------------------------------------------------------
+
+
+def dequantized(weight: Quantized, dtype: Any) -> Array:
+    """The whole matrix `(C_in, C_out)`: `d q + m` or, symmetric about 0, `d q`; four bits hold q + 8 there.
+
+    d and m are of each group. q comes from bytes 16·high + low: all lower halves of a group, then all upper ones.
+    """
+    q = weight.packed.astype(np.float32)  # (C_out, groups, group·bits/8)
+    if weight.bits == 4:
+        q = np.concatenate([q % 16, q // 16], axis=2)  # (C_out, groups, group)
+    if weight.zeros is None:
+        q = q - (8 if weight.bits == 4 else 0)
+    rows = weight.scales.astype(np.float32)[:, :, None] * q
+    if weight.zeros is not None:
+        rows = rows + weight.zeros.astype(np.float32)[:, :, None]
+    return rows.reshape(weight.shape[::-1]).T.astype(dtype)
+
+
+def quantized_linear_forward(x: Array, weight: Quantized, bias: Array | None) -> tuple[Array, tuple]:
+    """`y = x W + b`, W `dequantized` from few bits: x `(..., C_in)`, W `(C_in, C_out)`, b `(C_out,)`."""
+    matrix = dequantized(weight, x.dtype)
+    y = x @ matrix
+    return (y if bias is None else y + bias), (matrix, bias)
+
+
+def quantized_linear_backward(dy: Array, cache: tuple) -> tuple[Array, Array | None]:
+    """Gradients `(dx, dbias)`: the numbers in few bits stay as they are."""
+    matrix, bias = cache
+    dbias = None if bias is None else dy.sum(axis=tuple(range(dy.ndim - 1)))  # x W + b
+    return dy @ matrix.T, dbias
 
 
 # --- Images as sequences: Dosovitskiy et al. 2021, §3.1 -------------------------------------------------------

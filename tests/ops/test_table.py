@@ -17,7 +17,8 @@ PAIRS = """
 def test_every_entry_is_the_functions_of_its_name():
     pairs = dict(numpy_ops.pairs())
     assert set(pairs) >= set(PAIRS.split())
-    assert set(pairs) == {name.removesuffix("_forward") for name in vars(minitransformer.ops) if "_forward" in name}
+    there = {name.removesuffix("_forward") for name in vars(minitransformer.ops) if "_forward" in name}
+    assert set(pairs) == there - {"quantized_linear"}  # its weight is no array, which the lists drawn from pairs need
     assert dataclasses.asdict(Ops(**entries(vars(minitransformer.ops)))) == dataclasses.asdict(numpy_ops)
     names = {f"{op}_{way}" for op in pairs for way in ("forward", "backward")}
     others = {field.name for field in dataclasses.fields(Ops)} - set(pairs) - {"repeated", "has_threads"}

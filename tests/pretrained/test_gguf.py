@@ -22,8 +22,9 @@ from support.refusals import refused_by_load
 from test_vocabularies import texts, train_pieces
 
 from minitransformer.grammar.generation import sample
+from minitransformer.ops import dequantize, quantize
 from minitransformer.pretrained import PretrainedError, load, save
-from minitransformer.pretrained.gguf import PACKINGS, fields
+from minitransformer.pretrained.gguf import PACKINGS, QUANTIZED, as_blocks, fields, from_blocks
 from minitransformer.pretrained.gguf_file import opened
 from minitransformer.pretrained.tokenizers import tokenizer_in
 
@@ -62,6 +63,38 @@ def test_a_weight_is_wrong_by_at_most_half_a_step(kind: str, levels: int) -> Non
     found = next(each for each in PACKINGS.values() if each.name == kind).read(packed(weights, kind))
     steps = np.ptp(weights, axis=1, keepdims=True) / (levels - 1)
     assert (np.abs(found - weights) <= 0.53 * steps).all()  # d and m are rounded too
+
+
+@pytest.mark.parametrize(("bits", "minima"), QUANTIZED)
+def test_a_weight_in_few_bits_is_the_bytes_of_a_file(bits: int, minima: bool) -> None:
+    """To the bytes that the package writes, and from any bytes to the weights that it reads."""
+    kind, generator = QUANTIZED[bits, minima], np.random.default_rng(bits)
+    weight = generator.normal(size=(96, 5)).astype(np.float32)
+    name, blocks = as_blocks(quantize(weight, bits, symmetric=not minima))
+    assert name == kind
+    np.testing.assert_array_equal(blocks, packed(weight.T, kind))
+    raw = generator.integers(0, 256, (7, blocks.shape[1]), dtype=np.uint8)
+    with np.errstate(all="ignore"):
+        wanted = gguf.quants.dequantize(raw, KINDS[kind])
+        assert same_bits(dequantize(from_blocks(kind, raw)).T, wanted)
+    np.testing.assert_array_equal(as_blocks(from_blocks(kind, raw))[1], raw)
+
+
+def test_what_no_file_holds_is_refused() -> None:
+    weight = np.ones((64, 3))
+    kinds = "one of Q8_0, Q4_0, Q4_1"
+    with pytest.raises(
+        ValueError, match=f"^weight has groups of 64 in 8 bits without minima, expected what is {kinds}$"
+    ):
+        as_blocks(quantize(weight, 8, 64))
+    with pytest.raises(ValueError, match=f"^weight has groups of 32 in 8 bits with minima, expected what is {kinds}$"):
+        as_blocks(quantize(weight, 8, symmetric=False))
+    with pytest.raises(ValueError, match=f"^kind is 'Q6_K', expected {kinds}$"):
+        from_blocks("Q6_K", np.zeros((1, 210), np.uint8))
+    with pytest.raises(
+        ValueError, match=r"^blocks are uint8 of shape \(1, 33\), expected uint8 rows of a multiple of 34 "
+    ):
+        from_blocks("Q8_0", np.zeros((1, 33), np.uint8))
 
 
 # --- Models ---------------------------------------------------------------------------------------------------

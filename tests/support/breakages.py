@@ -215,9 +215,26 @@ another output layer taken for a copy of the tokens' table
 an offset in bytes where entries are meant | _tensor: offset * storage.size → offset
 a transposed tensor read as if it lay in order | _tensor: if plain or count == 0 else → if True else
 a function of a stranger's choice taken for a known one | _run: argument not in → not argument and argument not in
-[pretrained/gguf.py: pretrained/test_gguf]
+[ops/quantized.py: pretrained/test_gguf]
 the highest bits of a byte first
     fields: np.arange(0, 8, bits, dtype=np.uint8) → np.arange(8 - bits, -1, -bits).astype(np.uint8)
+[ops/quantized.py: ops/test_quantized]
+the two numbers of a byte in each other's half
+    _packed: half = levels.shape[-1] // 2 → half = levels.shape[-1] // 2; levels = np.roll(levels, half, axis=-1)
+the minimum of the group beside it | unpacked: zeros.astype(np.float32) → np.roll(zeros.astype(np.float32), 1, axis=-2)
+a scale for all weights of an output | quantize: 1 / steps → 1 / steps[:, :1]
+four bits that are cut off, not rounded | quantize: 8.5 if symmetric else 0.5 → 8.0 if symmetric else 0.0
+eight bits that are cut off, not rounded | quantize: np.float32(0.5), numbers → np.float32(0.0), numbers
+a minimum beyond float16 taken as it is
+    quantize: scales if zeros is None else (scales, zeros) → scales
+the whole matrix at once | columns: max(1, AT_ONCE // max(1, width_in)) → width_out
+a gradient through the columns beside them | quantized_linear_backward: dy[:, part] → np.roll(dy, 1, axis=1)[:, part]
+a gradient of the last columns alone | quantized_linear_backward: dx += → dx[:] =
+the columns of a block multiplied as they lie, in the input's order
+    quantized_linear_forward: y[:, part] = → y[:, part][:, ::-1] =
+[pretrained/gguf.py: pretrained/test_gguf]
+a file's minima before its scales | as_blocks: (weight.scales, weight.zeros) → (weight.zeros, weight.scales)
+a scale from the end of the block before it | from_blocks: np.split(split → np.split(np.roll(split, 2, axis=-1)
 the lowest level of a group of Q4_K taken for its step | _in_groups: s, t = parts → t, s = parts
 the upper bits of a group's scale from the group before it
     _in_groups: low >> 6 << 4 → np.roll(low, 1, 1) >> 6 << 4

@@ -20,6 +20,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "attention_mask": {"num_queries": 2, "num_keys": 2, "causal": True, "window": None},
     "adam_step": {"step": 1, "lr": 0.1},
     "topk": {"k": 2},
+    "quantize": {"group": 1},
 }
 
 

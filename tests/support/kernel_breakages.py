@@ -12,6 +12,9 @@ a narrow copy of the parameters that stays behind a step | Adam.step: {"shadow":
 """Mistakes in `minitransformer` that only a table with narrow activations shows."""
 
 MISTAKES = r"""
+[eager/quantized.py: kernels/test_quantized_tensors]
+the upper half of a byte before the lower one, in tensors | columns: q & 15, q >> 4 → q >> 4, q & 15
+a gradient of the last columns alone, in tensors | quantized_linear_backward: dx += → dx[:] =
 [soft_cross_entropy.py: kernels/test_conformance]
 label smoothing forgotten where targets are probabilities
     load_target: tl.fma(1.0 - label_smoothing, p, label_smoothing / V) → p
