@@ -2,7 +2,9 @@
 
 import argparse
 import runpy
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
@@ -31,7 +33,7 @@ REWARD_OPTIONS = {
     "group": "texts that are drawn for each prompt, and compared with one another",
     "max_tokens": "the most tokens of a drawn text",
     "updates": "steps on the same texts before others are drawn; grpo",
-    "clip": "how far the ratio to the policy that drew them may be from 1; grpo",
+    "clip": "how far a token's probability may move from that at which it was drawn, as a ratio; grpo",
     "kl": "weight of the divergence from the model at the start",
 }
 PREFERENCE_OPTIONS = {"beta": "β of dpo: smaller lets the model go farther from that at the start"}
@@ -77,7 +79,10 @@ def add_objective_options(parser: Parser) -> None:
     help_text = "what judges a text: grammar (1 if the grammar forms it, else 0), or a function that gets a list of "
     add_option(group, "--reward", "NAME", str, help_text + "texts and returns as many numbers, FILE.py:FUNCTION")
     add_option(group, "--prompts", "FILE", path_name, "the texts begin with these, one a line (default: with nothing)")
-    help_text = "for dpo, lines of a better text, a tab and a worse one; a prompt and a tab may stand before them"
+    help_text = (
+        "for dpo, lines of a better text, a tab and a worse one; a prompt and a tab may stand before them, to which "
+    )
+    help_text += "both texts are joined as they are"
     add_option(group, "--pairs", "FILE", path_name, help_text)
     add_field_options(group, RewardSettings, REWARD_OPTIONS, ())
     add_field_options(group, PreferenceSettings, PREFERENCE_OPTIONS, ())
@@ -100,6 +105,8 @@ def chosen_objective(args: argparse.Namespace) -> Objective | None:
     for name in (*of_rewards, "reward", "prompts") if is_dpo else (*of_preferences, "pairs"):
         if getattr(args, name, None) is not None:
             raise ValueError(f"--{name.replace('_', '-')} does not go with --objective {args.objective}")
+    if getattr(args, "label_smoothing", 0):
+        raise ValueError("--label-smoothing does not go with --objective: what was drawn is no label")
     if is_dpo and args.pairs is None:
         raise ValueError("--objective dpo needs --pairs FILE")
     if not is_dpo and args.reward is None:
@@ -137,18 +144,20 @@ def policy_of(model: Any, name: str) -> GPT:
 
 
 def save_reference(model: GPT, folder: Path) -> None:
-    """Write the model at the start into the training's folder. Raises FileExistsError for another's file there."""
+    """Write the model at the start into the training's folder. Raises FileExistsError for another file there."""
     path, start = folder / REFERENCE, model if model.tuning is None else model.merged()
-    if path.exists() and not description_of(path):
-        raise FileExistsError(f"{path} was not written by this program: move it elsewhere or delete it")
-    save_checkpoint(path, Checkpoint(start.config.to_dict(), start.parameters.state_dict()))
+    state = {"is_reference": True}
+    if path.exists() and description_of(path).get("state") != state:
+        raise FileExistsError(f"{path} is not the start of such a training: move it elsewhere or delete it")
+    save_checkpoint(path, Checkpoint(start.config.to_dict(), start.parameters.state_dict(), state=state))
 
 
 def open_reference(objective: Objective, folder: Path, backend: Backend) -> GPT | None:
     """Return the model at the start from the training's folder, if the objective needs it."""
     if not objective.needs_reference:
         return None
-    return load_checkpoint(folder / REFERENCE).model(backend.ops, backend.dtype)
+    model = load_checkpoint(folder / REFERENCE).model(backend.ops, backend.dtype)
+    return policy_of(model, str(folder / REFERENCE))
 
 
 def objective_material(
@@ -159,12 +168,21 @@ def objective_material(
     Raises ValueError for a reward, prompts or pairs that can't be used.
     """
     writer = Generator(model, tokenizer)
-    kept = {"objective": objective.to_dict()}
+    kept: dict[str, Any] = {"objective": objective.to_dict()}
+    if reference is not None:
+        kept["reference"] = zlib.crc32(reference.ops.to_numpy(reference.parameters.data).tobytes())
     if objective.pairs is None:
-        prompts = [""] if objective.prompts is None else read_prompts(objective.prompts)
-        reward, checksum = reward_named(objective.reward or "")
-        rollouts = Rollouts(writer, reward, objective.rewards, prompts, reference, kept | {"reward_checksum": checksum})
-        return Material(rollouts, None, lambda model, figures: rollouts.figures(settings.tokens_per_batch), "prompts")
+        prompts = [""] if objective.prompts is None else read_prompts(objective.prompts, writer)
+        reward, kept["reward"] = reward_named(objective.reward or "")
+        rollouts = Rollouts(
+            writer, reward, objective.rewards, prompts, reference if objective.rewards.kl else None, kept
+        )
+        return Material(
+            rollouts,
+            None,
+            lambda model, figures: rollouts.figures(settings.tokens_per_batch),
+            "prompt" if len(prompts) == 1 else "prompts",
+        )
     pairs = read_pairs(objective.pairs, writer)
     train, valid = ([pair for i, pair in enumerate(pairs, 1) if (i % 20 == 0) == held] for held in (False, True))
     if not valid:
@@ -187,7 +205,7 @@ def reward_named(name: str) -> tuple[Reward, str]:
     checksum = file_sha256(Path(file))
     try:
         found = runpy.run_path(file).get(function)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ValueError(f"{file} fails: {type(error).__name__}: {error}") from error
     if not callable(found):
         raise ValueError(f"{file} has no function {function!r}")
@@ -196,10 +214,19 @@ def reward_named(name: str) -> tuple[Reward, str]:
     def guarded(texts: Sequence[str]) -> Sequence[float]:
         try:
             return reward(texts)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise ValueError(f"{file}: {function} fails: {type(error).__name__}: {error}") from error
 
     return guarded, checksum
+
+
+@contextmanager
+def in_line(path: str, number: int) -> Iterator[None]:
+    """A block whose ValueError begins with the file and the line that it is about."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{path}, line {number}: {error}") from None
 
 
 def grammatical(texts: Sequence[str]) -> list[float]:
@@ -207,9 +234,14 @@ def grammatical(texts: Sequence[str]) -> list[float]:
     return [float(is_sentence(text.strip())) for text in texts]
 
 
-def read_prompts(path: str) -> list[str]:
-    """Return a file's lines that are not blank. Raises ValueError for none."""
-    prompts = [line for line in read_lines(path) if line.strip()]
+def read_prompts(path: str, writer: Generator) -> list[str]:
+    """Return a file's lines that are not blank. Raises ValueError for none, and for one that is no prompt."""
+    prompts = list[str]()
+    for number, line in enumerate(read_lines(path), start=1):
+        if line.strip():
+            with in_line(path, number):
+                _ = writer.encode(line)
+            prompts.append(line)
     if not prompts:
         raise ValueError(f"--prompts {path} holds no prompt")
     return prompts
@@ -223,14 +255,16 @@ def read_pairs(path: str, writer: Generator) -> list[Pair]:
     for number, line in enumerate(read_lines(path), start=1):
         if not line.strip():
             continue
-        *prompt, better, worse = line.split("\t") if line.count("\t") in (1, 2) else ("", "", "")
-        if not better.strip() or not worse.strip() or better == worse:
-            raise ValueError(f"{path}, line {number}: expected a better text, a tab and a worse one")
-        before = "".join(prompt)
-        first, *both = (writer.encode(each) for each in (before, before + better, before + worse))
-        shared = sum(1 for _ in takewhile(lambda each: len(set(each)) == 1, zip(first, *both, strict=False)))
-        if not shared:
-            raise ValueError(f"{path}, line {number}: it needs a prompt, since no mark begins the model's texts")
-        one, other = ([*text[shared:], end] for text in both)
-        pairs.append((first[:shared], one, other))
+        with in_line(path, number):
+            parts = line.split("\t")
+            if len(parts) not in (2, 3) or not all(part.strip() for part in parts):
+                raise ValueError("expected a better text, a tab and a worse one, or a prompt and a tab before them")
+            *prompt, better, worse = parts
+            if better == worse:
+                raise ValueError("the two texts are equal")
+            before = "".join(prompt)
+            first, *both = (writer.encode(each) for each in (before, before + better, before + worse))
+            shared = sum(1 for _ in takewhile(lambda each: len(set(each)) == 1, zip(first, *both, strict=False)))
+            one, other = ([*text[shared:], end] for text in both)
+            pairs.append((first[:shared] or writer.encode(""), one, other))
     return pairs

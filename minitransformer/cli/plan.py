@@ -22,8 +22,8 @@ from ..training.parallel.shards import SHARDS, share
 from .backend import NUMPY, Backend
 from .common import as_bytes, given, say
 from .fine_tuning import FINE_TUNING, LORA_RATE, check_made, open_start, resumed_model
-from .objectives import SETTINGS as OBJECTIVE_SETTINGS
 from .objectives import (
+    REFERENCE,
     Objective,
     chosen_objective,
     kept_objective,
@@ -32,6 +32,7 @@ from .objectives import (
     refuse_objective,
     save_reference,
 )
+from .objectives import SETTINGS as OBJECTIVE_SETTINGS
 from .outputs import check_output
 from .recipes import (
     LINE_KINDS,
@@ -125,8 +126,10 @@ def objective_plan(
     """Return the plan of a new training on rewards or preferences; the first process keeps the model at the start."""
     model = policy_of(model, args.start)
     _ = objective_material(objective, model, tokenizer, model, settings)  # refuses it before anything is written
+    settings.check_together(objective.rewards.updates)
     folder = Path(args.out or f"runs/{objective.name}")
-    check_output("--out", folder / PICTURE_NAME, objective.files)
+    for name in (PICTURE_NAME, REFERENCE):
+        check_output("--out", folder / name, [args.start, *objective.files])
     if processes.first:
         locks.enter_context(locked(folder))
     path = latest(folder)
@@ -135,7 +138,8 @@ def objective_plan(
         check_folder(folder, path, goes_on)
         if path is None:
             check_made(folder)
-            save_reference(model, folder)
+            if objective.needs_reference:
+                save_reference(model, folder)
     options = {"corpus": objective.to_dict(), "merge": args.merge, "objective": objective, "tokenizer": tokenizer}
     return Plan(folder, model.config, settings, None, path is not None, backend, processes, model=model, **options)
 
@@ -146,6 +150,9 @@ def new_settings(args: argparse.Namespace, processes: Processes) -> TrainingSett
     if args.start:
         recipe = FINE_TUNING | (OBJECTIVE_SETTINGS if args.objective else {})
         recipe |= {"peak_lr": LORA_RATE} if args.lora else {}
+    if (updates := getattr(args, "updates", 1)) > 1:  # whole rollouts
+        whole = {name: -(-recipe[name] // updates) * updates for name in ("steps", "checkpoint_interval")}
+        recipe = dict(recipe) | whole
     shards = {"shards": SHARDS} if processes.launched else {}
     return TrainingSettings(**shards | dict(recipe) | given(args, SETTINGS_OPTIONS))
 

@@ -61,7 +61,11 @@ class TrainingBatches(Protocol[BatchT]):
 
 
 class Dataset(Protocol[BatchT]):
-    """Data on which a model is trained or validated."""
+    """Data on which a model is trained or validated.
+
+    It may also have `kept`, which goes into the checkpoints and must be the same where the training goes on, and say
+    that it `weighs_targets`: then the gradient is that of an objective, and labels are not smoothed.
+    """
 
     def __len__(self) -> int:
         """Return the number of examples."""

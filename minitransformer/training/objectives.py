@@ -57,7 +57,8 @@ def reward_loss_forward(
     """`Σ (−min(ρ A, clamp(ρ, 1 − ε, 1 + ε) A) + β (e^δ − δ − 1)) / N` over the N tokens that count.
 
     `ρ = π / π_old` is the ratio to the policy that drew the text, and `δ = log π_ref − log π`: on average over tokens
-    of π, `e^δ − δ − 1` is the divergence KL(π ‖ π_ref), and it is never negative. Arrays `(B, T)` hold the tokens' log
+    of π, `e^δ − δ − 1` is the divergence KL(π ‖ π_ref), and it is never negative. (Its slope, `1 − e^δ` for each token,
+    is on average that of KL(π_ref ‖ π), which is smallest at the same place.) Arrays `(B, T)` hold the tokens' log
     π, log π_old and log π_ref, and `True` where a token counts; advantages `(B,)`. ε is `clip`, `None` for none; β is
     `kl`, and without a reference there is no such term. With ρ = 1 it is the policy gradient of Williams 1992, divided
     by the mean length of a text. Paper: GRPO first averages over the tokens of each text, which makes a token of a long
@@ -119,5 +120,5 @@ def target_weights(dlog_probs: Array, counted: Array) -> Array:
 
 
 def _differences(a: Array, b: Array, counted: Array) -> Array:
-    """`a − b` where a token counts, else 0: what stands in padding may be anything."""
-    return np.subtract(a, b, out=np.zeros_like(a), where=counted)
+    """`a − b` in float64 where a token counts, else 0: what stands in padding may be anything."""
+    return np.subtract(a, b, out=np.zeros(a.shape), where=counted)

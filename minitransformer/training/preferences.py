@@ -34,6 +34,8 @@ class Preferences:
     `kept` goes into the checkpoints. Raises `ValueError` for no pairs, and for an empty prompt or text.
     """
 
+    weighs_targets = True
+
     def __init__(
         self,
         model: GPT,
@@ -55,8 +57,9 @@ class Preferences:
         return len(self.pairs)
 
     def checksum(self) -> int:
-        """Return the CRC-32 of all ids and of the settings."""
-        return zlib.crc32(repr([[list(map(int, each)) for each in pair] for pair in self.pairs]).encode())
+        """Return the CRC-32 of all ids, the settings and `kept`."""
+        ids = [[list(map(int, each)) for each in pair] for pair in self.pairs]
+        return zlib.crc32(repr([ids, self.settings, self.kept]).encode())
 
     def batches(self, tokens_per_batch: int, seed: int | None, config: Any) -> RowBatches:
         """Return batches of as many pairs as fit into `tokens_per_batch`, at least one, each pair once an epoch.
@@ -79,15 +82,19 @@ class Preferences:
         loss, cache = preference_loss_forward(log_probs, reference, counted, beta)
         weights = target_weights(preference_loss_backward(1.0, cache), counted).astype(log_probs.dtype)
         better, worse = np.split(implicit_rewards(log_probs, reference, counted, beta), 2)
-        figures = {"loss": loss, "margin": (better - worse).mean(), "agreement": (better > worse).mean()}
+        figures = {
+            "loss": loss,
+            "margin": (better - worse).mean(),
+            "agreement": ((better > worse) + 0.5 * (better == worse)).mean(),
+        }
         return DrawnRows(
             (ids, targets), masks={"weights": weights}, figures={name: float(value) for name, value in figures.items()}
         )
 
     def figures(self, tokens_per_batch: int) -> dict[str, float]:
-        """Return the loss of all pairs, and the share in which the model's own reward is the better text's."""
+        """Return the loss of all pairs, and the share in which the better text has the higher implicit reward."""
         batches = self.batches(tokens_per_batch, None, self.model.config)
         found = [(batch.num_sentences, batch.figures) for batch in batches.epoch(0)]
         total = sum(size for size, _ in found)
-        names = {"loss": "validation_loss", "agreement": "agreement"}
-        return {to: sum(size * figures[name] for size, figures in found) / total for name, to in names.items()}
+        names = ("loss", "agreement")
+        return {f"validation_{name}": sum(size * each[name] for size, each in found) / total for name in names}

@@ -25,6 +25,9 @@ from .objectives import group_advantages, reward_loss_backward, reward_loss_forw
 Reward = Callable[[Sequence[str]], Sequence[float]]
 """What judges texts: it returns a number for each, higher for better ones."""
 
+LARGEST = 1e30
+"""The largest reward, above 0 or below: the square of a larger one is near the end of all numbers."""
+
 MOST_TEXTS = 4096
 """The most texts of a group: all of a step are drawn together."""
 
@@ -39,6 +42,7 @@ class Writer(Protocol):
     """What draws texts from a language model: a `decoding.Generator`."""
 
     model: GPT
+    forbidden: list[int]
 
     def encode(self, prompt: str) -> list[int]: ...
     def draw(self, prompts: Sequence[Sequence[int]], max_tokens: int, seed: int) -> list[list[int]]: ...
@@ -96,6 +100,8 @@ class Rollouts:
     for one that leaves no room, and for a `kl` without a reference.
     """
 
+    weighs_targets = True
+
     def __init__(
         self,
         writer: Writer,
@@ -107,6 +113,8 @@ class Rollouts:
     ) -> None:
         if not prompts:
             raise ValueError("there are no prompts, expected one or more")
+        if writer.forbidden:  # a text is then drawn from another distribution than the model's
+            raise ValueError(f"the model has {len(writer.forbidden)} tokens that its tokenizer lacks")
         if settings.kl and reference is None:
             raise ValueError(f"kl is {settings.kl}, which needs the reference from which it keeps the model")
         self.writer, self.reward, self.settings, self.reference = writer, reward, settings, reference
@@ -162,7 +170,8 @@ class RolloutBatches:
         """Draw the texts of a rollout, and judge them."""
         rollouts, rng = self.rollouts, np.random.default_rng([self.seed, number])
         there = len(rollouts)
-        chosen = rng.permutation(there)[: self.num_groups] if there > 1 else np.zeros(self.num_groups, np.int64)
+        rounds = [rng.permutation(there) for _ in range(-(-self.num_groups // there))]
+        chosen = np.concatenate(rounds)[: self.num_groups]
         rows = np.repeat(chosen, self.settings.group).tolist()
         prompts = [rollouts.encoded[row] for row in rows]
         seed = int(rng.integers(2**63 - 1))
@@ -206,11 +215,13 @@ class RolloutBatches:
 
 def judged(reward: Reward, texts: Sequence[str]) -> np.ndarray:
     """Return the rewards of texts, `(B,)`. Raises `ValueError` unless the reward gives a finite number for each."""
-    given, rewards = reward(texts), None
-    with suppress(TypeError, ValueError):
+    given, rewards = reward(list(texts)), None
+    with suppress(TypeError, ValueError, OverflowError):
         rewards = np.asarray(given, np.float64)
-    if rewards is None or rewards.shape != (len(texts),) or not np.isfinite(rewards).all():
-        raise ValueError(f"the reward returned {shortened(given)}, expected {len(texts)} finite numbers, one a text")
+    if rewards is None or rewards.shape != (len(texts),) or not (np.abs(rewards) <= LARGEST).all():
+        raise ValueError(
+            f"the reward returned {shortened(given)}, expected {len(texts)} numbers up to {LARGEST:g}, one a text"
+        )
     return rewards
 
 

@@ -60,6 +60,15 @@ class TrainingSettings(Config):
         except (TypeError, ValueError) as error:
             raise CheckpointError(f"{path} holds settings that no training can have: {error}") from None
 
+    def check_together(self, together: int) -> None:
+        """Raise ValueError for steps that would part `together` of them, which use the same drawn texts."""
+        for name in ("steps", "checkpoint_interval") if together > 1 else ():
+            value = getattr(self, name)
+            if value % together:
+                raise ValueError(f"{name} is {value}, expected a multiple of the {together} updates of a rollout")
+        if together > 1 and self.accumulate > 1:
+            raise ValueError(f"accumulate is {self.accumulate}, expected 1 with several updates of a rollout")
+
     def check_continues(self, earlier: "TrainingSettings") -> None:
         """Raise ValueError, naming them, if settings differ that a resumed training must keep from `earlier`."""
         changed = [

@@ -22,7 +22,7 @@ FIGURES = {
     "validation_entropy": "entropy",
     "validation_length": "tokens a text",
     "validation_distinct": "share of different texts",
-    "agreement": "share of pairs that it orders so",
+    "validation_agreement": "share of pairs in which the better text wins",
 }
 """The figures of a validation, as a user reads them."""
 

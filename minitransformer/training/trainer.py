@@ -103,8 +103,9 @@ class Trainer:
         self.evaluate, self.on_validation = evaluate, on_validation
         self.progress, self.processes = progress and processes.first, processes
         self.together = getattr(self.batches, "together", 1)
-        if self.together > 1:
-            self._check_together(settings)
+        settings.check_together(self.together)
+        if getattr(dataset, "weighs_targets", False) and settings.label_smoothing:
+            raise ValueError(f"label_smoothing is {settings.label_smoothing}, expected 0: its targets have weights")
         self.schedule = settings.schedule(model.config.d_model)
         options = (settings.beta1, settings.beta2), settings.eps
         self.optimizer = (
@@ -129,15 +130,6 @@ class Trainer:
         """True after a step with which a training may end: its next batch is not drawn yet."""
         return self.step % self.together == 0
 
-    def _check_together(self, settings: TrainingSettings) -> None:
-        """Raise ValueError for steps that would part the batches of one rollout."""
-        for name in ("steps", "checkpoint_interval"):
-            value = getattr(settings, name)
-            if value % self.together:
-                raise ValueError(f"{name} is {value}, expected a multiple of the {self.together} updates of a rollout")
-        if settings.accumulate > 1:
-            raise ValueError(f"accumulate is {settings.accumulate}, expected 1 with several updates of a rollout")
-
     def resume(self) -> None:
         """Continue the training in `folder` from its latest checkpoint.
 
@@ -155,6 +147,9 @@ class Trainer:
         dtypes = {array.dtype.name for array in checkpoint.parameters.values()}
         if dtypes != {self.model.dtype}:
             raise CheckpointError(f"{path} holds {', '.join(sorted(dtypes))}, but the model is of {self.model.dtype}")
+        for name, value in getattr(self.dataset, "kept", {}).items():
+            if checkpoint.state.get(name) != value:
+                raise CheckpointError(f"{path} was trained with another {name}")
         if checkpoint.state["data"] != self._data_identity:
             raise CheckpointError(f"{path} was trained on other data, not on these {len(self.dataset):,} examples")
         if checkpoint.tokenizer != self.tokenizer:

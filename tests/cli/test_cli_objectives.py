@@ -1,15 +1,19 @@
 """`train --objective`: language models go on with rewards and with preferences, from the command line."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import transformers
 from support.cli_runs import Command, refuse
 from support.word_models import word_llama
 
-from minitransformer import pretrained
+from minitransformer import GPT, Generator, GPTConfig, pretrained
+from minitransformer.cli.objectives import policy_of, read_pairs
+from minitransformer.data import BPETokenizer
 from minitransformer.training import read_log
 from minitransformer.training.checkpoint import load_checkpoint, save_checkpoint
 
@@ -79,7 +83,7 @@ def test_the_grammar_judges(command: Command, home: Path, tmp_path: Path) -> Non
     run = ["train", "--from", home / "llama", "--objective", "reinforce", "--reward", "grammar", *DRAW, *BRIEFLY]
     status, out, err = command(*run, "--steps", "2", "--out", tmp_path / "run")
     assert status == 0, err
-    assert "1 prompts" in out
+    assert "1 prompt, 2 steps" in out
     assert read_log(tmp_path / "run" / "log.jsonl")[1]["reward"] == 0
 
 
@@ -90,6 +94,9 @@ def test_options_that_do_not_go_together(command: Command, home: Path, tmp_path:
     (tmp_path / "one.tsv").write_text("a better text\n")
     (tmp_path / "few.tsv").write_text("The dog.\tThe cat.\n")
     (tmp_path / "blank").write_text("\n \n")
+    (tmp_path / "exits.py").write_text("raise SystemExit(0)")
+    (tmp_path / "long").write_text("The dog\n" + "dog " * 70)
+    (tmp_path / "equal.tsv").write_text("a\ta\n")
     for arguments, says in (
         (["--reward", "grammar"], "--reward goes with --objective"),
         (["--group", "4"], "--group goes with --objective"),
@@ -105,14 +112,24 @@ def test_options_that_do_not_go_together(command: Command, home: Path, tmp_path:
         ([*llama, *grpo, "--reward", f"{tmp_path / 'no.py'}:cats"], "no.py"),
         ([*llama, *grpo, "--reward", f"{tmp_path / 'bad.py'}:cats"], "bad.py fails: ModuleNotFoundError"),
         ([*llama, *grpo, *DRAW, "--reward", f"{file}:broken"], "broken fails: ZeroDivisionError: division by zero"),
-        ([*llama, *grpo, *DRAW, "--reward", f"{file}:short"], "the reward returned [1.0], expected 32 finite numbers"),
+        (
+            [*llama, *grpo, *DRAW, "--reward", f"{file}:short"],
+            "the reward returned [1.0], expected 32 numbers up to 1e+30, one a text",
+        ),
         ([*llama, *grpo, "--reward", "grammar", "--prompts", tmp_path / "blank"], "holds no prompt"),
-        ([*llama, *grpo, "--reward", "grammar", "--updates", "3"], "checkpoint_interval is 100, expected a multiple"),
+        ([*llama, *grpo, "--reward", "grammar", "--updates", "3", "--steps", "4"], "steps is 4, expected a multiple"),
+        ([*llama, *grpo, "--reward", "grammar", "--label-smoothing", "0.1"], "--label-smoothing does not go with"),
+        ([*llama, *grpo, "--reward", f"{tmp_path / 'exits.py'}:a"], "exits.py fails: SystemExit: 0"),
+        (
+            [*llama, *grpo, "--reward", "grammar", "--prompts", tmp_path / "long"],
+            "long, line 2: a prompt has 71 tokens",
+        ),
+        ([*llama, *dpo, "--pairs", tmp_path / "equal.tsv"], "equal.tsv, line 1: the two texts are equal"),
         ([*llama, *dpo, "--pairs", tmp_path / "one.tsv"], "one.tsv, line 1: expected a better text, a tab and a worse"),
         ([*llama, *dpo, "--pairs", tmp_path / "few.tsv"], "few.tsv has 1 pairs, expected 20 or more"),
     ):
         refuse(command, "train", *arguments, "--out", tmp_path / "run", says=says)
-        writes = "the reward returned" in says or "broken fails" in says or "multiple" in says
+        writes = "the reward returned" in says or "broken fails" in says
         assert (tmp_path / "run").exists() == writes
         shutil.rmtree(tmp_path / "run", ignore_errors=True)
 
@@ -128,11 +145,47 @@ def test_a_resumed_training_needs_the_model_at_the_start(command: Command, home:
     shutil.copytree(tmp_path / "run", tmp_path / "without")
     (tmp_path / "without" / "start.safetensors").unlink()
     refuse(command, "train", "--resume", tmp_path / "without", "--steps", "4", says="start.safetensors")
+    for other, says in ((3, "was trained with another reference"), (None, "holds a model of kind 'transformer'")):
+        reference = load_checkpoint(tmp_path / "run" / "start.safetensors")
+        if other is None:
+            reference = load_checkpoint("lessons/weights/en-de.safetensors")
+        else:
+            reference.parameters["tokens.table"][0] += other
+        save_checkpoint(tmp_path / "without" / "start.safetensors", reference)
+        refuse(command, "train", "--resume", tmp_path / "without", "--steps", "4", says=says)
     for objective, says in (({"kind": "grpo"}, "unknown configuration fields: kind"), ([1], "expected an object")):
         checkpoint.state["objective"] = objective
-        save_checkpoint(tmp_path / "run" / "step-00000002.safetensors", checkpoint)
-        refuse(command, "train", "--resume", tmp_path / "run", "--steps", "4", says=says)
+        save_checkpoint(tmp_path / "without" / "step-00000002.safetensors", checkpoint)
+        refuse(command, "train", "--resume", tmp_path / "without", "--steps", "4", says=says)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "start.safetensors").write_text("mine")
-    refuse(command, *run, "--out", tmp_path / "other", says="start.safetensors was not written by this program")
+    refuse(command, *run, "--out", tmp_path / "other", says="start.safetensors is not the start of such a training")
     assert (tmp_path / "other" / "start.safetensors").read_text() == "mine"
+    own = tmp_path / "other" / "start.safetensors"
+    shutil.copy(tmp_path / "run" / "step-00000002.safetensors", own)
+    refuse(command, *run, "--out", tmp_path / "other", says="start.safetensors is not the start of such a training")
+    run[2] = own
+    refuse(command, *run, "--out", tmp_path / "other", says="would replace what is read")
+
+
+def test_what_is_trained_is_what_is_drawn(home: Path, tmp_path: Path) -> None:
+    """The policy has no dropout, and each text of a pair ends with its mark, after what both begin with."""
+    model = GPT(GPTConfig(300, d_model=8, num_heads=2, d_ff=8, num_layers=1, max_length=32, dropout=0.3, eos_id=2))
+    config = policy_of(model, "m").config
+    assert (config.dropout, config.attention_dropout) == (0, 0)
+    np.testing.assert_array_equal(policy_of(model, "m").parameters.data, model.parameters.data)
+    writer = Generator(*pretrained.load(home / "llama"))
+    (tmp_path / "pairs").write_text("The\t dog.\t cat.\nThe dog\tThe cat\n")
+    encode = writer.tokenizer.encode
+    begin = writer.encode("")
+    assert read_pairs(str(tmp_path / "pairs"), writer) == [
+        ([*begin, *encode("The")], [*encode("dog."), 2], [*encode("cat."), 2]),
+        ([*begin], [*encode("The dog"), 2], [*encode("The cat"), 2]),
+    ]
+    ours = BPETokenizer.train(["a dog", "a cat"] * 9, 270)  # no mark begins a text: </s> does
+    own = Generator(GPT(replace(model.config, vocab_size=ours.vocab_size, bos_id=2)), ours)
+    (tmp_path / "own").write_text("a dog\tdog a\na\t dog\t cat\n")
+    assert read_pairs(str(tmp_path / "own"), own) == [
+        ([2], [*ours.encode("a dog"), 2], [*ours.encode("dog a"), 2]),
+        (ours.encode("a"), [*ours.encode("dog"), 2], [*ours.encode("cat"), 2]),
+    ]

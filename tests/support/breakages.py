@@ -339,9 +339,8 @@ each rollout draws the same texts | RolloutBatches.draw: default_rng([self.seed,
 a second update on texts drawn anew | RolloutBatches.batch: // self.together → // 1
 a second update with the ratio of the first
     RolloutBatches._batch_of: if self.together > 1 → if self.together > 2
-[training/trainer.py: training/test_rewards]
-a rollout that is parted by the end of a training
-    Trainer._check_together: value % self.together → value % 1
+[training/settings.py: training/test_rewards]
+a rollout that is parted by the end of a training | TrainingSettings.check_together: value % together → value % 1
 [training/preferences.py: training/test_rewards]
 the worse texts preferred | Preferences.batch: *(pair[1] for pair in chosen), *(pair[2] for pair in chosen) →
         *(pair[2] for pair in chosen), *(pair[1] for pair in chosen)

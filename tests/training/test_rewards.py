@@ -7,7 +7,7 @@ import pytest
 
 from minitransformer import GPT, Generator, GPTConfig, Trainer, TrainingSettings
 from minitransformer.training import rewards as rewards_module
-from minitransformer.training.objectives import reward_loss_forward
+from minitransformer.training.objectives import group_advantages, reward_loss_forward
 from minitransformer.training.preferences import Preferences, PreferenceSettings
 from minitransformer.training.rewards import RewardSettings, Rollouts, judged, rows_of, score
 
@@ -120,7 +120,8 @@ def test_groups_are_those_of_a_prompt():
         return [10.0 * text.startswith("c") + each for text, each in zip(texts, shares_of_a(texts), strict=True)]
 
     rollouts = Rollouts(Generator(model, TOKENIZER), reward, RewardSettings("reinforce", 4, 5, kl=0.0), prompts)
-    batch = rollouts.batches(10_000, 0, model.config).batch(0, 0)
+    longest = max(map(len, rollouts.encoded)) + 5
+    batch = rollouts.batches(2 * 4 * longest, 0, model.config).batch(0, 0)
     (texts,) = seen
     assert sorted(text.startswith("c") for text in texts) == [False] * 4 + [True] * 4
     assert all(text.startswith("ab") for text in texts if not text.startswith("c"))
@@ -128,6 +129,34 @@ def test_groups_are_those_of_a_prompt():
     assert np.abs(advantages).max() < 2
     assert sum(advantages[:4]) == pytest.approx(0, abs=1e-6)
     assert batch.targets[0, 0] == -100 or len(Generator(model, TOKENIZER).encode("c")) == 1  # a prompt does not count
+
+
+def test_a_step_compares_as_its_settings_say():
+    """One prompt is one group; reinforce does not divide by the deviation; other rollouts have other prompts."""
+    model, seen = model_of(1), []
+
+    def reward(texts):
+        seen.append(texts)
+        return shares_of_a(texts)
+
+    def weights_of(batch):
+        return np.array(
+            [row[counted][0] for row, counted in zip(batch.masks["weights"], batch.targets != -100, strict=True)]
+        )
+
+    for kind in ("reinforce", "grpo"):
+        rollouts = Rollouts(Generator(model, TOKENIZER), reward, RewardSettings(kind, 4, 5, kl=0.0))
+        batch = rollouts.batches(4 * 6 * 3, 0, model.config).batch(0, 0)
+        advantages = group_advantages(np.array([shares_of_a(seen[-1])]), divided=kind == "grpo")[0]
+        assert len(advantages) == 12
+        np.testing.assert_allclose(weights_of(batch), advantages, rtol=1e-6, atol=1e-7)
+    prompts = ["a", "b", "c", "d", "ab", "ba"]
+    rollouts = Rollouts(Generator(model, TOKENIZER), reward, RewardSettings("grpo", 2, 5, kl=0.0), prompts)
+    batches: Any = rollouts.batches(2 * 7 * 2, 0, model.config)
+    chosen = {str(batches.batch(number, 0).inputs[0][::2, :2].tolist()) for number in range(8)}
+    assert len(chosen) > 1
+    few = Rollouts(Generator(model, TOKENIZER), reward, RewardSettings("grpo", 2, 5, kl=0.0), prompts[:2])
+    assert few.batches(2 * 6 * 5, 0, model.config).batch(0, 0).num_sentences == 10  # prompts are drawn again
 
 
 # --- Trainings ------------------------------------------------------------------------------------------------
@@ -217,19 +246,22 @@ def test_preferences_are_learned():
     data = Preferences(model, reference, pairs, PreferenceSettings(beta=0.5))
     before = data.figures(200)
     assert before["validation_loss"] == pytest.approx(np.log(2))
-    assert before["agreement"] == 0
+    assert before["validation_agreement"] == 0.5  # all are equal
     Trainer(model, data, settings_of(20, peak_lr=5e-3), progress=False).train()
     after = data.figures(200)
     assert after["validation_loss"] < 0.2
-    assert after["agreement"] == 1
+    assert after["validation_agreement"] == 1
 
 
 # --- Refusals -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("given", [None, "ab", [1.0], [1.0, float("nan")], [[1.0], [2.0]], 1.0, [[], []], ["a", "b"]])
+@pytest.mark.parametrize(
+    "given",
+    [None, "ab", [1.0], [1.0, float("nan")], [[1.0], [2.0]], 1.0, [[], []], ["a", "b"], [1, 10**400], [1, -1e31]],
+)
 def test_a_reward_must_be_a_number_for_each_text(given):
-    with pytest.raises(ValueError, match=r"the reward returned .*, expected 2 finite numbers, one a text"):
+    with pytest.raises(ValueError, match=r"the reward returned .*, expected 2 numbers up to 1e\+30, one a text"):
         judged(lambda texts: given, ["a", "b"])
 
 
@@ -259,6 +291,7 @@ def test_bad_objectives_are_refused(make, says):
         ({"steps": 3}, "steps is 3, expected a multiple of the 2 updates of a rollout"),
         ({"steps": 4, "checkpoint_interval": 1}, "checkpoint_interval is 1, expected a multiple of the 2 updates"),
         ({"steps": 4, "accumulate": 2}, "accumulate is 2, expected 1"),
+        ({"steps": 4, "label_smoothing": 0.1}, "label_smoothing is 0.1, expected 0: its targets have weights"),
     ],
 )
 def test_a_training_does_not_part_a_rollout(options, says):
