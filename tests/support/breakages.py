@@ -388,7 +388,7 @@ weights counted from the first target, ignored or not | linear_cross_entropy_for
         weights[: len(targets[counted])]
 probabilities that do not add up to 1 taken as if they did | _towards_probabilities: *= (mass / total) → /= total
 small exponentials lost beside a large one
-    _loss_in_place: probabilities.sum(axis=-1) → probabilities @ np.ones(logits.shape[1], dtype)
+    _loss_in_place: probabilities.sum(axis=-1) → np.cumsum(probabilities, axis=-1)[:, -1]
 [ops/log_probs.py: ops/test_op_gradients]
 an entropy below 0 | entropy_forward: entropy = -np.vecdot → entropy = np.vecdot
 an entropy whose gradient makes a model surer | entropy_backward: -dentropy → dentropy
