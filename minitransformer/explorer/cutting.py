@@ -7,10 +7,10 @@ its regular expressions become JavaScript's. What the page would do differently 
 import json
 import re
 import string
-from collections.abc import Iterator
 from typing import Any
 
 from ..data.tokenizer import BPETokenizer
+from ..pretrained.pipeline import steps_of
 from ..pretrained.tokenizers import PretrainedTokenizer
 
 Steps = list[list[Any]]
@@ -20,7 +20,6 @@ GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|
 
 CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 SPACE, FORMS = r"\p{White_Space}", ("NFC", "NFD", "NFKC", "NFKD")
-SEQUENCES = ("normalizers", "pretokenizers", "decoders")
 
 
 def tokenizer_as_json(tokenizer: Any, config: Any) -> dict[str, Any]:
@@ -51,25 +50,13 @@ def tokenizer_as_json(tokenizer: Any, config: Any) -> dict[str, Any]:
             {name: each[name] for name in names} | {"isPiece": each["content"] in known}
             for each in values["added_tokens"]
         ],
-        "normalizer": [step for each in _flat(values["normalizer"]) for step in _normalizer(each)],
-        "cuts": _cuts(list(_flat(values["pre_tokenizer"]))),
+        "normalizer": [step for each in steps_of(values["normalizer"]) for step in _normalizer(each)],
+        "cuts": _cuts(list(steps_of(values["pre_tokenizer"]))),
         "model": _model(values["model"], known),
-        "decoder": _decoder(list(_flat(values["decoder"]))),
+        "decoder": _decoder(list(steps_of(values["decoder"]))),
         "before": before,
         "after": after,
     }
-
-
-def _flat(part: Any) -> Iterator[dict[str, Any]]:
-    """Yield the steps of a part of the pipeline, which may be a sequence of sequences."""
-    if not part:
-        return
-    inner = next((part[name] for name in SEQUENCES if name in part), None)
-    if inner is None:
-        yield part
-    else:
-        for each in inner:
-            yield from _flat(each)
 
 
 def _refused(step: Any) -> ValueError:

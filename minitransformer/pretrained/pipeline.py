@@ -44,7 +44,7 @@ def check_pipeline(path: Path | str, values: Any) -> None:
     if not isinstance(values, dict):
         raise PretrainedError(f"{path} is not a JSON object")
     for parts in PARTS:
-        steps = [step for part in parts for step in _steps(values.get(part))]
+        steps = [step for part in parts for step in steps_of(values.get(part))]
         if len(steps) > MOST_STEPS:
             raise PretrainedError(f"{path}: its {parts[0]} and what follows have more than {MOST_STEPS} steps")
         if math.prod(max(1, _growth(step)) for step in steps) > MOST_GROWTH:
@@ -74,8 +74,8 @@ def charsmap_growth(charsmap: bytes) -> int:
     return max(len(text.decode(errors="replace")) for text in texts.split(b"\0"))
 
 
-def _steps(part: Any) -> Iterator[dict[str, Any]]:
-    """Yield the steps of a part of a tokenizer, which may be a sequence of sequences."""
+def steps_of(part: Any) -> Iterator[dict[str, Any]]:
+    """Yield the steps of a part of a tokenizer's JSON, which may be a sequence of sequences."""
     if not part:
         return
     inner = next((part[name] for name in SEQUENCES if name in part), None)
@@ -83,7 +83,7 @@ def _steps(part: Any) -> Iterator[dict[str, Any]]:
         yield part
     else:
         for each in inner:
-            yield from _steps(each)
+            yield from steps_of(each)
 
 
 def _growth(step: dict[str, Any]) -> int:
