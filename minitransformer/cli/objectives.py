@@ -10,7 +10,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from ..config import Config
+from ..config import Config, help_of
 from ..data.sentence_pairs import read_lines
 from ..data.token_dataset import file_sha256
 from ..decoding import Generator
@@ -29,14 +29,9 @@ REFERENCE = "start.safetensors"
 
 KINDS = ("reinforce", "grpo", "dpo")
 
-REWARD_OPTIONS = {
-    "group": "texts that are drawn for each prompt, and compared with one another",
-    "max_tokens": "the most tokens of a drawn text",
-    "updates": "steps on the same texts before others are drawn; grpo",
-    "clip": "how far a token's probability may move from that at which it was drawn, as a ratio; grpo",
-    "kl": "weight of the divergence from the model at the start",
-}
-PREFERENCE_OPTIONS = {"beta": "β of dpo: smaller lets the model go farther from that at the start"}
+REWARD_OPTIONS = {name: text for name, text in help_of(RewardSettings).items() if text}
+PREFERENCE_OPTIONS = help_of(PreferenceSettings)
+OPTIONS = ("reward", "prompts", "pairs", *REWARD_OPTIONS, *PREFERENCE_OPTIONS)
 
 SETTINGS = {"tokens_per_batch": 4096, "peak_lr": 1e-4, "valid_interval": 20}
 """The settings that differ from those of other trainings that go on from a model."""
@@ -79,10 +74,7 @@ def add_objective_options(parser: Parser) -> None:
     help_text = "what judges a text: grammar (1 if the grammar forms it, else 0), or a function that gets a list of "
     add_option(group, "--reward", "NAME", str, help_text + "texts and returns as many numbers, FILE.py:FUNCTION")
     add_option(group, "--prompts", "FILE", path_name, "the texts begin with these, one a line (default: with nothing)")
-    help_text = (
-        "for dpo, lines of a better text, a tab and a worse one; a prompt and a tab may stand before them, to which "
-    )
-    help_text += "both texts are joined as they are"
+    help_text = "for dpo, lines of a better text, a tab and a worse one; a prompt and a tab may stand before both"
     add_option(group, "--pairs", "FILE", path_name, help_text)
     add_field_options(group, RewardSettings, REWARD_OPTIONS, ())
     add_field_options(group, PreferenceSettings, PREFERENCE_OPTIONS, ())
@@ -91,9 +83,8 @@ def add_objective_options(parser: Parser) -> None:
 def chosen_objective(args: argparse.Namespace) -> Objective | None:
     """Return the objective that options name, or None. Raises ValueError for options that do not go together."""
     of_rewards, of_preferences = given(args, REWARD_OPTIONS), given(args, PREFERENCE_OPTIONS)
-    named = given(args, ("reward", "prompts", "pairs"))
     if args.objective is None:
-        for name in (*named, *of_rewards, *of_preferences):
+        for name in given(args, OPTIONS):
             raise ValueError(f"--{name.replace('_', '-')} goes with --objective")
         return None
     if args.start is None:
@@ -105,8 +96,6 @@ def chosen_objective(args: argparse.Namespace) -> Objective | None:
     for name in (*of_rewards, "reward", "prompts") if is_dpo else (*of_preferences, "pairs"):
         if getattr(args, name, None) is not None:
             raise ValueError(f"--{name.replace('_', '-')} does not go with --objective {args.objective}")
-    if getattr(args, "label_smoothing", 0):
-        raise ValueError("--label-smoothing does not go with --objective: what was drawn is no label")
     if is_dpo and args.pairs is None:
         raise ValueError("--objective dpo needs --pairs FILE")
     if not is_dpo and args.reward is None:
@@ -118,7 +107,7 @@ def chosen_objective(args: argparse.Namespace) -> Objective | None:
 
 def refuse_objective(args: argparse.Namespace) -> None:
     """Raise ValueError for options of an objective where a training is resumed, which keeps its own."""
-    for name in given(args, ("objective", "reward", "prompts", "pairs", *REWARD_OPTIONS, *PREFERENCE_OPTIONS)):
+    for name in given(args, ("objective", *OPTIONS)):
         raise ValueError(f"--{name.replace('_', '-')} does not go with --resume: a training keeps its objective")
 
 
@@ -174,15 +163,9 @@ def objective_material(
     if objective.pairs is None:
         prompts = [""] if objective.prompts is None else read_prompts(objective.prompts, writer)
         reward, kept["reward"] = reward_named(objective.reward or "")
-        rollouts = Rollouts(
-            writer, reward, objective.rewards, prompts, reference if objective.rewards.kl else None, kept
-        )
-        return Material(
-            rollouts,
-            None,
-            lambda model, figures: rollouts.figures(settings.tokens_per_batch),
-            "prompt" if len(prompts) == 1 else "prompts",
-        )
+        rollouts = Rollouts(writer, reward, objective.rewards, prompts, reference, kept)
+        name = "prompt" if len(prompts) == 1 else "prompts"
+        return Material(rollouts, None, lambda model, figures: rollouts.figures(settings.tokens_per_batch), name)
     pairs = read_pairs(objective.pairs, writer)
     train, valid = ([pair for i, pair in enumerate(pairs, 1) if (i % 20 == 0) == held] for held in (False, True))
     if not valid:

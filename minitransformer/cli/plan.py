@@ -126,7 +126,7 @@ def objective_plan(
     """Return the plan of a new training on rewards or preferences; the first process keeps the model at the start."""
     model = policy_of(model, args.start)
     _ = objective_material(objective, model, tokenizer, model, settings)  # refuses it before anything is written
-    settings.check_together(objective.rewards.updates)
+    settings.check_weighted(objective.rewards.updates)
     folder = Path(args.out or f"runs/{objective.name}")
     for name in (PICTURE_NAME, REFERENCE):
         check_output("--out", folder / name, [args.start, *objective.files])

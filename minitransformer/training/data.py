@@ -41,11 +41,7 @@ BatchT = TypeVar("BatchT", bound=TrainingBatch, covariant=True)
 
 
 class TrainingBatches(Protocol[BatchT]):
-    """The batches of a dataset: batch i of a whole training is `batch(*divmod(i, len(batches)))`.
-
-    If the model writes them itself, they may also say how many steps belong `together`: a training does not end in
-    between, since the model of then could not write them again (`training/rewards.py`).
-    """
+    """The batches of a dataset: batch i of a whole training is `batch(*divmod(i, len(batches)))`."""
 
     def __len__(self) -> int:
         """Return the number of batches in an epoch."""
@@ -63,8 +59,9 @@ class TrainingBatches(Protocol[BatchT]):
 class Dataset(Protocol[BatchT]):
     """Data on which a model is trained or validated.
 
-    It may also have `kept`, which goes into the checkpoints and must be the same where the training goes on, and say
-    that it `weighs_targets`: then the gradient is that of an objective, and labels are not smoothed.
+    One whose targets have weights, so that the gradient is that of an objective, also has `kept`, which goes into the
+    checkpoints and must be the same where the training goes on, and `together`, the number of steps with the same drawn
+    texts: a training does not end between them, since the model of then could not draw them again.
     """
 
     def __len__(self) -> int:

@@ -15,7 +15,7 @@ from ..config import Config, positive
 from ..data.rows import RowBatches
 from ..models import GPT, IGNORED
 from .objectives import implicit_rewards, preference_loss_backward, preference_loss_forward, target_weights
-from .rewards import DrawnRows, rows_of, score
+from .rewards import WeightedRows, rows_of, score
 
 Pair = tuple[Sequence[int], Sequence[int], Sequence[int]]
 """The ids of a prompt, of the better text after it, and of the worse one, with their end marks."""
@@ -25,7 +25,7 @@ Pair = tuple[Sequence[int], Sequence[int], Sequence[int]]
 class PreferenceSettings(Config):
     """How a model is trained on preferences; `beta` is β. Raises as `Config` does."""
 
-    beta: float = positive(0.1, "how strongly a model is held to that at the start: smaller lets it go farther")
+    beta: float = positive(0.1, "β of dpo: smaller lets the model go farther from that at the start")
 
 
 class Preferences:
@@ -34,7 +34,7 @@ class Preferences:
     `kept` goes into the checkpoints. Raises `ValueError` for no pairs, and for an empty prompt or text.
     """
 
-    weighs_targets = True
+    together = 1
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Preferences:
         size = max(1, tokens_per_batch // (2 * longest))
         return RowBatches(len(self), size, seed, lambda rows, epoch, rng: self.batch(rows.tolist()))
 
-    def batch(self, rows: Sequence[int]) -> DrawnRows:
+    def batch(self, rows: Sequence[int]) -> WeightedRows:
         """Return the texts of some pairs, the better ones first, with weights for the model as it is now."""
         chosen = [self.pairs[row] for row in rows]
         prompts = [pair[0] for pair in chosen] * 2
@@ -87,7 +87,7 @@ class Preferences:
             "margin": (better - worse).mean(),
             "agreement": ((better > worse) + 0.5 * (better == worse)).mean(),
         }
-        return DrawnRows(
+        return WeightedRows(
             (ids, targets), masks={"weights": weights}, figures={name: float(value) for name, value in figures.items()}
         )
 

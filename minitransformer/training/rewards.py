@@ -58,12 +58,12 @@ class RewardSettings(Config):
     """
 
     kind: Literal["reinforce", "grpo"] = choice("reinforce", "grpo", default="grpo")
-    group: int = whole(
-        8, "texts that are drawn for each prompt, and compared with one another", least=2, most=MOST_TEXTS
-    )
+    group: int = whole(8, "texts of each prompt, which are compared with one another", least=2, most=MOST_TEXTS)
     max_tokens: int = whole(64, "the most tokens of a drawn text")
-    updates: int = whole(1, "steps on the same texts before others are drawn")
-    clip: float = positive(0.2, "how far the ratio to the policy that drew may be from 1", most=1)
+    updates: int = whole(1, "steps on the same texts before others are drawn; grpo")
+    clip: float = positive(
+        0.2, "how far the ratio of a token's probability to that at its drawing counts; grpo", most=1
+    )
     kl: float = not_negative(0.05, "weight of the divergence from the model at the start")
 
     def __post_init__(self) -> None:
@@ -72,8 +72,8 @@ class RewardSettings(Config):
 
 
 @dataclass(frozen=True, eq=False)
-class DrawnRows(Rows):
-    """A batch of drawn texts, with its figures for the log."""
+class WeightedRows(Rows):
+    """A batch whose targets have weights, with its figures for the log."""
 
     figures: dict[str, float] = field(default_factory=dict)
 
@@ -100,8 +100,6 @@ class Rollouts:
     for one that leaves no room, and for a `kl` without a reference.
     """
 
-    weighs_targets = True
-
     def __init__(
         self,
         writer: Writer,
@@ -118,7 +116,7 @@ class Rollouts:
         if settings.kl and reference is None:
             raise ValueError(f"kl is {settings.kl}, which needs the reference from which it keeps the model")
         self.writer, self.reward, self.settings, self.reference = writer, reward, settings, reference
-        self.kept = dict(kept or {})
+        self.kept, self.together = dict(kept or {}), settings.updates
         self.prompts, self.encoded = list(prompts), [writer.encode(prompt) for prompt in prompts]
 
     def __len__(self) -> int:
@@ -140,7 +138,7 @@ class Rollouts:
 
 
 class RolloutBatches:
-    """The batches of `Rollouts`, each drawn when it is asked for; `together` are of one rollout."""
+    """The batches of `Rollouts`, each drawn when it is asked for."""
 
     def __init__(self, rollouts: Rollouts, tokens_per_batch: int, seed: int) -> None:
         self.rollouts, self.settings, self.seed = rollouts, rollouts.settings, seed
@@ -148,21 +146,20 @@ class RolloutBatches:
             max(map(len, rollouts.encoded)) + self.settings.max_tokens, most_tokens(rollouts.writer.model.config)
         )
         self.num_groups = max(1, tokens_per_batch // (self.settings.group * longest))
-        self.together = self.settings.updates
         self._rollout: Rollout | None = None
 
     def __len__(self) -> int:
         """The number of batches in an epoch, in which each prompt is drawn about once."""
-        return -(-len(self.rollouts) // self.num_groups) * self.together
+        return -(-len(self.rollouts) // self.num_groups) * self.settings.updates
 
-    def batch(self, epoch: int, index: int) -> DrawnRows:
+    def batch(self, epoch: int, index: int) -> WeightedRows:
         """Return the batch of this number, with weights for the model as it is now."""
-        number = (epoch * len(self) + index) // self.together
+        number = (epoch * len(self) + index) // self.settings.updates
         if self._rollout is None or self._rollout.number != number:
             self._rollout = self.draw(number)
         return self._batch_of(self._rollout)
 
-    def epoch(self, epoch: int, start: int = 0) -> Iterator[DrawnRows]:
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[WeightedRows]:
         """Return the batches of `epoch` in order, from batch `start` on."""
         return (self.batch(epoch, index) for index in range(start, len(self)))
 
@@ -198,11 +195,11 @@ class RolloutBatches:
             figures["kl"] = float(np.mean(np.expm1(delta) - delta))
         return Rollout(number, ids, targets, advantages, log_probs, reference, figures)
 
-    def _batch_of(self, rollout: Rollout) -> DrawnRows:
+    def _batch_of(self, rollout: Rollout) -> WeightedRows:
         """Return a rollout's rows with the weights that give its objective's gradient for the model as it is now."""
         settings, counted = self.settings, rollout.targets != IGNORED
         log_probs = rollout.log_probs
-        if self.together > 1:
+        if settings.updates > 1:
             log_probs = score(self.rollouts.writer.model, rollout.ids, rollout.targets)[0]
         clip = settings.clip if settings.kind == "grpo" else None
         loss, cache = reward_loss_forward(
@@ -210,7 +207,7 @@ class RolloutBatches:
         )
         weights = target_weights(reward_loss_backward(1.0, cache), counted).astype(log_probs.dtype)
         figures = {"loss": float(loss), **rollout.figures}
-        return DrawnRows((rollout.ids, rollout.targets), masks={"weights": weights}, figures=figures)
+        return WeightedRows((rollout.ids, rollout.targets), masks={"weights": weights}, figures=figures)
 
 
 def judged(reward: Reward, texts: Sequence[str]) -> np.ndarray:

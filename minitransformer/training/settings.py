@@ -60,9 +60,11 @@ class TrainingSettings(Config):
         except (TypeError, ValueError) as error:
             raise CheckpointError(f"{path} holds settings that no training can have: {error}") from None
 
-    def check_together(self, together: int) -> None:
-        """Raise ValueError for steps that would part `together` of them, which use the same drawn texts."""
-        for name in ("steps", "checkpoint_interval") if together > 1 else ():
+    def check_weighted(self, together: int) -> None:
+        """Raise ValueError for settings that an objective can't have, of which `together` steps use the same texts."""
+        if self.label_smoothing:
+            raise ValueError(f"label_smoothing is {self.label_smoothing}, expected 0: what was drawn is no label")
+        for name in ("steps", "checkpoint_interval"):
             value = getattr(self, name)
             if value % together:
                 raise ValueError(f"{name} is {value}, expected a multiple of the {together} updates of a rollout")

@@ -102,10 +102,10 @@ class Trainer:
         self.languages = languages
         self.evaluate, self.on_validation = evaluate, on_validation
         self.progress, self.processes = progress and processes.first, processes
-        self.together = getattr(self.batches, "together", 1)
-        settings.check_together(self.together)
-        if getattr(dataset, "weighs_targets", False) and settings.label_smoothing:
-            raise ValueError(f"label_smoothing is {settings.label_smoothing}, expected 0: its targets have weights")
+        together: int | None = getattr(dataset, "together", None)
+        if together is not None:
+            settings.check_weighted(together)
+        self._together = together or 1
         self.schedule = settings.schedule(model.config.d_model)
         options = (settings.beta1, settings.beta2), settings.eps
         self.optimizer = (
@@ -128,7 +128,7 @@ class Trainer:
     @property
     def _may_stop(self) -> bool:
         """True after a step with which a training may end: its next batch is not drawn yet."""
-        return self.step % self.together == 0
+        return self.step % self._together == 0
 
     def resume(self) -> None:
         """Continue the training in `folder` from its latest checkpoint.

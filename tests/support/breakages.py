@@ -336,11 +336,11 @@ texts compared with those of other prompts | RolloutBatches.draw: else (-1, self
 the tokens of a prompt rewarded | rows_of: targets[row, len(prompt) - 1 : len(both) - 1] = text →
         targets[row, : len(both) - 1] = both[1:]
 each rollout draws the same texts | RolloutBatches.draw: default_rng([self.seed, number]) → default_rng(self.seed)
-a second update on texts drawn anew | RolloutBatches.batch: // self.together → // 1
+a second update on texts drawn anew | RolloutBatches.batch: // self.settings.updates → // 1
 a second update with the ratio of the first
-    RolloutBatches._batch_of: if self.together > 1 → if self.together > 2
+    RolloutBatches._batch_of: if settings.updates > 1 → if settings.updates > 2
 [training/settings.py: training/test_rewards]
-a rollout that is parted by the end of a training | TrainingSettings.check_together: value % together → value % 1
+a rollout that is parted by the end of a training | TrainingSettings.check_weighted: value % together → value % 1
 [training/preferences.py: training/test_rewards]
 the worse texts preferred | Preferences.batch: *(pair[1] for pair in chosen), *(pair[2] for pair in chosen) →
         *(pair[2] for pair in chosen), *(pair[1] for pair in chosen)

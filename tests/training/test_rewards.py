@@ -291,7 +291,7 @@ def test_bad_objectives_are_refused(make, says):
         ({"steps": 3}, "steps is 3, expected a multiple of the 2 updates of a rollout"),
         ({"steps": 4, "checkpoint_interval": 1}, "checkpoint_interval is 1, expected a multiple of the 2 updates"),
         ({"steps": 4, "accumulate": 2}, "accumulate is 2, expected 1"),
-        ({"steps": 4, "label_smoothing": 0.1}, "label_smoothing is 0.1, expected 0: its targets have weights"),
+        ({"steps": 4, "label_smoothing": 0.1}, "label_smoothing is 0.1, expected 0: what was drawn is no label"),
     ],
 )
 def test_a_training_does_not_part_a_rollout(options, says):
