@@ -251,6 +251,9 @@ def test_preferences_are_learned():
     after = data.figures(200)
     assert after["validation_loss"] < 0.2
     assert after["validation_agreement"] == 1
+    rows = rows_of([[2], [2]], [better[0], worse[0]])
+    preferred, other = (score(model, *rows)[0] - score(reference, *rows)[0]).sum(-1)
+    assert preferred > 0 > other
 
 
 # --- Refusals -------------------------------------------------------------------------------------------------
