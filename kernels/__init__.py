@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from .norms.layernorm import add_layernorm_backward, add_layernorm_forward, layernorm_backward, layernorm_forward
     from .norms.rmsnorm import add_rmsnorm_backward, add_rmsnorm_forward, rmsnorm_backward, rmsnorm_forward
     from .patching import patch
+    from .quantized import quantized_linear_backward, quantized_linear_forward
     from .rope import rope_backward, rope_forward
     from .softmax import softmax_backward, softmax_forward
     from .tables import add_layernorm_from, attention_from, torch_ops, triton_ops
@@ -85,6 +86,10 @@ KERNELS = {
     "rope": (
         "rope",
         "one pass, both ways, straight from the projection's rows; halves or neighbours, all or some channels",
+    ),
+    "quantized_linear": (
+        "quantized",
+        "weights in 8 or 4 bits, unpacked in registers; few rows and many, both ways",
     ),
     "adam": ("adam", "one pass over all parameters; the global norm"),
 }

@@ -38,7 +38,7 @@ def columns(weight: Quantized) -> Iterator[tuple[slice, Tensor]]:
         yield part, rows.reshape(part.stop - start, width_in)
 
 
-def _check(given: Mapping[str, Any]) -> None:
+def check_call(given: Mapping[str, Any]) -> None:
     """Check a call as `linear_forward`'s: a tensor of the weight's shape, without memory, stands for it."""
     if given.keys() >= {"x", "weight"}:
         x, weight = check_kind("x", given["x"]), given["weight"]
@@ -47,7 +47,7 @@ def _check(given: Mapping[str, Any]) -> None:
         check_tensors(LINEAR, {**given, "weight": stand_in.expand(weight.shape)})
 
 
-@partial(after_check, _check)
+@partial(after_check, check_call)
 def quantized_linear_forward(x: Tensor, weight: Quantized, bias: Tensor | None) -> tuple[Tensor, tuple]:
     """`y = x @ dequantize(weight) + bias`; x `(..., C_in)`, weight `on_device`, bias `(C_out,)` or `None`."""
     rows = x.reshape(x.shape[:-1].numel(), x.shape[-1])  # (N, C_in)

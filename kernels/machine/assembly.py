@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 WITHOUT_EFFECT = re.compile(
     r"s_(clause|delay_alu|waitcnt\w*|wait_idle|nop|sendmsg|set_inst_prefetch_distance|sleep|setprio|code_end)$"
-    r"|buffer_gl[01]_inv$"
+    r"|v_nop$|buffer_gl[01]_inv$"
 )
 """Instructions about time and caches. The executor has neither: a load is complete before the next instruction."""
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from minitransformer import ops as reference
 from minitransformer.check import random_arguments
-from minitransformer.ops import Dropout, Pattern
+from minitransformer.ops import Dropout, Pattern, quantize
 from minitransformer.ops.arguments import ArrayArgument, Declaration
 from minitransformer.ops.elementwise import ACTIVATIONS
 
@@ -63,7 +63,10 @@ def draw(op: str, rng: np.random.Generator, rows: tuple[int, ...] = (), **sizes:
 
 @dataclass(frozen=True)
 class Case:
-    """The arrays of an op in its order, float64 or integer, and options that the reference takes too."""
+    """The arrays of an op in its order, float64 or integer, and options that the reference takes too.
+
+    A weight in few bits counts as an option: it has no gradient, and its type does not change with the arrays'.
+    """
 
     name: str
     arrays: dict[str, np.ndarray]
@@ -232,11 +235,25 @@ def _linear_cross_entropy(rng: np.random.Generator, full: bool) -> Iterator[Case
         yield Case(", ".join(map(str, (N, C, V, *options))), arrays, options, float32=N == 2000)
 
 
+def _quantized_linear(rng: np.random.Generator, full: bool) -> Iterator[Case]:
+    """Yield few rows and many, with each kind of levels in groups of 32, and in 4 bits also groups of three bytes."""
+    kinds = [(8, 32, True), (8, 32, False), (4, 32, True), (4, 32, False), (4, 6, False)]
+    sizes = ((1, 4096, 4096), (300, 960, 1000)) if full else ((1, 96, 5), (18, 96, 70))
+    for rows, width_in, width_out in sizes:
+        for bits, group, symmetric in kinds if rows > 1 else kinds[::3]:
+            x, bias = (rng.standard_normal(shape) for shape in ((rows, width_in), width_out))
+            weight = rng.standard_normal((width_in // group * group, width_out)) / np.sqrt(width_in)
+            packed = {"weight": quantize(weight, bits, group, symmetric)}
+            name = f"{rows}, {width_in} to {width_out}, {bits} bits by {group}{'' if symmetric else ' with minima'}"
+            yield Case(name, {"x": x[:, : len(weight)], "bias": bias}, packed)
+
+
 OF_ITS_OWN = {
     "attention": _attention,
     "linear_attention": _linear_attention,
     "softmax": _softmax,
     "cross_entropy": _cross_entropy,
     "linear_cross_entropy": _linear_cross_entropy,
+    "quantized_linear": _quantized_linear,
 }
 """Cases that are more than sizes times options."""

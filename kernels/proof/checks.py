@@ -22,9 +22,11 @@ import kernels
 import minitransformer.ops as reference
 from minitransformer.gradcheck import error
 from minitransformer.ops.attention import sum_to
+from minitransformer.ops.quantized import Quantized
 
 from ..checks import EXACT
 from ..eager.attention import alibi_bias
+from ..eager.quantized import on_device
 from .cases import Case, cases, name_of
 from .peers import PEERS
 
@@ -118,7 +120,7 @@ def findings_of(
         lines = alibi_bias(torch.from_numpy(slopes).double(), arrays["query"].shape[2], arrays["key"].shape[2]).numpy()
         arrays["bias"] = lines if bias is None else lines + bias
     forward, backward = (getattr(reference, f"{op}_{way}") for way in ("forward", "backward"))
-    expected, cache = forward(*arrays.values(), **options)
+    expected, cache = forward(**arrays, **options)
     _require(found.out.shape == np.shape(expected), f"the output is {tuple(found.out.shape)}")
     dout = found.received if isinstance(found.received, float) else _numpy(found.received)
     wanted = _floats(backward(dout, cache))
@@ -189,7 +191,8 @@ def _computed(
     options = {name: _tensor(value, None, device) for name, value in case.options.items()}
     op_forward, backward = forward or getattr(kernels, f"{op}_forward"), getattr(kernels, f"{op}_backward")
     before = [tensor.clone() for tensor in tensors]
-    out, cache = op_forward(*tensors, **options, **({"precision": "tf32"} if case.tf32 else {}))
+    named = dict(zip(arrays, tensors, strict=True))
+    out, cache = op_forward(**named, **options, **({"precision": "tf32"} if case.tf32 else {}))
     if "targets" in case.arrays:  # a loss is a mean: this makes the gradients of its rows of order one
         targets = case.arrays["targets"]
         received: Any = float(len(targets) if targets.dtype.kind == "f" else targets.size)
@@ -203,7 +206,7 @@ def _computed(
         added = torch.ones(gradients[-1].shape, device=device)
         backward(received, cache, out=added)
     if in_all_ways and "with_grad" in inspect.signature(op_forward).parameters:
-        loss_alone, _ = op_forward(*tensors, **options, with_grad=False)
+        loss_alone, _ = op_forward(**named, **options, with_grad=False)
     return Computed(tensors, before, options, received, out, gradients, again, added, loss_alone)
 
 
@@ -274,7 +277,9 @@ def _rounded(array: np.ndarray, dtype: torch.dtype) -> np.ndarray:
 
 
 def _tensor(value: Any, dtype: torch.dtype | None, device: str) -> Any:
-    """Return an array on the device, floats in the dtype; anything else as it is."""
+    """Return an array on the device, floats in the dtype, and a weight in few bits; anything else as it is."""
+    if isinstance(value, Quantized):
+        return on_device(value, device)
     if not isinstance(value, np.ndarray):
         return value
     tensor = torch.tensor(value, device=device)

@@ -10,9 +10,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from minitransformer.ops.quantized import Quantized
+
 from ..attention import attention_naive
 from ..eager.attention import attention_mask
 from ..eager.dropout import dropout_forward
+from ..eager.quantized import columns
 from ..linear_attention import linear_attention_naive
 from ..rope import rope_naive
 
@@ -65,6 +68,12 @@ def cross_entropy(
     return (loss(reduction="none") * weights.flatten()).sum() / count
 
 
+def quantized_linear(x: Tensor, bias: Tensor, weight: Quantized) -> Tensor:
+    """Return the product with the whole weight, unpacked and rounded to x's dtype."""
+    whole = torch.cat([rows for _, rows in columns(weight)]).to(x.dtype)
+    return F.linear(x, whole, bias)
+
+
 PEERS = {
     "relu": F.relu,
     "gelu": F.gelu,
@@ -82,6 +91,7 @@ PEERS = {
     "attention": attention,
     "linear_attention": linear_attention_naive,
     "rope": rope_naive,
+    "quantized_linear": quantized_linear,
     "cross_entropy": cross_entropy,
     "linear_cross_entropy": lambda x, table, *rest, **options: cross_entropy(F.linear(x, table), *rest, **options),
 }

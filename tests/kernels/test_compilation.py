@@ -30,6 +30,7 @@ SPILLS = {
     ("cuda:75", "attention_dquery_kernel"): (344, T4),
     ("cuda:75", "attention_dkey_dvalue_kernel"): (912, T4),
     ("cuda:75", "minimal_kernel"): (3968, TO_READ),
+    ("cuda:80", "quantized_forward_kernel"): (8, AGAIN),
     ("cuda:86", "attention_dquery_kernel"): (8, ONCE),
     ("cuda:89", "attention_dquery_kernel"): (8, ONCE),
     ("cuda:90", "norm_forward_kernel"): (8, AGAIN),

@@ -15,6 +15,13 @@ MISTAKES = r"""
 [eager/quantized.py: kernels/test_quantized_tensors]
 the upper half of a byte before the lower one, in tensors | columns: q & 15, q >> 4 → q >> 4, q & 15
 a gradient of the last columns alone, in tensors | quantized_linear_backward: dx += → dx[:] =
+[quantized.py: kernels/test_triton_quantized]
+each group with the scale of an output's first
+    unpack: (start if BYTES == GROUP_BYTES else byte) // GROUP_BYTES → 0
+the halves of a byte meet each other's inputs | inputs_of: half * GROUP_BYTES → (1 - half) * GROUP_BYTES
+four bits without their 8 | unpack: weight -= 8 → pass
+a minimum times the scale | unpack: weight += → weight *=
+a gradient of the lower halves alone | quantized_dx_kernel: tl.program_id(0) % (8 // BITS) → 0
 [soft_cross_entropy.py: kernels/test_conformance]
 label smoothing forgotten where targets are probabilities
     load_target: tl.fma(1.0 - label_smoothing, p, label_smoothing / V) → p

@@ -17,10 +17,11 @@ from torch import Tensor
 
 import kernels
 from kernels.adam import adam_step_naive
+from kernels.eager.quantized import columns
 from kernels.proof.cases import SMOOTHED, declaration_of, shapes
 from kernels.proof.ledger import BACKWARD, BOTH, FORWARD, OURS
 from kernels.proof.peers import PEERS
-from minitransformer.ops import Dropout
+from minitransformer.ops import Dropout, Quantized
 
 RATE = 0.1
 DROPPING = {"dropout": Dropout(RATE, key=1)}
@@ -49,6 +50,7 @@ def tasks(machine: Machine) -> Iterator[Task]:
     formula = partial(PEERS["linear_attention"], causal=True)
     yield from pair("linear_attention", sizes, {FORWARD: 4, BACKWARD: 8}, {"causal": True}, formula)
 
+    yield from _quantized(machine)
     yield from _rope(machine)
     yield from _adam(machine)
 
@@ -130,6 +132,43 @@ def _drawn(machine: Machine, op: str, size: Size) -> tuple[tuple, Tensor | None]
         drawn = machine.randint(1, size["V"], *shape) if argument.kind == "ids" else machine.randn(*shape)
         inputs[argument.name] = drawn / width**0.5 if argument.name == "table" else drawn
     return tuple(inputs.values()), None if "targets" in inputs else machine.randn(rows, width)
+
+
+def _quantized(machine: Machine) -> Iterator[Task]:
+    """Yield a token and a prompt, with a weight larger than the L2 cache; beside them the same weight in 16 bits.
+
+    The unpacked product is of a weight that was unpacked before; PyTorch unpacks it in each call.
+    """
+    width_in, width_out = machine.size((8192, 28_672), (64, 50))
+
+    def drawn(rows: int, bits: int) -> tuple[tuple, Tensor]:
+        groups = width_out, width_in // 32
+        packed = machine.randint(0, 256, *groups, 4 * bits).to(torch.uint8)
+        scales, zeros = (machine.randn(*groups, dtype=torch.float16) / 100 for _ in range(2))
+        weight = Quantized(packed.view(torch.int8) if bits == 8 else packed, scales, None if bits == 8 else zeros, bits)
+        return (machine.randn(rows, width_in), weight, machine.randn(width_out)), machine.randn(rows, width_out)
+
+    def unpacked(inputs: tuple, dout: Tensor | None) -> Call:
+        x, weight, bias = inputs
+        whole = torch.cat([rows for _, rows in columns(weight)]).to(x.dtype)
+        return lambda: F.linear(x, whole, bias)
+
+    naive = of_function(lambda x, weight, bias: PEERS["quantized_linear"](x, bias, weight))
+    for rows in machine.size((1, 2048), (1, 20)):
+        for bits in (8, 4):
+            size = {"rows": rows, "C_in": width_in, "C_out": width_out, "bits": bits}
+            moved = width_in * width_out * (bits + (16 if bits == 8 else 32) / 32) / 8
+            flops = 2.0 * rows * width_in * width_out
+            work = {"moved": moved} if rows == 1 else {"flops": flops}
+            contestants: dict[str, Prepare] = {
+                OURS: of_pair("quantized_linear", FORWARD),
+                "PyTorch": naive,
+                "16 bits": unpacked,
+            }
+            yield Task.of(machine, "quantized_linear", FORWARD, size, work, partial(drawn, rows, bits), contestants)
+            if rows > 1:
+                ours = {OURS: of_pair("quantized_linear", BACKWARD)}
+                yield Task.of(machine, "quantized_linear", BACKWARD, size, work, partial(drawn, rows, bits), ours)
 
 
 def _rope(machine: Machine) -> Iterator[Task]:

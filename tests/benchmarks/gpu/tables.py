@@ -104,7 +104,7 @@ def _heading(ledger: Ledger) -> str:
 
     def changed(op: str, part: dict[str, Any]) -> bool:
         has_times = any(entry["op"] in (op, "training step") for entry in part["entries"] if timed(entry))
-        return has_times and part["hashes"].get(op) != current(op)  # a training step runs all
+        return has_times and part["hashes"].get(op, now := current(op)) != now
 
     old = [op for op in KERNELS if any(changed(op, part) for part in parts)]
     since = f"; changed since they were timed: {', '.join(old)}" if old else ""

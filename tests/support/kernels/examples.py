@@ -10,16 +10,16 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
-from torch import Tensor
 
 import kernels
 from kernels.attention.minimal import attention_minimal
 from kernels.checks import EXACT
 from kernels.eager.packed import Packed
+from kernels.eager.quantized import on_device
 from kernels.linear_attention import WIDE_HEADS_MEMORY
 from kernels.proof.cases import SMOOTHED, draw, name_of, shapes
 from kernels.tuning import Tile, capability
-from minitransformer.ops import Dropout, Pattern
+from minitransformer.ops import Dropout, Pattern, quantize
 from minitransformer.ops.elementwise import ACTIVATIONS
 
 DROPPING = {"dropout": Dropout(0.1, key=1)}
@@ -60,7 +60,7 @@ def call_of(op: str, dtype: torch.dtype, options: dict[str, Any], rows: tuple[in
     return partial(_both, op, *zeros, **options)
 
 
-def _both(op: str, *tensors: Tensor, **options: Any) -> None:
+def _both(op: str, *tensors: Any, **options: Any) -> None:
     out, cache = getattr(kernels, f"{op}_forward")(*tensors, **options)
     getattr(kernels, f"{op}_backward")(torch.ones_like(out) if out.ndim else 1.0, cache)
 
@@ -107,6 +107,12 @@ def _rows(dtype: torch.dtype, widths: tuple[int, ...]) -> Iterator[Example]:
         sizes = {"B": 1, "H": 12, "T": TIME, "D": D, "R/2": pairs}
         said = f"{2 * pairs} of {D} wide" + ", neighbours" * interleaved
         yield f"rope, {said}", call_of("rope", dtype, {"interleaved": interleaved}, (), **sizes)
+    for rows in (1, TIME):
+        for bits, symmetric in ((8, True), (8, False), (4, True), (4, False)):
+            weight = on_device(quantize(np.ones((WIDTH, WIDTH)), bits, symmetric=symmetric), "cpu")
+            kind = f"{bits} bits{'' if symmetric else ' with minima'}"
+            x, bias = torch.zeros(rows, WIDTH, dtype=dtype), torch.zeros(WIDTH, dtype=dtype)
+            yield f"quantized_linear, {rows} rows, {kind}", partial(_both, "quantized_linear", x, weight, bias)
     yield "gelu, tanh", call_of("gelu", dtype, {"approximate": "tanh"}, (4096,))
     for activation in ACTIVATIONS:
         yield f"gated, {activation}", call_of("gated", dtype, {"activation": activation}, (N,), F=WIDTH)
