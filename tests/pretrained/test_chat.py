@@ -18,6 +18,7 @@ from test_generate import THEIRS, V
 from test_vocabularies import texts
 
 from minitransformer import Generator, Sampling
+from minitransformer.decoding import LayersDraft, PromptDraft
 from minitransformer.layers import SparseConfig
 from minitransformer.models import GPT, GPTConfig, build_model
 from minitransformer.pretrained import PretrainedError, load
@@ -228,6 +229,23 @@ def test_an_answer_that_nobody_read_to_its_end(tmp_path: Path) -> None:
         for _ in range(pieces):
             next(stream)
         assert generator.chat(messages, 12, GREEDY).strip() == answer_of(model, tokenizer, messages, [2]).strip()
+
+
+@pytest.mark.parametrize("kind", ["llama", "mistral"])
+def test_answers_with_a_draft_are_the_same(kind: str, tmp_path: Path) -> None:
+    """Turn by turn, from a state that may have read more of the last answer than somebody asked for."""
+    model, tokenizer, generator = speaker(kind, 2, tmp_path)
+    for draft in (LayersDraft(generator.model, 1), PromptDraft(V, 3)):
+        drafted = Generator(generator.model, generator.tokenizer, draft)
+        messages: list[Message] = []
+        for text in ("w07 w08 w07 w08", "w09 w07"):
+            messages.append({"role": "user", "content": text})
+            for _ in zip(range(2), drafted.stream(messages, 9, GREEDY), strict=False):
+                pass
+            wanted = answer_of(model, tokenizer, messages, [2], 9)
+            assert drafted.chat(messages, 9, GREEDY).strip() == wanted.strip()
+            messages.append({"role": "assistant", "content": wanted})
+        assert draft.proposed > 10
 
 
 @pytest.mark.parametrize("by", ["the turn's mark", "the model's list"])
