@@ -83,9 +83,9 @@ class LayersDraft(ModelDraft):
     """Proposes what the model's own first `num_layers` layers would say, read by its last norm and output layer."""
 
     def __init__(self, model: GPT, num_layers: int, num_tokens: int = 4) -> None:
-        most = len(model.decoder.layers) - 1
-        if not 1 <= num_layers <= most:
-            raise ValueError(f"num_layers is {num_layers}, expected 1 to {most}, fewer layers than the model has")
+        count = len(model.decoder.layers)
+        if not 1 <= num_layers < count:
+            raise ValueError(f"num_layers is {num_layers}, expected at least 1 and fewer than the model's {count}")
         early = copy(model)
         early.decoder = copy(model.decoder)
         early.decoder.layers = model.decoder.layers[:num_layers]

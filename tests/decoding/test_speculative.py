@@ -192,7 +192,7 @@ def test_what_is_no_draft_is_refused():
     with pytest.raises(ValueError, match="linear attention keeps sums"):
         Generator(gpt(1, attention="linear", attention_dropout=0.0), Letters(), PromptDraft(V))
     for count in (0, 2):
-        with pytest.raises(ValueError, match=f"num_layers is {count}, expected 1 to 1"):
+        with pytest.raises(ValueError, match=f"num_layers is {count}, expected at least 1 and fewer"):
             LayersDraft(gpt(1), count)
     with pytest.raises(ValueError, match="num_tokens is 0, expected 1 or more"):
         PromptDraft(V, 0)
