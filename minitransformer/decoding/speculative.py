@@ -1,8 +1,9 @@
 """Speculative decoding: a draft proposes tokens, and the model, which reads them all at once, takes or refuses each.
 
-A model reads several tokens in little more time than one, since either way it reads all its weights. A proposed token
-x, drawn from the draft's q, is taken with the probability min(1, p(x) / q(x)). The first one that is refused gives way
-to a token drawn from max(0, p − q), normalised. Its sum is also the probability of a refusal, 1 − Σ min(p, q), so
+To read several tokens at once takes less time than one by one, since the model's weights come from memory only once. A
+proposed token x, drawn from the draft's q, is taken with the probability min(1, p(x) / q(x)). The first one that is
+refused gives way to a token drawn from max(0, p − q), normalised. The sum of that is also the probability of a refusal,
+1 − Σ min(p, q), so
 
     P(x) = q(x) · min(1, p(x) / q(x)) + max(0, p(x) − q(x)) = min(p(x), q(x)) + max(0, p(x) − q(x)) = p(x)
 
