@@ -6,6 +6,7 @@ examples:
   {program} generate my-llama --file prompts.txt --temperature 0 --max-tokens 40
   {program} generate gpt2 "The old teacher reads a" --lens lens.png
   {program} generate SmolLM2-135M-Instruct.Q4_1.gguf --chat --system "Answer in one sentence."
+  {program} generate gpt2-large "Once upon a time" --draft gpt2
 
 MODEL is a checkpoint of `train --kind gpt`, a folder with a GPT-2 or a Llama as `transformers` saves it, a GGUF file,
 or a name on the Hugging Face hub. Without a prompt the model begins of itself, if it has a mark that begins a text. A
@@ -13,6 +14,10 @@ text ends where the model ends it, or after --max-tokens tokens.
 
 With --chat, each prompt is what you say next, and the model answers. Without prompts you are asked for them, or they
 are the lines of standard input. This needs the model's chat template, and the package jinja2.
+
+A --draft proposes tokens, which the model reads together: a smaller model of the same vocabulary, layers:N for the
+model's own first N layers, or prompt for what followed the same words before. Texts have the same distribution, and
+with --temperature 0 they are the same; they come sooner if enough is accepted.
 """
 
 import argparse
@@ -23,10 +28,10 @@ from dataclasses import replace
 
 from ..config import help_of
 from ..data.sentence_pairs import MAX_LINE_BYTES, decode_line, read_lines
-from ..decoding import Generator, Sampling, with_tokenizer
+from ..decoding import Draft, Generator, LayersDraft, ModelDraft, PromptDraft, Sampling, Tokenizer, with_tokenizer
 from ..models import GPT, EncoderDecoder
 from ..system.visible import visible
-from .backend import add_backend_options, chosen_backend
+from .backend import Backend, add_backend_options, chosen_backend
 from .common import (
     MOST_BEAMS,
     Parser,
@@ -65,6 +70,9 @@ def add_options(parser: Parser) -> None:
     add_option(parser, "--beam", "N", whole_number(most=MOST_BEAMS), help_text)
     help_text = "draw what the model would say after each layer, at each token of the one prompt"
     add_option(parser, "--lens", "FILE.png", path_name, help_text)
+    help_text = "what proposes tokens: a smaller MODEL, layers:N (the model's own first) or prompt (the text itself)"
+    add_option(parser, "--draft", "DRAFT", draft_name, help_text)
+    add_option(parser, "--draft-tokens", "N", positive_int, "tokens that a draft proposes at a time (default: 4)")
     group = parser.add_argument_group("how the next token is chosen")
     add_field_options(group, Sampling, SAMPLING_OPTIONS, ())
     add_backend_options(parser)
@@ -82,6 +90,10 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError(f"--lens draws one prompt, got {'a file' if args.file else len(args.prompts)}")
     if args.chat and (args.samples > 1 or args.beam is not None or args.lens is not None):
         raise ValueError("--chat does not go with --samples, --beam or --lens")
+    if args.draft is not None and args.beam is not None:
+        raise ValueError("--draft does not go with --beam")
+    if args.draft_tokens is not None and args.draft is None:
+        raise ValueError("--draft-tokens goes with --draft")
     if args.system is not None and not args.chat:
         raise ValueError("--system goes with --chat")
     check_utf8("--system", args.system or "")
@@ -98,17 +110,43 @@ def run(args: argparse.Namespace) -> int:
             raise ValueError(
                 f"{args.model} holds a model of kind {model.config.kind!r}, which does not continue texts{advice}"
             )
-        generator = Generator(model, tokenizer)
+        draft = None if args.draft is None else opened_draft(args, model, tokenizer, backend)
+        generator = Generator(model, tokenizer, draft)
         if chosen.keys() <= {"seed"} and args.beam is None and (advice := suggested(model)):
             print(f"{args.model} suggests {advice}, which counts if you give it", file=sys.stderr)
         if args.lens is not None:
             draw_lens(generator, args.prompts[0], args.lens)
         if args.chat:
-            return converse(generator, prompts(args) if asked is None else asked_for(), sampling, args)
-        for prompt in prompts(args):
-            for number in range(args.samples):
-                write(generator, prompt, replace(sampling, seed=(sampling.seed + number) % (sys.maxsize + 1)), args)
-    return 0
+            status = converse(generator, prompts(args) if asked is None else asked_for(), sampling, args)
+        else:
+            status = go_on(generator, sampling, args)
+    if draft is not None:
+        counts = f"{draft.proposed:,} tokens proposed, {draft.accepted:,} accepted"
+        print(f"{counts}, {draft.calls:,} calls of the model", file=sys.stderr)
+    return status
+
+
+def draft_name(text: str) -> str:
+    """Read the name of a draft."""
+    if text.startswith("layers:"):
+        positive_int(text.removeprefix("layers:"))
+    return path_name(text)
+
+
+def opened_draft(args: argparse.Namespace, model: GPT, tokenizer: Tokenizer, backend: Backend) -> Draft:
+    """Return the draft that the options name. Raises ValueError, as `open_model` does, and for other tokens."""
+    name, count = args.draft, args.draft_tokens or 4
+    if name == "prompt":
+        return PromptDraft(model.config.vocab_size, count)
+    if name.startswith("layers:"):
+        return LayersDraft(model, int(name.removeprefix("layers:")), count)
+    other, its, _ = with_tokenizer(name, open_model(name, backend))
+    if not isinstance(other, GPT):
+        raise ValueError(f"{name} holds a model of kind {other.config.kind!r}, which does not continue texts")
+    ours, theirs = (each.tokens(range(each.vocab_size)) for each in (tokenizer, its))
+    if ours != theirs or other.config.vocab_size != model.config.vocab_size:
+        raise ValueError(f"{name} has other tokens than {args.model}: a draft needs the same vocabulary")
+    return ModelDraft(other, count)
 
 
 def suggested(model: GPT) -> str:
@@ -131,6 +169,14 @@ def prompts(args: argparse.Namespace) -> Iterator[str]:
     for number, prompt in enumerate(args.prompts or [""], start=1):
         check_utf8(f"prompt {number}", prompt)
         yield prompt
+
+
+def go_on(generator: Generator, sampling: Sampling, args: argparse.Namespace) -> int:
+    """Print each prompt with what the model writes after it, as often as there are samples."""
+    for prompt in prompts(args):
+        for number in range(args.samples):
+            write(generator, prompt, replace(sampling, seed=(sampling.seed + number) % (sys.maxsize + 1)), args)
+    return 0
 
 
 def write(generator: Generator, prompt: str, sampling: Sampling, args: argparse.Namespace) -> None:

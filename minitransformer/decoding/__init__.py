@@ -10,6 +10,7 @@ from .loading import Opened, open_checkpoint, tokenizer_of, with_origin, with_to
 from .sampling import Sampling
 from .search import MOST_LENGTH_PENALTY, Decodable, Hypothesis, beam_search, greedy_search, penalty
 from .span_filler import SpanFiller
+from .speculative import Draft, LayersDraft, ModelDraft, PromptDraft
 from .tokenizer import Tokenizer
 from .translator import WINDOW, AttentionMaps, Translation, Translator, search
 
@@ -20,14 +21,18 @@ __all__ = [
     "BatchSearch",
     "Classifier",
     "Decodable",
+    "Draft",
     "Embedder",
     "Filler",
     "Generator",
     "Guess",
     "Hypothesis",
     "ImageProcessor",
+    "LayersDraft",
+    "ModelDraft",
     "Opened",
     "Pooling",
+    "PromptDraft",
     "Sampling",
     "SpanFiller",
     "Tokenizer",

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from ..models import GPT, IGNORED, Decoding, most_tokens
 from .loading import FromCheckpoint
 from .sampling import Sampling
 from .search import Start, beam_search, is_end
+from .speculative import Draft, check_draft, common_length, speculate
 from .tokenizer import Messages, Tokenizer, check_vocabulary, encode_chat, encode_prompt, without_text
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
@@ -23,14 +23,20 @@ SAMPLED = Sampling()
 class Generator(FromCheckpoint):
     """Continues texts with a trained language model: `Generator.from_checkpoint(path).generate("Once upon a time")`.
 
-    Raises `ValueError` for a model that is no language model, or that has fewer tokens than the tokenizer.
+    A `draft` proposes tokens, of which the model reads several at once. Texts are drawn one after the other, from the
+    same distribution as without it; at temperature 0 they are the same texts. A beam does not use it.
+
+    Raises `ValueError` for a model that is no language model, or that has fewer tokens than the tokenizer, and as
+    `check_draft` does.
     """
 
-    def __init__(self, model: GPT, tokenizer: Tokenizer) -> None:
+    def __init__(self, model: GPT, tokenizer: Tokenizer, draft: Draft | None = None) -> None:
         if not isinstance(model, GPT):
             raise ValueError(f"a model of kind {model.config.kind!r} does not continue texts")
         check_vocabulary(model.config, tokenizer)
-        self.model, self.tokenizer = model, tokenizer
+        if draft is not None:
+            check_draft(draft, model)
+        self.model, self.tokenizer, self.draft = model, tokenizer, draft
         self.forbidden = without_text(model.config, tokenizer)
         self.pieces: Callable[[list[int]], list[str]] = getattr(tokenizer, "pieces", tokenizer.tokens)
         self.last_chat: tuple[list[int], list[int], Decoding] | None = None
@@ -128,7 +134,7 @@ class Generator(FromCheckpoint):
         """
         before, said, state = self.last_chat or ([], [], None)
         known = [*before, *said][: state.position] if state else []
-        common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(known, ids[:-1], strict=False)))
+        common = common_length(known, ids[:-1])
         if state is None or not state.cache.go_back(common):
             common, state = 0, self.model.start_decoding(np.empty((1, 0), np.int64))
         if common < len(ids) - 1:
@@ -162,13 +168,17 @@ class Generator(FromCheckpoint):
             return
         config, to_numpy = self.model.config, self.model.ops.to_numpy
         longest = max(map(len, prompts))
+        limit = min(max_tokens, most_tokens(config) - longest)
+        if self.draft is not None:
+            yield from self._drafted(self.draft, prompts, limit, sampling, ends, state, with_ends)
+            return
         padded = np.full((len(prompts), longest), IGNORED, np.int64)  # on the left
         for row, prompt in zip(padded, prompts, strict=True):
             row[longest - len(prompt) :] = prompt
         running, texts = np.arange(len(prompts)), [list(prompt) for prompt in prompts]
         state = self.model.start_decoding(padded[:, :-1]) if state is None else state
         ids = padded[:, -1:]
-        for _ in range(min(max_tokens, most_tokens(config) - longest)):
+        for _ in range(limit):
             logits = to_numpy(self.model.decode_step(ids, state))[:, 0]  # (B, V)
             logits[:, self.forbidden] = -np.inf
             chosen = [sampling.choose(logits[i], np.array(texts[n]), int(n)) for i, n in enumerate(running)]
@@ -183,3 +193,23 @@ class Generator(FromCheckpoint):
             if not goes_on.all():
                 running = running[goes_on]
                 state.select(np.flatnonzero(goes_on))
+
+    def _drafted(
+        self,
+        draft: Draft,
+        prompts: Sequence[Sequence[int]],
+        limit: int,
+        sampling: Sampling,
+        ends: Collection[int],
+        state: Decoding | None,
+        with_ends: bool,
+    ) -> Iterator[list[tuple[int, int]]]:
+        """Yield what `_tokens` yields, one text after the other, with the help of a draft."""
+        for number, prompt in enumerate(prompts):
+            read = self.model.start_decoding(np.array([prompt[:-1]], np.int64)) if state is None else state
+            for token in speculate(self.model, draft, prompt, limit, sampling, number, self.forbidden, read):
+                is_last = is_end(token, self.model.config) or token in ends
+                if with_ends or not is_last:
+                    yield [(number, token)]
+                if is_last:
+                    break

@@ -61,9 +61,13 @@ class Sampling(Config):
         probabilities = self.probabilities(logits, earlier)
         if self.temperature == 0:
             return int(probabilities.argmax())
-        drawn = np.random.default_rng([self.seed, text, len(earlier)]).random()
-        cumulative = np.cumsum(probabilities)
-        return int(np.searchsorted(cumulative, drawn * cumulative[-1], side="right"))
+        return drawn(probabilities, np.random.default_rng([self.seed, text, len(earlier)]).random())
+
+
+def drawn(weights: np.ndarray, uniform: float) -> int:
+    """Return the token that a number from 0 to below 1 draws from weights `(V,)`, whatever their sum is."""
+    cumulative = np.cumsum(weights)
+    return int(np.searchsorted(cumulative, uniform * cumulative[-1], side="right"))
 
 
 def nucleus(probabilities: np.ndarray, p: float) -> np.ndarray:

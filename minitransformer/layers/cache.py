@@ -17,6 +17,7 @@ class Cache:
     def __init__(self, ops: Ops, batch: int, num_beams: int) -> None:
         self.ops, self.batch, self.num_beams = ops, batch, num_beams
         self.position = 0
+        self.least = 0  # how far `go_back` can go
         self.grown: dict[str, tuple[Array, Array, int]] = {}  # (B·K, Hk, room, D) each, and their first position
         self.rows: dict[str, tuple[Array, ...]] = {}  # (B·K, …) each
         self.shared: dict[str, tuple[Array, ...]] = {}  # (B, …) each
@@ -32,6 +33,7 @@ class Cache:
         stop = start + key.shape[2]
         if room < stop:
             kept = start if window is None else min(start, window)
+            self.least = self.position if kept < start else self.least
             start, stop, old = kept, kept + key.shape[2], slice(start - kept, start)
             room = max(2 * kept, FIRST_ROOM, stop)
             keys, values = self._with_room(keys[:, :, old], room), self._with_room(values[:, :, old], room)
@@ -43,9 +45,9 @@ class Cache:
     def go_back(self, position: int) -> bool:
         """Forget what is at this position and after it; return False, and forget nothing, if that can't be done.
 
-        A recurrent state has no past, and a window may have let go of what it needs before this position.
+        A recurrent state has no past, and a window lets go of what it needs before `least`.
         """
-        if position < self.position and (self.rows or any(first for *_, first in self.grown.values())):
+        if position < self.position and (self.rows or position < self.least):
             return False
         self.position = position
         return True

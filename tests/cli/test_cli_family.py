@@ -219,6 +219,34 @@ def test_generate_streams_what_the_generator_writes(command: Command, models: Pa
     assert command("generate", models / "gpt", "The dog", "--max-tokens", "5", "--beam", "3")[1] == f"The dog{best}\n"
 
 
+def test_generate_with_a_draft(command: Command, models: Path, tmp_path: Path) -> None:
+    """The text stays; what became of the proposals is said in one line."""
+    small, deep = load_checkpoint(models / "gpt"), tmp_path / "deep"
+    config = replace(GPTConfig.from_dict(small.config), num_layers=2)
+    weights = build_model(config, seed=7).parameters.state_dict()
+    save_checkpoint(deep, Checkpoint(config.to_dict(), weights, tokenizer=small.tokenizer))
+    write = ["generate", deep, "The dog the dog", "--max-tokens", "12", "--temperature", "0"]
+    text = command(*write)[1]
+    for draft in ("prompt", "layers:1", deep, models / "gpt", models / "gpt2"):
+        status, out, said = command(*write, "--draft", draft, "--draft-tokens", "3")
+        assert (status, out) == (0, text)
+        (counts,) = re.findall(r"(\d+) tokens proposed, (\d+) accepted, (\d+) calls of the model\n", said)
+        proposed, accepted, calls = map(int, counts)
+        assert proposed == accepted == 9 if draft == deep else proposed > 3
+        assert accepted + calls == 12
+    more = BPETokenizer.train(["zebras amaze zoos"] * 9, 270)
+    save_checkpoint(tmp_path / "other", replace(small, tokenizer=more.to_json()))
+    for options, says in (
+        (["--draft", tmp_path / "other"], "other has other tokens than"),
+        (["--draft", models / "bert"], "bert holds a model of kind 'bert', which does not continue texts"),
+        (["--draft", "layers:2"], "num_layers is 2, expected at least 1 and fewer than the model's 2"),
+        (["--draft", "layers:first"], "argument --draft: expected a whole number, got 'first'"),
+        (["--draft", "prompt", "--beam", "2"], "--draft does not go with --beam"),
+        (["--draft-tokens", "2"], "--draft-tokens goes with --draft"),
+    ):
+        refuse(command, *write[:3], *options, says=says)
+
+
 def test_generate_draws_what_each_layer_would_say(command: Command, models: Path, tmp_path: Path) -> None:
     status, out, _ = command("generate", models / "gpt", "The dog", "--max-tokens", "3", "--lens", tmp_path / "a.png")
     assert (status, out.startswith("The dog")) == (0, True)

@@ -535,6 +535,23 @@ what a block has computed kept while the next one computes | Stack.forward: del 
 [decoding/sampling.py: decoding/test_decoding]
 a nucleus with the token after the last one | nucleus: order] < p → order] <= p + 1e-3
 a nucleus of the best few, whatever they have together | nucleus: or sums[-1] >= p → or True
+[decoding/sampling.py: decoding/test_speculative]
+weights drawn from as if their sum were 1 | drawn: uniform * cumulative[-1] → min(uniform, cumulative[-1] - 1e-9)
+[decoding/speculative.py: decoding/test_speculative]
+a proposal taken with the ratio the wrong way round
+    take: uniforms[i] * q[i, token] >= p[i, token] → uniforms[i] * p[i, token] >= q[i, token]
+a refused token replaced by one of the model's whole distribution | take: np.maximum(p[i] - q[i], 0) → p[i]
+what the draft has too much of counted as what it lacks | take: np.maximum(p[i] - q[i], 0) → np.abs(p[i] - q[i])
+one random number to refuse and to draw | take: (np.maximum(p[i] - q[i], 0), uniforms[-1]) →
+        (np.maximum(p[i] - q[i], 0), uniforms[i])
+the token after all proposals drawn as the last of them was | take: p[-1] → p[-2]
+a token that was taken written again | speculate: [*proposals[:taken], last] → [*proposals[: taken + 1], last]
+refused tokens that stay in the cache | speculate: state.cache.go_back(len(ids) + taken) → pass
+probabilities that do not know the proposals before | speculate: ids + proposals[:i] → ids
+forbidden tokens or end marks read past: a token more than asked for | speculate: - len(ids) - 1 → - len(ids)
+a draft that goes on from a text that was refused
+    ModelDraft.propose: common_length(self.known, ids[:-1]) → min(len(self.known), len(ids) - 1)
+an n-gram looked up where it stood first | PromptDraft.propose: best[-1] → best[0]
 """
 
 BASELINES = r"""
