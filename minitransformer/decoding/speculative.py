@@ -96,8 +96,8 @@ class LayersDraft(ModelDraft):
 class PromptDraft(Draft):
     """Proposes what followed the text's last tokens where they stood before: for texts that repeat themselves.
 
-    It takes the place where the most tokens before are the same, and the last of several such places. What it proposes
-    is sure: each distribution is 1 for one token. Source: Saxena 2023, prompt lookup decoding.
+    It takes the place where the most tokens before are the same, two or more, and the last of several such places. What
+    it proposes is sure: each distribution is 1 for one token. Source: Saxena 2023, prompt lookup decoding.
     """
 
     def propose(
@@ -109,7 +109,7 @@ class PromptDraft(Draft):
         for back in range(min(LONGEST_MATCH, len(places))):  # the n-gram has one token more
             places = places[places >= back]
             places = places[text[places - back] == text[-1 - back]]
-            best = places if len(places) else best
+            best = places if back and len(places) else best  # one token alone seldom tells the next
         proposals = np.resize(text[best[-1] + 1 :], count) if len(best) else text[:0]
         q = np.zeros((len(proposals), self.vocab_size))
         q[np.arange(len(proposals)), proposals] = 1

@@ -548,10 +548,11 @@ the token after all proposals drawn as the last of them was | take: p[-1] → p[
 a token that was taken written again | speculate: [*proposals[:taken], last] → [*proposals[: taken + 1], last]
 refused tokens that stay in the cache | speculate: state.cache.go_back(len(ids) + taken) → pass
 probabilities that do not know the proposals before | speculate: ids + proposals[:i] → ids
-forbidden tokens or end marks read past: a token more than asked for | speculate: - len(ids) - 1 → - len(ids)
+a token more than was asked for | speculate: - len(ids) - 1 → - len(ids)
 a draft that goes on from a text that was refused
     ModelDraft.propose: common_length(self.known, ids[:-1]) → min(len(self.known), len(ids) - 1)
 an n-gram looked up where it stood first | PromptDraft.propose: best[-1] → best[0]
+one token alone looked up | PromptDraft.propose: if back and → if
 """
 
 BASELINES = r"""
