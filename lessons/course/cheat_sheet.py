@@ -102,8 +102,8 @@ FAMILY = (
         "dstate_j = Σ_i φ(q_i)ᵀ a_i, dtotal_j = Σ_i b_i φ(q_i)\ndφ(k_j) = v_j @ dstate_jᵀ + dtotal_j\n"
         "dv_j = φ(k_j) @ dstate_j\ndq = dφ(q) · φ′(q), dk = dφ(k) · φ′(k)",
         "φ(x) = elu(x) + 1; causal: Σ_j over j ≤ i, Σ_i over i ≥ j"),
-    Row("log_probs", "01", "y = log softmax(logits)_id", "dlogits = dlog_probs · (onehot − softmax(logits))",),
-    Row("entropy", "10", "H = −Σ_v p_v log p_v", "dlogits = −dentropy · p · (log p + H)", "p = softmax(logits)"),
+    Row("log_probs", "27", "y = log softmax(logits)_id", "dlogits = dlog_probs · (onehot − softmax(logits))",),
+    Row("entropy", "27", "H = −Σ_v p_v log p_v", "dlogits = −dentropy · p · (log p + H)", "p = softmax(logits)"),
 )  # fmt: skip
 
 ALONE = (

@@ -635,6 +635,6 @@ for dtype in (np.float32, np.float64):
 # ## Where next
 #
 # `python -m minitransformer train --help` has the number of shards, `--shards`, and [the tests](../tests) share
-# training runs between processes, kill some of them, and compare bits. [Lesson 18](18_your_transformer.ipynb) is the
-# one to come back to: everything in one file of your own. An open question: where $n$ does not divide the shards, a
+# training runs between processes, kill some of them, and compare bits. [Lesson 27](27_rewards.ipynb) trains a model
+# without any targets: somebody says how good its texts are. An open question: where $n$ does not divide the shards, a
 # process sends several sums. Are equal bits possible with less?
