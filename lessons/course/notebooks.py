@@ -38,6 +38,7 @@ PARTS = {
     "18": "All of it, yours",
     "19": "The family that grew out of it",
     "26": "On many machines",
+    "28": "In few bits",
 }
 EXERCISE = r"^### Exercise \d+ ([★☆]{3}): (.+)$"
 WIDTH = 360  # pixels of a picture in the table
