@@ -62,7 +62,7 @@ for bits in (32, 16, 8.5, 5, 4.5):
 # %%
 many = {dtype: rng.random((2048, 6144)).astype(dtype) for dtype in ("f8", "f4")}
 one = {dtype: np.ones(6144, dtype) for dtype in many}
-seconds = race({dtype: lambda dtype=dtype: many[dtype] @ one[dtype] for dtype in many})
+seconds = race({dtype: lambda dtype=dtype: many[dtype] @ one[dtype] for dtype in many}, rounds=40)
 for dtype, each in many.items():
     rate = each.nbytes / seconds[dtype]
     print(f"{each.nbytes / 1e6:5.1f} MB: {1e3 * seconds[dtype]:.1f} ms, {rate / 1e9:.1f} GB a second")

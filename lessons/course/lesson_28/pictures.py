@@ -23,7 +23,7 @@ def draw_levels(weights: Floats, of_all: Floats, of_groups: Floats) -> None:
     count, size = weights.shape
     for axes, levels, title in (
         (panels[0], np.broadcast_to(of_all, (count, len(of_all))), "One scale for the matrix: few levels are used"),
-        (panels[1], of_groups, f"A scale for each group of {size}: all sixteen are used"),
+        (panels[1], of_groups, f"A scale for each group of {size}: fine where the weights are small"),
     ):
         for group, of_one in enumerate(levels):
             axes.hlines(of_one, group * size - 0.5, (group + 1) * size - 0.7, color=BLUE, lw=0.8, alpha=0.7)
@@ -108,10 +108,10 @@ def draw_overlap(
     for (k, expected), colour in zip(counts.items(), LINES, strict=False):
         below.plot(overlaps, expected, color=colour, lw=1.4)
         below.text(1.012, expected[-1], f"k = {k}", color=dark(colour), fontsize=9, va="center")
-    top = max(expected[-1] for expected in counts.values())
-    for number, (name, overlap) in enumerate(drafts.items()):
+    for name, overlap in drafts.items():
         below.axvline(overlap, color=GREY, lw=0.9, ls=":")
-        below.text(overlap - 0.006, top - 1.3 * number, name, color=GREY, fontsize=9, rotation=90, ha="right", va="top")
+        shift, side = (-0.006, "right") if overlap < 0.98 else (0.004, "left")  # beside the line where there is room
+        below.text(overlap + shift, 6.7, name, color=GREY, fontsize=9, rotation=90, ha=side, va="top")
     below.set(xlim=(0.3, 1.08), xlabel="overlap of p and q, 1 − TV", ylabel="tokens for a pass of the large model")
     below.set_title("k drafted tokens, one pass")
     show(
