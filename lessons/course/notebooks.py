@@ -39,6 +39,7 @@ PARTS = {
     "19": "The family that grew out of it",
     "26": "On many machines",
     "27": "From rewards",
+    "28": "In few bits",
 }
 EXERCISE = r"^### Exercise \d+ ([★☆]{3}): (.+)$"
 WIDTH = 360  # pixels of a picture in the table

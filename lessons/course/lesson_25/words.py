@@ -79,12 +79,13 @@ class WordModel:
         edges = np.cumsum([0, *(part.size for part in parts)])
         self._places = [(slice(*edge), shape) for edge, shape in zip(pairwise(edges), shapes, strict=True)]
 
-    def _views(self, flat: Floats) -> list[Floats]:
+    def views(self, flat: Floats) -> list[Floats]:
+        """The parts of a flat array: the table, the hidden layer's weight and bias, the output layer's."""
         return [flat[part].reshape(shape) for part, shape in self._places]
 
     def forward(self, contexts: Ids) -> tuple[Floats, Any]:
         """The scores `(N, V)` after contexts `(N, 4)`."""
-        table, weight, bias, out_weight, out_bias = self._views(self.data)
+        table, weight, bias, out_weight, out_bias = self.views(self.data)
         vectors, embedded = ops.embedding_forward(contexts, table)  # (N, 4, width)
         first, entered = ops.linear_forward(vectors.reshape(len(contexts), -1), weight, bias)  # (N, hidden)
         hidden, bent = ops.relu_forward(first)
@@ -98,7 +99,7 @@ class WordModel:
         dvectors, dweight, dbias = ops.linear_backward(ops.relu_backward(dhidden, bent), entered)
         dtable = ops.embedding_backward(dvectors.reshape(shape), embedded)
         parts = dtable, dweight, dbias, dout_weight, dout_bias
-        for view, part in zip(self._views(self.grad), parts, strict=True):
+        for view, part in zip(self.views(self.grad), parts, strict=True):
             view[...] = part
 
     def loss(self, contexts: Ids, targets: Ids) -> float:
