@@ -16,9 +16,10 @@ from .linear import InitConfig, Linear
 from .linear_attention import LinearSelfAttention
 from .lora import AdaptedLinear, LoRA
 from .norm import Norm, NormConfig, ResidualNorm
-from .parameter import FlatParameters, Layer, Parameter
+from .parameter import FlatParameters, Layer, Parameter, QuantizedParameter
 from .patches import PatchEmbedding
 from .positions import LearnedPositions, SinusoidalPositions
+from .quantized import QuantizedEmbedding, QuantizedLinear, QuantizedOutput, quantized_layers
 from .recurrent import Recurrent, RecurrentStack
 from .relative_positions import BiasConfig, RelativeBias, Rotary, RotaryConfig
 from .sparse import SparseConfig
@@ -29,7 +30,8 @@ __all__ = [
     "BiasConfig", "Block", "BlockConfig", "Cache", "Context", "CrossAttention", "DropoutStream", "FeedForward",
     "FeedForwardConfig", "FlatParameters", "GatedConvolution", "InitConfig", "InputEmbedding", "LSTMCell", "Layer",
     "LearnedPositions", "Linear", "LinearSelfAttention", "LoRA", "Norm", "NormConfig", "OutputLayer", "Parameter",
-    "PatchEmbedding", "Recurrent", "RecurrentStack", "RelativeBias", "ResidualConvolution", "ResidualNorm",
-    "Rotary", "RotaryConfig", "SelfAttention", "SinusoidalPositions", "SparseConfig", "Stack", "StackConfig",
-    "State", "StepAttention", "TanhCell", "TokenEmbedding",
+    "PatchEmbedding", "QuantizedEmbedding", "QuantizedLinear", "QuantizedOutput", "QuantizedParameter", "Recurrent",
+    "RecurrentStack", "RelativeBias", "ResidualConvolution", "ResidualNorm", "Rotary", "RotaryConfig", "SelfAttention",
+    "SinusoidalPositions", "SparseConfig", "Stack", "StackConfig", "State", "StepAttention", "TanhCell",
+    "TokenEmbedding", "quantized_layers",
 ]  # fmt: skip

@@ -92,6 +92,9 @@ class Trainer:
         progress: bool = True,
         processes: Processes = ALONE,
     ) -> None:
+        if not len(model.parameters.grad):
+            why = f"its matrices are in {model.bits} bits, so train adapters beside them: model.tuned(Tuning(rank=8))"
+            raise ValueError(f"nothing of the model is trained: {why if model.bits else 'all of it is frozen'}")
         if processes.size > 1 and settings.shards is None:
             raise ValueError(f"{processes.size} processes share a training by its shards, but shards is None")
         self.model, self.dataset, self.settings = model, dataset, settings

@@ -222,11 +222,11 @@ the highest bits of a byte first
 the two numbers of a byte in each other's half
     _packed: half = levels.shape[-1] // 2 → half = levels.shape[-1] // 2; levels = np.roll(levels, half, axis=-1)
 the minimum of the group beside it | unpacked: zeros.astype(np.float32) → np.roll(zeros.astype(np.float32), 1, axis=-2)
-a scale for all weights of an output | quantize: 1 / steps → 1 / steps[:, :1]
-four bits that are cut off, not rounded | quantize: 8.5 if symmetric else 0.5 → 8.0 if symmetric else 0.0
-eight bits that are cut off, not rounded | quantize: np.float32(0.5), numbers → np.float32(0.0), numbers
+a scale for all weights of an output | _rounded: 1 / steps → 1 / steps[:, :1]
+four bits that are cut off, not rounded | _rounded: 8.5 if symmetric else 0.5 → 8.0 if symmetric else 0.0
+eight bits that are cut off, not rounded | _rounded: np.float32(0.5), numbers → np.float32(0.0), numbers
 a minimum beyond float16 taken as it is
-    quantize: scales if zeros is None else (scales, zeros) → scales
+    _rounded: scales if zeros is None else (scales, zeros) → scales
 the whole matrix at once | columns: max(1, AT_ONCE // max(1, width_in)) → width_out
 a gradient through the columns beside them | quantized_linear_backward: dy[:, part] → np.roll(dy, 1, axis=1)[:, part]
 a gradient of the last columns alone | quantized_linear_backward: dx += → dx[:] =
