@@ -9,18 +9,19 @@ memory is taken.
 """
 
 import json
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from ..layers import QuantizedParameter
 from ..models import BERTConfig, Model, ModelConfig, T5Config, TransformerConfig
-from ..ops import Ops, numpy_ops
+from ..ops import Ops, Quantized, numpy_ops
+from ..ops.quantized import side_by_side
 from ..system.allocator import memory_limit
 from ..system.tensor_file import Tensor, parse_json
 from . import marian, t5, unused
@@ -44,7 +45,8 @@ from .files import (
     write_tensors,
 )
 from .gemma import GEMMA, GEMMA2, GEMMA3
-from .gguf_file import is_gguf
+from .gguf import QUANTIZED, from_blocks
+from .gguf_file import Packed, is_gguf
 from .gguf_model import folder_like
 from .gpt2 import GPT2
 from .llama import LLAMA
@@ -195,22 +197,28 @@ def _source(folder_or_name: str | Path) -> Source:
     return Source(folder, folder / CONFIG, values, generation, read_beside(folder), find, tokenizer)
 
 
-def load(folder_or_name: str | Path, ops: Ops = numpy_ops, dtype: str = "float32") -> tuple[Any, Any]:
+def load(
+    folder_or_name: str | Path, ops: Ops = numpy_ops, dtype: str = "float32", bits: int | None = None
+) -> tuple[Any, Any]:
     """Return the model in a folder or a GGUF file and its tokenizer or `None`; another name is downloaded.
 
     The tokens that begin and end a text are those of `generation_config.json` where it names some; its other settings,
     which say how to search or to draw, are in `model.origin.generation` and go back with `save`.
+
+    With `bits`, 8 or 4, linear maps are in so many bits and the tables of tokens in 8, each rounded as it is read: the
+    model in float is never in memory. What a GGUF file has in so many bits or fewer is taken as it is (Q8_0, Q4_0 and
+    Q4_1). Norms, biases and positions stay in `dtype`, and so do matrices whose C_in is no multiple of 32.
 
     Raises FileNotFoundError for a missing file and PretrainedError for a folder without a model that can be run here:
     damaged files, options or kinds of model that are not supported, tensors that are missing, too many or not the
     copies that they should be.
     """
     source, architecture, config, rows, tensors, types = look(folder_or_name)
-    _check_memory(source.place, rows, dtype)
+    _check_memory(source.place, config, dtype, bits)
     tokenizer = source.tokenizer(architecture.name)
     if isinstance(config, BERTConfig) and config.mask_id is None and tokenizer is not None:
         config = replace(config, mask_id=tokenizer.mask_id)
-    model = config.model.blank(config, ops, dtype)
+    model = config.model.blank(config, ops, dtype, bits=bits)
     _fill(model, rows, tensors)
     model.origin = Origin(str(folder_or_name), config, source.values, source.generation, types, source.beside)
     return model, tokenizer
@@ -321,6 +329,9 @@ def _fill(model: Model, rows: list[Row], tensors: Mapping[str, Tensor]) -> None:
     for row in rows:
         if row.theirs == ("final_logits_bias",) and row.theirs[0] not in tensors:
             continue  # zeros
+        if (few := model.parameters.quantized.get(row.ours)) is not None:
+            model.parameters.set_quantized({row.ours: _in_few_bits(few, row, tensors)})
+            continue
         parameter = model.parameters.named[row.ours]
         if row.is_as_theirs:
             flat = parameter.data.reshape(-1)
@@ -335,10 +346,23 @@ def _fill(model: Model, rows: list[Row], tensors: Mapping[str, Tensor]) -> None:
     model.parameters.refresh()
 
 
-def _check_memory(folder: Path, rows: list[Row], dtype: str) -> None:
+def _in_few_bits(parameter: QuantizedParameter, row: Row, tensors: Mapping[str, Tensor]) -> Quantized:
+    """Return the value of a parameter in few bits: as a GGUF file has it, or rounded, one tensor after the other."""
+    theirs = [tensors[name] for name in row.theirs]
+    kinds = {tensor.type for tensor in theirs}
+    if kinds <= {kind for (bits, _), kind in QUANTIZED.items() if bits <= parameter.bits} and len(kinds) == 1:
+        parts = [from_blocks(tensor.type, cast(Packed, tensor).rows()) for tensor in theirs]
+    else:
+        parts = list[Quantized]()
+        for tensor, width in zip(theirs, row.widths, strict=True):
+            shape = parameter.shape if parameter.transposed else (parameter.shape[0], width)
+            parts.append(parameter.rounded(row.to_ours(tensor.read(), shape)))
+    return side_by_side(parts)
+
+
+def _check_memory(folder: Path, config: ModelConfig, dtype: str, bits: int | None) -> None:
     """Raise PretrainedError if the weights alone are more than this process may hold."""
-    count, limit = sum(math.prod(shape) for row in rows for shape in row.shapes), memory_limit()
-    needed = count * (8 if "64" in str(dtype) else 4)
+    needed, limit = config.weight_bytes("float64" if "64" in str(dtype) else "float32", bits), memory_limit()
     if limit is not None and needed > limit:
         raise PretrainedError(f"{folder} needs {needed:,} bytes for its weights, and there are {limit:,}")
 
