@@ -122,7 +122,7 @@ def side_by_side(weights: list[Quantized]) -> Quantized:
 def _rounded(weight: Array, bits: int, group: int, symmetric: bool) -> Quantized:
     width_in, width_out = weight.shape
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        groups = weight.T.astype(np.float32).reshape(width_out, width_in // group, group)
+        groups = weight.T.astype(np.float32, order="C").reshape(width_out, width_in // group, group)
         low = None if symmetric else groups.min(axis=-1, keepdims=True)
         if low is not None:
             steps = (groups.max(axis=-1, keepdims=True) - low) / np.float32(2**bits - 1)

@@ -47,7 +47,7 @@ from .files import (
 from .gemma import GEMMA, GEMMA2, GEMMA3
 from .gguf import QUANTIZED, from_blocks
 from .gguf_file import Packed, is_gguf
-from .gguf_model import folder_like
+from .gguf_model import FAMILIES, folder_like
 from .gpt2 import GPT2
 from .llama import LLAMA
 from .llama_relatives import MISTRAL, QWEN2, QWEN3
@@ -367,17 +367,31 @@ def _check_memory(folder: Path, config: ModelConfig, dtype: str, bits: int | Non
         raise PretrainedError(f"{folder} needs {needed:,} bytes for its weights, and there are {limit:,}")
 
 
-def save(model: Model, folder: str | Path, tokenizer: Any = None) -> None:
+def save(model: Model, folder: str | Path, tokenizer: Any = None, bits: int | None = None) -> None:
     """Write a model, and its tokenizer, as `transformers` reads it with `from_pretrained`. Makes the folder.
+
+    A name that ends in `.gguf` is that of one file, which llama.cpp reads, too. There matrices are in few bits where
+    the model's are, or in `bits`, 8 (Q8_0) or 4 (Q4_1; tables of tokens: Q8_0), and all else is in float32.
 
     tokenizer: a `BPETokenizer`, or one that was loaded. A Transformer of the paper's becomes a Marian. A model that was
     loaded goes back as it came: with its folder's settings, and in bfloat16 or float16 if it was in these types and
     they still hold its weights exactly; otherwise in the model's own type. Raises PretrainedError, naming the option,
     for what the other's files can't express, before anything is written, and OSError for files that can't be. The
-    configuration is written last: without it no half of a model can be loaded. Adapters are merged into the weights.
+    configuration is written last: without it no half of a model can be loaded. Adapters are merged into the weights,
+    and weights in few bits are written as the numbers that they stand for.
     """
-    model = model.merged() if model.tuning is not None and model.tuning.rank else model
-    architecture, folder = _architecture_of(model), Path(folder)
+    if Path(folder).suffix == ".gguf":
+        _save_gguf(model, Path(folder), tokenizer, bits)
+    elif bits is not None:
+        raise ValueError(f"bits go into a file whose name ends in .gguf, got {folder}")
+    else:
+        adapted = model.tuning is not None and model.tuning.rank
+        _save_folder(model.merged() if model.bits or adapted else model, Path(folder), tokenizer)
+
+
+def _save_folder(model: Model, folder: Path, tokenizer: Any) -> None:
+    """Write a model of floats without adapters."""
+    architecture = _architecture_of(model)
     values = architecture.to_config(model.config)
     named = {name: model.ops.to_numpy(each.data) for name, each in model.parameters.named.items()}
     if isinstance(model.config, TransformerConfig):
@@ -408,6 +422,23 @@ def save(model: Model, folder: str | Path, tokenizer: Any = None) -> None:
     if tokenizer is not None:
         save_tokenizer(tokenizer, folder, model.config)
     write_json(folder / CONFIG, {**values, "dtype": dtype})
+
+
+def _save_gguf(model: Model, path: Path, tokenizer: Any, bits: int | None) -> None:
+    """Write a model as a GGUF file. Raises PretrainedError for one that such a file can't hold."""
+    from .gguf_writing import write_model
+
+    if not isinstance(tokenizer, PretrainedTokenizer | None):
+        raise PretrainedError(f"a {type(tokenizer).__name__} can't be written in a GGUF file, only one that was loaded")
+    if (model.tuning is not None and model.tuning.rank) or bits not in (None, model.bits):
+        model = model.merged()
+    if bits is not None and model.bits is None:
+        model = model.quantized(bits)
+    name = _architecture_of(model).name
+    if name not in FAMILIES and name != "mistral":  # whose files are Llama's, too
+        raise PretrainedError(f"a model as of {name} can't be written in a GGUF file, only {', '.join(FAMILIES)}")
+    architecture = ARCHITECTURES[name if name in FAMILIES else "llama"]
+    write_model(path, model, architecture.to_config(model.config), architecture.table(model.config), tokenizer)
 
 
 def save_adapter(model: Model, folder: str | Path) -> None:
