@@ -72,13 +72,11 @@ class QuantizedOutput(OutputLayer):
         """Return no copy: the table already lies as its products read it."""
 
 
-def quantized_layers(model: Layer, bits: int, dtype: str) -> None:
+def quantized_layers(model: Layer, bits: int, dtype: str) -> int:
     """Put layers in few bits into a model, whose parameters have no arrays yet, and freeze all that stays in float.
 
-    bits: 8 or 4, of the linear maps. Raises `ValueError` for other numbers, and for a model without such a matrix.
+    bits: 8 or 4, of the linear maps; dtype: that of looked-up tokens. Returns how many matrices are in few bits.
     """
-    if bits not in (4, 8):
-        raise ValueError(f"bits is {bits!r}, expected 8 or 4")
     for _, parameter in model.named_parameters():
         parameter.trained = False
     tables: dict[Parameter, QuantizedParameter] = {}  # of tokens and output layer, which may share one
@@ -94,5 +92,4 @@ def quantized_layers(model: Layer, bits: int, dtype: str) -> None:
                 setattr(owner, name, QuantizedEmbedding(layer, in_few_bits(layer.table), dtype))
             elif isinstance(layer, OutputLayer) and not layer.table.shape[1] % GROUP:
                 setattr(owner, name, QuantizedOutput(layer, in_few_bits(layer.table)))
-    if not any(isinstance(parameter, QuantizedParameter) for _, parameter in model.named_parameters()):
-        raise ValueError(f"no matrix of the model has rows of a multiple of {GROUP} weights, which few bits need")
+    return sum(isinstance(parameter, QuantizedParameter) for _, parameter in model.named_parameters())

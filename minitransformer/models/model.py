@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Generic, Self, TypeVar
 
+from ..config import require
 from ..layers import AdaptedLinear, FlatParameters, Layer, quantized_layers
 from ..ops import Array, Ops, Quantized, numpy_ops
 from .config import ModelConfig, TextConfig, most_tokens
@@ -39,8 +40,10 @@ class Model(Layer, ABC, Generic[ConfigT]):
         self.most_tokens = most_tokens(config) if isinstance(config, TextConfig) else 0
         self._build(ops.unchecked())  # arguments are checked where they come in; inside nothing can be wrong
         if bits is not None:
+            require(bits in (4, 8), f"bits is {bits!r}, expected 8 or 4")
             self.bits = bits
-            quantized_layers(self, bits, self.dtype)
+            some = quantized_layers(self, bits, self.dtype) > 0
+            require(some, "no matrix of the model has rows of a multiple of 32 weights, which few bits need")
         if tuning is not None:
             self.tuning = tuning
             tuning.apply(self)
@@ -169,6 +172,12 @@ class Model(Layer, ABC, Generic[ConfigT]):
         if self.ops.has_threads:  # PyTorch's: its tables are made for a device
             raise TypeError("a model on PyTorch's ops can't be pickled: save a checkpoint, and open it over there")
         return self._with_weights, self._arguments(), {"origin": self.origin}
+
+    def with_config(self, config: ConfigT) -> Self:
+        """Return a model with a copy of these weights and another configuration of the same shapes."""
+        twin = self._with_weights(config, *self._arguments()[1:])
+        twin.origin = self.origin
+        return twin
 
     def _arguments(self) -> tuple[Any, ...]:
         """Return what `_with_weights` makes a copy of this model from."""

@@ -103,10 +103,3 @@ def test_a_gradient_through_few_bits_is_a_slope() -> None:
     _, cache = few.map.forward(x)
     slope = ((few.map.forward(x + 1e-3 * step)[0] - few.map.forward(x - 1e-3 * step)[0]) / 2e-3 * dy).sum()
     np.testing.assert_allclose((few.map.backward(dy, cache) * step).sum(), slope, rtol=1e-10)  # the map is affine
-
-
-def test_what_can_not_be_in_few_bits_is_refused() -> None:
-    with pytest.raises(ValueError, match="bits is 3, expected 8 or 4"):
-        quantized_layers(Toy(numpy_ops), 3, "float32")
-    with pytest.raises(ValueError, match="no matrix of the model has rows of a multiple of 32 weights"):
-        quantized_layers(Linear(numpy_ops, 8, 4), 4, "float32")
