@@ -145,7 +145,7 @@ def activations(config: TransformerConfig, length: int) -> int:
 def cache_bytes(config: StacksConfig | GPTConfig, length: int = 1, in_bytes: bool = False) -> int:
     """Return the memory of the keys and values of `length` tokens, in all layers of the decoder.
 
-    Linear attention keeps a state of one size instead. What a window lets go is left out. `in_bytes`: as in `Cache`.
+    Linear attention keeps a state of one size instead. What a window lets go is left out. `in_bytes`: `ByteCache`.
     """
     attention = config.decoder.block.attention
     kept = FLOAT_BYTES * (attention.d_k + attention.d_v) * length

@@ -6,7 +6,7 @@ Shapes are written in the letters that `minitransformer.ops` explains.
 from .additive_attention import AdditiveAttention
 from .attention import Attention, AttentionConfig, CrossAttention, SelfAttention
 from .block import Block, BlockConfig
-from .cache import Cache
+from .cache import ByteCache, Cache
 from .cells import LSTMCell, State, TanhCell
 from .context import PLAIN, Context, DropoutStream
 from .convolution import AttendingConvolution, GatedConvolution, ResidualConvolution, StepAttention
@@ -27,11 +27,11 @@ from .stack import Stack, StackConfig
 
 __all__ = [
     "IGNORED", "PLAIN", "AdaptedLinear", "AdditiveAttention", "AttendingConvolution", "Attention", "AttentionConfig",
-    "BiasConfig", "Block", "BlockConfig", "Cache", "Context", "CrossAttention", "DropoutStream", "FeedForward",
-    "FeedForwardConfig", "FlatParameters", "GatedConvolution", "InitConfig", "InputEmbedding", "LSTMCell", "Layer",
-    "LearnedPositions", "Linear", "LinearSelfAttention", "LoRA", "Norm", "NormConfig", "OutputLayer", "Parameter",
-    "PatchEmbedding", "QuantizedEmbedding", "QuantizedLinear", "QuantizedOutput", "QuantizedParameter", "Recurrent",
-    "RecurrentStack", "RelativeBias", "ResidualConvolution", "ResidualNorm", "Rotary", "RotaryConfig", "SelfAttention",
-    "SinusoidalPositions", "SparseConfig", "Stack", "StackConfig", "State", "StepAttention", "TanhCell",
-    "TokenEmbedding", "quantized_layers",
+    "BiasConfig", "Block", "BlockConfig", "ByteCache", "Cache", "Context", "CrossAttention", "DropoutStream",
+    "FeedForward", "FeedForwardConfig", "FlatParameters", "GatedConvolution", "InitConfig", "InputEmbedding",
+    "LSTMCell", "Layer", "LearnedPositions", "Linear", "LinearSelfAttention", "LoRA", "Norm", "NormConfig",
+    "OutputLayer", "Parameter", "PatchEmbedding", "QuantizedEmbedding", "QuantizedLinear", "QuantizedOutput",
+    "QuantizedParameter", "Recurrent", "RecurrentStack", "RelativeBias", "ResidualConvolution", "ResidualNorm",
+    "Rotary", "RotaryConfig", "SelfAttention", "SinusoidalPositions", "SparseConfig", "Stack", "StackConfig", "State",
+    "StepAttention", "TanhCell", "TokenEmbedding", "quantized_layers",
 ]  # fmt: skip

@@ -12,13 +12,10 @@ class Cache:
     A row is one beam of one sentence; there are B·K. Layers keep three kinds of arrays: the keys and values of a
     self-attention, which grow by one position a step; arrays of constant size, such as a recurrent state; and arrays
     that all beams of a sentence share (the keys and values of the memory), computed at the first position.
-
-    With `in_bytes` the growing keys and values are whole numbers of a byte, times a scale of each head and position,
-    max |k| / 127: each is wrong by at most half a scale, and they take (D + 4) / 4D of float32's memory.
     """
 
-    def __init__(self, ops: Ops, batch: int, num_beams: int, in_bytes: bool = False) -> None:
-        self.ops, self.batch, self.num_beams, self.in_bytes = ops, batch, num_beams, in_bytes
+    def __init__(self, ops: Ops, batch: int, num_beams: int) -> None:
+        self.ops, self.batch, self.num_beams = ops, batch, num_beams
         self.position = 0
         self.grown: dict[str, tuple[Array, Array, int]] = {}  # (B·K, Hk, room, D) each, and their first position
         self.rows: dict[str, tuple[Array, ...]] = {}  # (B·K, …) each
@@ -30,21 +27,6 @@ class Cache:
         They are copied into free room, so that a step costs only what it adds. With a `window` only the `window`
         positions before the new ones are returned, and no more are kept than twice as many.
         """
-        if not self.in_bytes:
-            return self._grown(name, key, value, window)
-        (key, key_scale), (value, value_scale) = self._in_bytes(key), self._in_bytes(value)
-        keys, values = self._grown(name, key, value, window)
-        key_scales, value_scales = self._grown(f"{name}: scales", key_scale, value_scale, window)
-        cast, dtype = self.ops.cast, key_scales.dtype
-        return (cast(keys, dtype) - 127) * key_scales, (cast(values, dtype) - 127) * value_scales
-
-    def _in_bytes(self, x: Array) -> tuple[Array, Array]:
-        """Round `(N, H, T, D)` to scale · (q − 127), q = 0, …, 254; return q and the scales `(N, H, T, 1)`."""
-        scale = self.ops.topk(abs(x), 1)[0] * (1 / 127)
-        return self.ops.cast(x / (scale + (scale == 0)) + 127.5, "uint8"), scale  # cut off: the nearest number
-
-    def _grown(self, name: str, key: Array, value: Array, window: int | None) -> tuple[Array, Array]:
-        """Store arrays behind those of a name, and return those of all positions."""
         keys, values, first = self.grown.get(name) or (key[:, :, :0], value[:, :, :0], self.position)
         start, room = self.position - first, keys.shape[2]  # where new positions go, and the room
         stop = start + key.shape[2]
@@ -122,6 +104,26 @@ class Cache:
         copy = self.ops.zeros((rows, heads, room, width), array.dtype)
         copy[:, :, :time] = array
         return copy
+
+
+class ByteCache(Cache):
+    """A cache whose growing keys and values are whole numbers of a byte, times a scale of each head and position.
+
+    The scale is max |k| / 127, so each number is wrong by at most max |k| / 254. They take (D + 4) / 4D of the memory.
+    """
+
+    def extended(self, name: str, key: Array, value: Array, window: int | None = None) -> tuple[Array, Array]:
+        """Store keys and values as `Cache` does; return what is kept of them, in their own dtype."""
+        (key, key_scale), (value, value_scale) = self._in_bytes(key), self._in_bytes(value)
+        keys, values = super().extended(name, key, value, window)
+        key_scales, value_scales = super().extended(f"{name}: scales", key_scale, value_scale, window)
+        cast, dtype = self.ops.cast, key_scales.dtype
+        return (cast(keys, dtype) - 127) * key_scales, (cast(values, dtype) - 127) * value_scales
+
+    def _in_bytes(self, x: Array) -> tuple[Array, Array]:
+        """Round `(N, H, T, D)` to scale · (q − 127), q = 0, …, 254; return q and the scales `(N, H, T, 1)`."""
+        scale = self.ops.topk(abs(x), 1)[0] * (1 / 127)
+        return self.ops.cast(x / (scale + (scale == 0)) + 127.5, "uint8"), scale  # cut off: the nearest number
 
 
 def moved(array: Array, places: Array, rows: Array, count: int, filled: int | None = None) -> Array:

@@ -101,7 +101,8 @@ class OutputLayer(Layer):
 
     def logits(self, hidden: Array, transposed: Array | None = None) -> tuple[Array, tuple]:
         """hidden `(..., C)` → logits `(..., V)`; `transposed` may be what `transposed()` returned."""
-        logits, cache = self._product(hidden, transposed)
+        weight = self.table.value.swapaxes(0, 1) if transposed is None else transposed
+        logits, cache = self.ops.linear.forward(hidden, weight, None if self.bias is None else self.bias.value)
         if self.softcap is None:
             return logits, (cache, None)
         bent, tanh_cache = self.ops.tanh.forward(logits * (1 / self.softcap))
@@ -112,13 +113,6 @@ class OutputLayer(Layer):
         cache, tanh_cache = cache
         if self.softcap is not None:
             dlogits = self.ops.tanh.backward(dlogits, tanh_cache)  # the two factors cancel
-        return self._product_backward(dlogits, cache)
-
-    def _product(self, hidden: Array, transposed: Array | None) -> tuple[Array, tuple]:
-        weight = self.table.value.swapaxes(0, 1) if transposed is None else transposed
-        return self.ops.linear.forward(hidden, weight, None if self.bias is None else self.bias.value)
-
-    def _product_backward(self, dlogits: Array, cache: tuple) -> Array:
         if not (self.table.trained and (self.bias is None or self.bias.trained)):
             return frozen_backward(self.ops, dlogits, cache, self.table, self.bias, transposed=True)
         out = self.table.grad.swapaxes(0, 1), None if self.bias is None else self.bias.grad

@@ -9,6 +9,7 @@
 LoRA, which stand beside them: QLoRA. Source: Dettmers et al. 2023, §3.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from ..ops import Array
@@ -56,13 +57,18 @@ class QuantizedOutput(OutputLayer):
     """An output layer in the place of another: its table `(V, C)` is in few bits, held as a weight `(C, V)`."""
 
     def __init__(self, output: OutputLayer, table: QuantizedParameter) -> None:
-        vars(self).update(vars(output) | {"table": table, "in_one": False})
+        ops = replace(output.ops, linear=output.ops.quantized_linear)
+        vars(self).update(vars(output) | {"table": table, "in_one": False, "ops": ops})
 
-    def _product(self, hidden: Array, transposed: Array | None) -> tuple[Array, tuple]:
-        bias = None if self.bias is None else self.bias.value
-        return self.ops.quantized_linear.forward(hidden, self.table.value, bias)
+    def logits(self, hidden: Array, transposed: Array | None = None) -> tuple[Array, tuple]:
+        """hidden `(..., C)` → logits `(..., V)`; the table is a weight `(C, V)` already."""
+        return super().logits(hidden, self.table.value)
 
-    def _product_backward(self, dlogits: Array, cache: tuple) -> Array:
+    def logits_backward(self, dlogits: Array, cache: tuple) -> Array:
+        """Return dhidden `(..., C)`; add into the gradient of the bias, if it is trained."""
+        cache, tanh_cache = cache
+        if self.softcap is not None:
+            dlogits = self.ops.tanh.backward(dlogits, tanh_cache)  # the two factors cancel
         dhidden, dbias = self.ops.quantized_linear.backward(dlogits, cache)
         if self.bias is not None:
             self.bias.add_grad(dbias)

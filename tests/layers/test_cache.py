@@ -5,7 +5,7 @@ import pytest
 
 import kernels
 from minitransformer.costs import cache_bytes
-from minitransformer.layers import Cache
+from minitransformer.layers import ByteCache, Cache
 from minitransformer.layers.cache import FIRST_ROOM
 from minitransformer.models import GPTConfig, build_model
 from minitransformer.ops import numpy_ops
@@ -100,7 +100,7 @@ def rounded(array: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("ops", [numpy_ops, kernels.torch_ops("cpu", "float64")], ids=["numpy", "torch"])
 def test_keys_in_bytes_are_wrong_by_at_most_half_a_scale(ops):
-    cache, steps = Cache(ops, B, K, in_bytes=True), []
+    cache, steps = ByteCache(ops, B, K), []
     for t in range(2 * FIRST_ROOM + 1):
         steps.append(fresh(t))
         steps[0][0][0] = 0  # a head without a number
