@@ -142,21 +142,29 @@ def activations(config: TransformerConfig, length: int) -> int:
     return config.num_layers * encoder_layer + config.decoder_layers * decoder_layer + 2 * config.d_model
 
 
-def cache_bytes(config: StacksConfig | GPTConfig, length: int = 1) -> int:
+def cache_bytes(config: StacksConfig | GPTConfig, length: int = 1, in_bytes: bool = False) -> int:
     """Return the memory of the keys and values of `length` tokens, in all layers of the decoder.
 
-    Linear attention keeps a state of one size instead. What a window lets go is left out.
+    Linear attention keeps a state of one size instead. What a window lets go is left out. `in_bytes`: `ByteCache`.
     """
     attention = config.decoder.block.attention
-    kept = (attention.d_k + attention.d_v) * length
+    kept = FLOAT_BYTES * (attention.d_k + attention.d_v) * length
     if attention.kind == "linear":
-        kept = attention.d_k * (attention.d_v + 1)
-    return FLOAT_BYTES * config.decoder.num_layers * attention.kv_heads * kept
+        kept = FLOAT_BYTES * attention.d_k * (attention.d_v + 1)
+    elif in_bytes:
+        kept = (attention.d_k + attention.d_v + 2 * FLOAT_BYTES) * length
+    return config.decoder.num_layers * attention.kv_heads * kept
 
 
-def inference_bytes(config: StacksConfig | GPTConfig, num_parameters: int, length: int, beam: int) -> int:
-    """Return the memory to write `length` tokens: weights, keys and values of each beam, and of an encoder's output."""
-    return FLOAT_BYTES * num_parameters + (config.decoder.block.cross + beam) * cache_bytes(config, length)
+def inference_bytes(
+    config: StacksConfig | GPTConfig, num_parameters: int, length: int, beam: int, bits: int | None = None
+) -> int:
+    """Return the memory to write `length` tokens: weights, keys and values of each beam, and of an encoder's output.
+
+    bits: 8 or 4, of a model whose matrices are in few bits.
+    """
+    weights = FLOAT_BYTES * num_parameters if bits is None else config.weight_bytes(bits=bits)
+    return weights + (config.decoder.block.cross + beam) * cache_bytes(config, length)
 
 
 def reading_bytes(config: GPTConfig, length: int, in_blocks: bool = True, dtype: str = "float32") -> int:

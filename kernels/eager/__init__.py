@@ -47,6 +47,6 @@ from .norms import (
     rmsnorm_forward,
 )
 from .patches import patches_backward, patches_forward
-from .quantized import on_device, quantized_linear_backward, quantized_linear_forward
+from .quantized import on_device, quantized_linear_backward, quantized_linear_forward, quantized_rows
 from .rope import rope_backward, rope_forward
 from .softmax import log_softmax, softmax_backward, softmax_forward

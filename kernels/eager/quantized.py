@@ -1,7 +1,6 @@
 """The affine map whose weight is in eight or four bits: see `minitransformer.ops.quantized`."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -10,14 +9,12 @@ from torch import Tensor
 
 from minitransformer.ops.quantized import AT_ONCE, LINEAR, Quantized, check_quantized
 
-from ..checks import after_check, check_gradient, check_kind, check_tensors
+from ..checks import after_check, check_gradient, check_ids, check_kind, check_tensors
 
 
 def on_device(weight: Quantized, device: Any) -> Quantized:
     """Return a `Quantized` of NumPy's as one of tensors on this device, which the pair below takes."""
-    arrays = {name: getattr(weight, name) for name in ("packed", "scales", "zeros")}
-    moved = {name: torch.as_tensor(each, device=device) for name, each in arrays.items() if each is not None}
-    return replace(weight, **moved)
+    return weight.mapped(lambda each: torch.as_tensor(each, device=device))
 
 
 def columns(weight: Quantized) -> Iterator[tuple[slice, Tensor]]:
@@ -26,16 +23,29 @@ def columns(weight: Quantized) -> Iterator[tuple[slice, Tensor]]:
     count = max(1, AT_ONCE // max(1, width_in))
     for start in range(0, width_out, count):
         part = slice(start, min(start + count, width_out))
-        q = weight.packed[part]
-        if weight.bits == 4:
-            q = torch.cat([q & 15, q >> 4], dim=-1)  # (columns, groups, group)
-        rows = q.float()
-        if weight.bits == 4 and weight.zeros is None:
-            rows -= 8
-        rows *= weight.scales[part, :, None].float()  # d·q, rounded before m is added, as in NumPy
-        if weight.zeros is not None:
-            rows += weight.zeros[part, :, None].float()
-        yield part, rows.reshape(part.stop - start, width_in)
+        yield part, _rows(weight, part)
+
+
+def _rows(weight: Quantized, which: Any) -> Tensor:
+    """Return the columns that an index chooses, each as a row `(..., C_in)`, in float32."""
+    q = weight.packed[which]
+    if weight.bits == 4:
+        q = torch.cat([q & 15, q >> 4], dim=-1)  # (..., groups, group)
+    rows = q.float()
+    if weight.bits == 4 and weight.zeros is None:
+        rows -= 8
+    rows *= weight.scales[which][..., None].float()  # d·q, rounded before m is added, as in NumPy
+    if weight.zeros is not None:
+        rows += weight.zeros[which][..., None].float()
+    return rows.reshape(*rows.shape[:-2], weight.shape[0])
+
+
+def quantized_rows(weight: Quantized, ids: Tensor) -> Tensor:
+    """Rows of the table `(V, C)` held as a weight `(C, V)`: ids `(...)` → `(..., C)`, NaN for a wrong id on a GPU."""
+    check_ids("ids", ids, weight.shape[1])
+    ids = ids.to(torch.int64)  # PyTorch takes uint8 for a mask
+    known = (ids >= 0) & (ids < weight.shape[1])  # the host does not check ids on a GPU
+    return _rows(weight, torch.where(known, ids, 0)).masked_fill_(~known[..., None], torch.nan)
 
 
 def check_call(given: Mapping[str, Any]) -> None:

@@ -51,7 +51,7 @@ from .common import (
     whole_number,
     write_lines,
 )
-from .model_argument import add_checkpoint_argument, open_model, open_translator
+from .model_argument import add_bits_option, add_checkpoint_argument, open_model, open_translator
 from .outputs import check_output
 
 HELP = "BLEU and exact matches on a test set; a language model's perplexity"
@@ -87,6 +87,7 @@ def add_options(parser: Parser) -> None:
     add_translation_options(parser)
     parser.add_argument("--truncate", action="store_true", help="cut sentences that are too long instead of stopping")
     add_option(parser, "--output", "FILE", path_name, "write the translations, one a line")
+    add_bits_option(parser)
     add_backend_options(parser)
     add_timeout_option(parser)
 
@@ -111,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
 def evaluate_translations(args: argparse.Namespace, backend: Backend, processes: Processes) -> int:
     """Translate the test set, write the translations and print their scores."""
     with processes.together():
-        translator = open_translator(args.checkpoint, backend, args.threads)
+        translator = open_translator(args.checkpoint, backend, args.threads, args.bits)
         translator.forks = not processes.launched  # those of torchrun have threads that hold a connection
         sources, references = read_test_set(args, translator.languages)
         translator.encode(sources, args.truncate)  # refuses what is too long
@@ -142,7 +143,7 @@ def evaluate_translations(args: argparse.Namespace, backend: Backend, processes:
 def evaluate_text(args: argparse.Namespace, backend: Backend, processes: Processes) -> int:
     """Print the perplexity of a text, and the bits for a byte of it."""
     with processes.together():
-        model, tokenizer = open_language_model(args.checkpoint, backend)
+        model, tokenizer = open_language_model(args.checkpoint, backend, args.bits)
         lines = list(read_lines(args.text))
     agree(processes, args, model, lines)
     context = args.context or min(processes.gathered(fitting_context(args, model.config, backend, processes)))
@@ -160,7 +161,7 @@ def evaluate_text(args: argparse.Namespace, backend: Backend, processes: Process
 def evaluate_samples(args: argparse.Namespace, backend: Backend, processes: Processes) -> int:
     """Print how many of a language model's own sentences are grammatical."""
     with processes.together():
-        model, tokenizer = open_language_model(args.checkpoint, backend)
+        model, tokenizer = open_language_model(args.checkpoint, backend, args.bits)
         generator = Generator(model, tokenizer)
     agree(processes, args, model)
 
@@ -186,7 +187,7 @@ def fitting_context(args: argparse.Namespace, config: GPTConfig, backend: Backen
     if memory is None:
         return context
     sharing = local_size() if processes.launched and not backend.device.startswith("cuda") else 1  # a GPU has one
-    weights = config.num_parameters * (8 if backend.dtype == "float64" else 4)
+    weights = config.weight_bytes(backend.dtype, args.bits)
     in_blocks, free = args.backend != "torch", SHARE * (memory / sharing - weights)
     while context > 1 and reading_bytes(config, context, in_blocks, backend.dtype) > free:
         context //= 2
@@ -197,7 +198,7 @@ def agree(processes: Processes, args: argparse.Namespace, model: Any, *texts: li
     """Raise ValueError, naming it, if a process has another model, test set or option than the first one."""
     lines = [line for text in texts for line in text]
     checksum = zlib.crc32("\n".join(lines).encode())
-    names = ("beam", "length_penalty", "truncate", "stride", "context", "samples")
+    names = ("beam", "length_penalty", "truncate", "stride", "context", "samples", "bits")
     options = {name: getattr(args, name) for name in names}
     test_set = {"test set": f"{len(lines):,} lines with the checksum {checksum}"}
     processes.agree(**test_set, options=options, **facts_of(model))
@@ -231,9 +232,9 @@ def check_alone(name: str, args: argparse.Namespace, *more: str) -> None:
             raise ValueError(f"--{other} does not go with --{name}")
 
 
-def open_language_model(name: str, backend: Backend) -> tuple[GPT, Any]:
+def open_language_model(name: str, backend: Backend, bits: int | None = None) -> tuple[GPT, Any]:
     """Return a language model and its tokenizer. Raises ValueError for another model."""
-    model, tokenizer, _ = with_tokenizer(name, open_model(name, backend))
+    model, tokenizer, _ = with_tokenizer(name, open_model(name, backend, bits))
     if not isinstance(model, GPT):
         raise ValueError(f"{name} holds a model of kind {model.config.kind!r}, not a language model")
     check_vocabulary(model.config, tokenizer)

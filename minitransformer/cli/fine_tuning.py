@@ -11,7 +11,7 @@ from ..models import BERT, GPT, BERTConfig, Model, StacksConfig, Tuning
 from ..training.checkpoint import Checkpoint
 from .backend import Backend
 from .common import Parser, add_option, number, path_name, positive_int
-from .model_argument import open_model
+from .model_argument import add_bits_option, open_model
 from .recipes import BRIEFLY, labels_of, model_options
 
 FINE_TUNING = BRIEFLY | {
@@ -30,7 +30,7 @@ FINE_TUNING = BRIEFLY | {
 LORA_RATE = 3e-4
 """The peak of the learning rate for adapters, which start at 0 and stand larger steps."""
 
-TUNING_OPTIONS = ("freeze", "lora", "lora_alpha", "lora_targets")
+TUNING_OPTIONS = ("freeze", "lora", "lora_alpha", "lora_targets", "bits")
 
 
 def add_start_options(parser: Parser) -> None:
@@ -45,6 +45,7 @@ def add_start_options(parser: Parser) -> None:
     add_option(group, "--lora-alpha", "X", number(0), "adapters are multiplied by X / RANK (default: RANK)")
     help_text = f"maps with an adapter (default: {' '.join(Tuning.targets)})"
     add_option(group, "--lora-targets", "PATTERN", str, help_text, nargs="+")
+    add_bits_option(group)
     help_text = "write the adapters into the weights of the folder that is made, instead of beside them"
     group.add_argument("--merge", action="store_true", help=help_text)
 
@@ -65,6 +66,10 @@ def check_start(args: argparse.Namespace) -> None:
         raise ValueError("--lora-alpha, --lora-targets and --merge go with --lora")
     if args.lora is not None and args.freeze is not None:
         raise ValueError("--freeze does not go with --lora, which freezes all weights")
+    if args.bits is not None and args.lora is None:
+        raise ValueError("--bits goes with --lora: weights in few bits stay as they are, and adapters are trained")
+    if args.bits is not None and args.table is not None:
+        raise ValueError("--bits does not go with --table: the head of a model in few bits stays as it is")
 
 
 def open_start(args: argparse.Namespace, backend: Backend, seed: int) -> tuple[Model[Any], Any]:
@@ -72,7 +77,9 @@ def open_start(args: argparse.Namespace, backend: Backend, seed: int) -> tuple[M
 
     Raises ValueError for a model that `train` has no data for, and as `open_model` and `Model.tuned` do.
     """
-    model, tokenizer, _ = with_tokenizer(args.start, open_model(args.start, backend))
+    model, tokenizer, _ = with_tokenizer(args.start, open_model(args.start, backend, args.bits))
+    if model.bits is not None and model.tuning is not None:  # a checkpoint's adapters, beside few bits
+        model = model.merged() if args.bits is None else model.merged().quantized(args.bits)
     config, new_head = model.config, False
     if model.origin is not None:
         model.origin = replace(model.origin, name=args.start)  # a checkpoint's is the model that it came from

@@ -45,7 +45,7 @@ from .common import (
     say,
     whole_number,
 )
-from .model_argument import open_model
+from .model_argument import add_bits_option, open_model
 from .outputs import STANDARD_INPUT, STANDARD_OUTPUT, check_output
 
 SAMPLING_OPTIONS = help_of(Sampling)
@@ -75,6 +75,7 @@ def add_options(parser: Parser) -> None:
     add_option(parser, "--draft-tokens", "N", positive_int, "tokens that a draft proposes at a time (default: 4)")
     group = parser.add_argument_group("how the next token is chosen")
     add_field_options(group, Sampling, SAMPLING_OPTIONS, ())
+    add_bits_option(parser)
     add_backend_options(parser)
     parser.set_defaults(trailing=prompts)
 
@@ -104,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
     sampling = Sampling(**chosen)
     backend = chosen_backend(args)
     with heavy_work():
-        model, tokenizer, _ = with_tokenizer(args.model, open_model(args.model, backend))
+        model, tokenizer, _ = with_tokenizer(args.model, open_model(args.model, backend, args.bits))
         if not isinstance(model, GPT):
             advice = "; `translate` shows what it writes" * isinstance(model, EncoderDecoder)
             raise ValueError(

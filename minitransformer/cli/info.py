@@ -11,8 +11,10 @@ weights are not read: a model that is too large for this machine can be looked a
 """
 
 import argparse
+import math
 import re
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +64,8 @@ def run(args: argparse.Namespace) -> int:
         say_transformer(config, args.length or 32)
     else:
         sizes = {name: array.size for name, array in checkpoint.parameters.items()}
-        say_model(config, sizes, args.length or 32)
+        sizes |= {name: math.prod(weight.shape) for name, weight in checkpoint.quantized.items()}
+        say_model(config, sizes, args.length or 32, checkpoint.state.get("bits"))
     return 0
 
 
@@ -80,20 +83,23 @@ def say_folder(name: str, length: int | None) -> int:
         for each, number in types.most_common()
     }
     rows |= {f"in {each}": size * config.num_parameters for each, size in SIZES.items()}
+    for bits in (8, 4):
+        with suppress(ValueError):  # no matrix that fits
+            rows[f"in {bits} bits"] = config.weight_bytes(bits=bits)
     say_section("weights", {each: as_bytes(count) for each, count in rows.items()})
     say_model(config, config.parameter_sizes(), length or getattr(config, "max_length", 32))
     say_section("not used", {where: ", ".join(names) or None for where, names in found.unused().items()})
     return 0
 
 
-def say_model(config: ModelConfig, sizes: dict[str, int], length: int) -> None:
+def say_model(config: ModelConfig, sizes: dict[str, int], length: int, bits: int | None = None) -> None:
     """Print a configuration, the parameters, whose sizes are given by name, and the costs of what is made of blocks."""
     say_section("configuration", config.to_dict())
     if isinstance(config, Counted):
         say_section("architecture", outline(config))
     say_parameters(of_all_layers(sizes))
     if isinstance(config, Counted):
-        say_costs(config, sum(sizes.values()), length)
+        say_costs(config, sum(sizes.values()), length, bits)
 
 
 def of_all_layers(counts: dict[str, int]) -> dict[str, int]:
@@ -127,6 +133,8 @@ def checkpoint_rows(path: Path, checkpoint: Checkpoint) -> dict[str, Any]:
         "tokenizer": "yes" if checkpoint.tokenizer else "no",
         "optimiser state": "yes" if checkpoint.optimizer else "no",
     }
+    if "bits" in checkpoint.state:
+        rows["matrices"] = f"in {checkpoint.state['bits']} bits"
     if checkpoint.languages:
         rows["languages"] = " → ".join(checkpoint.languages)
     if "averaged_steps" in checkpoint.state:
@@ -137,7 +145,7 @@ def checkpoint_rows(path: Path, checkpoint: Checkpoint) -> dict[str, Any]:
     return rows
 
 
-def say_costs(config: Counted, num_parameters: int, length: int) -> None:
+def say_costs(config: Counted, num_parameters: int, length: int, bits: int | None = None) -> None:
     """Print FLOPs and, of models for which it is known, memory."""
     flops = flops_per_token(config, length)
     rows = {"forward, a source token": flops.source, "forward, a target token": flops.target}
@@ -154,7 +162,7 @@ def say_costs(config: Counted, num_parameters: int, length: int) -> None:
         )
     elif isinstance(config, GPTConfig):
         rows["keys and values, a token"] = as_bytes(cache_bytes(config))
-        least, limit = inference_bytes(config, num_parameters, length, 1), memory_limit()
+        least, limit = inference_bytes(config, num_parameters, length, 1, bits), memory_limit()
         here = f", of {as_bytes(limit)} on this machine" if limit else ""
         rows["memory to write a text, at least"] = f"{as_bytes(least)}{here}"
     images = isinstance(config, ViTConfig)

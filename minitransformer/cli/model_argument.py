@@ -37,19 +37,35 @@ def is_checkpoint(name: str) -> bool:
     return name.endswith(".safetensors") or (path.exists() and not path.is_dir())
 
 
-def open_model(name: str, backend: Backend) -> Opened:
+def add_bits_option(group: argparse._ActionsContainer) -> None:
+    """Declare `--bits`, with which `open_model` makes a model smaller."""
+    help_text = "hold the model's matrices in 8 or 4 bits: a quarter of the memory or less, and slower"
+    add_option(group, "--bits", "N", _bits, help_text)
+
+
+def _bits(text: str) -> int:
+    if text not in ("8", "4"):
+        raise argparse.ArgumentTypeError(f"expected 8 or 4, got {shortened(text)}")
+    return int(text)
+
+
+def open_model(name: str, backend: Backend, bits: int | None = None) -> Opened:
     """Return the model in a checkpoint, in a GGUF file, in a folder of `save_pretrained`, or of that name on the hub.
 
+    With `bits`, 8 or 4, its matrices are in so many.
     Raises FileNotFoundError, CheckpointError, ValueError for a folder without a model, and PretrainedError for one
     that can't be used.
     """
     if is_checkpoint(name):
         opened = open_checkpoint(name, backend.ops, backend.dtype)
+        if bits is not None and opened.model.bits != bits:
+            model = opened.model if opened.model.bits is None else opened.model.merged()
+            opened = opened._replace(model=model.quantized(bits))
     else:
         from ..pretrained import load
 
         check_folder(name)
-        opened = Opened(*load(name, backend.ops, backend.dtype))
+        opened = Opened(*load(name, backend.ops, backend.dtype, bits))
     weights = opened.model.parameters.data
     largest = max(float(weights.max()), -float(weights.min()))
     if largest > LARGEST:  # NaN is noticed where it comes out
@@ -73,12 +89,12 @@ def check_folder(name: str) -> None:
     raise ValueError(f"{name} is a folder without a model: name a checkpoint, or a folder with a config.json")
 
 
-def open_translator(name: str, backend: Backend, threads: int | None) -> Translator:
+def open_translator(name: str, backend: Backend, threads: int | None, bits: int | None = None) -> Translator:
     """Return the translator of a checkpoint, or of a folder with a Marian or a T5: processes share its sentences.
 
     Raises ValueError for other models too.
     """
-    model, tokenizer, languages = with_tokenizer(name, open_model(name, backend))
+    model, tokenizer, languages = with_tokenizer(name, open_model(name, backend, bits))
     if not isinstance(model, EncoderDecoder):
         raise ValueError(f"{name} holds a model of kind {model.config.kind!r}, which does not translate")
     try:

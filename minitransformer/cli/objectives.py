@@ -125,16 +125,12 @@ def policy_of(model: Any, name: str) -> GPT:
     if not isinstance(model, GPT):
         raise ValueError(f"--objective is for language models, and {name} holds a model of kind {model.config.kind!r}")
     config = replace(model.config, dropout=0.0, attention_dropout=0.0)
-    policy = GPT.blank(config, model.ops, model.dtype, model.tuning)
-    policy.parameters.data[...] = model.parameters.data
-    policy.parameters.refresh()
-    policy.origin = model.origin
-    return policy
+    return model.with_config(config)
 
 
 def save_reference(model: GPT, folder: Path) -> None:
     """Write the model at the start into the training's folder. Raises FileExistsError for another file there."""
-    path, start = folder / REFERENCE, model if model.tuning is None else model.merged()
+    path, start = folder / REFERENCE, model if model.tuning is model.bits is None else model.merged()
     state = {"is_reference": True}
     if path.exists() and description_of(path).get("state") != state:
         raise FileExistsError(f"{path} is not the start of such a training: move it elsewhere or delete it")

@@ -47,6 +47,7 @@ def explore(
     Raises `ValueError` for a model that the page can't compute or that is too large, and `OSError` if the file can't be
     written.
     """
+    model = model if model.bits is None else model.merged()
     check_model(model, tokenizer, int8)
     count = max(3, min(50, MOST_MEASURED // model.parameters.count))
     sentences = list(examples)[:count] or example_sentences(model, languages, count)

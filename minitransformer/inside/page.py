@@ -225,7 +225,9 @@ def raised_by(model: Any, stack: Any) -> Callable[..., dict[tuple[int, int, int]
     plain = not hasattr(stack.layers[0].feed_forward_norm, "of_output")
     if stack.final_norm is None or not plain or not hasattr(model, "output"):
         return None
-    norm, table = stack.final_norm, model.ops.to_numpy(model.output.table.value)  # (V, C)
+    few, norm = model.parameters.quantized.values(), stack.final_norm
+    table = model.output.table
+    table = table.floats(model.ops) if table in few else model.ops.to_numpy(table.value)  # (V, C)
 
     def raised(neurons: np.ndarray, keys: list[tuple[int, int, int]]) -> dict[tuple[int, int, int], np.ndarray]:
         strongest = sorted(keys, key=lambda key: -float((key[2] * neurons[key[0], :, key[1]]).max()))

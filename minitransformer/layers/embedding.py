@@ -119,7 +119,7 @@ class OutputLayer(Layer):
         dhidden, _, _ = self.ops.linear.backward(dlogits, cache, out=out)
         return dhidden
 
-    def transposed(self) -> Array:
+    def transposed(self) -> Array | None:
         """`tableᵀ`, `(C, V)`, copied: many products with few rows are a fifth faster with it than with the view."""
         table = self.table.value
         copy = self.ops.zeros(tuple(reversed(table.shape)), table.dtype)

@@ -41,11 +41,16 @@ class LoRA(Layer):
 
 
 class AdaptedLinear(Linear):
-    """A linear map in the place of another, with its weight and bias, and an adapter for some of its outputs."""
+    """A linear map in the place of another, with its weight and bias, and an adapter for some of its outputs.
+
+    It computes as the map of this `kind` does, whose weight may be in few bits.
+    """
+
+    kind: type[Linear]
 
     def __init__(self, linear: Linear, adapters: list[LoRA | None]) -> None:
         vars(self).update(vars(linear))
-        self.adapters = adapters
+        self.kind, self.adapters = type(linear), adapters
 
     def adapted(self) -> Iterator[tuple[LoRA, slice]]:
         """Yield the adapters, each with the columns of the output that it is added to."""
@@ -55,7 +60,7 @@ class AdaptedLinear(Linear):
 
     def forward(self, x: Array) -> tuple[Array, tuple]:
         """x `(..., C_in)` → `(..., C_out)`."""
-        y, cache = super().forward(x)
+        y, cache = self.kind.forward(self, x)
         adapter_caches = []
         for adapter, columns in self.adapted():
             change, adapter_cache = adapter.forward(x)
@@ -66,7 +71,7 @@ class AdaptedLinear(Linear):
     def backward(self, dy: Array, cache: tuple) -> Array:
         """Return dx; add into the gradients of the adapters and, if they are trained, of weight and bias."""
         cache, adapter_caches = cache
-        dx = super().backward(dy, cache)
+        dx = self.kind.backward(self, dy, cache)
         for (adapter, columns), adapter_cache in zip(self.adapted(), adapter_caches, strict=True):
             dx = dx + adapter.backward(dy[..., columns], adapter_cache)
         return dx

@@ -5,11 +5,15 @@ import math
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from ..ops import Array, Ops
-from ..ops.initialize import Initializer, generator_for
+from ..ops import Array, Ops, Quantized, dequantize, quantize
+from ..ops.initialize import Initializer, constant, generator_for
 
 ALIGN = 16
 """Parameters start on multiples of this many elements: of 64 bytes in float32, and so in float64."""
+
+
+GROUP = 32
+"""How many weights in few bits share a scale, as in GGUF's files."""
 
 
 class Parameter:
@@ -35,6 +39,34 @@ class Parameter:
         """Add into the gradient; a frozen parameter has none."""
         if self.trained:
             self.grad += dvalue
+
+
+class QuantizedParameter(Parameter):
+    """A matrix in eight or four bits: `value` is a `Quantized`, which `FlatParameters` keeps beside its arrays.
+
+    `shape` is that of the parameter in whose place it stands: a weight `(C_in, C_out)` or, `transposed`, a table
+    `(V, C)`, whose `value` is a weight `(C, V)`. It has no gradient: nothing trains it.
+    """
+
+    value: Quantized
+
+    def __init__(self, shape: tuple[int, ...], bits: int, transposed: bool = False) -> None:
+        super().__init__(shape, constant(0.0))
+        self.bits, self.transposed, self.trained = bits, transposed, False
+
+    @property
+    def most_bytes(self) -> int:
+        """The bytes that its value takes, or a little more where a file has it without minima."""
+        return math.prod(self.shape) // GROUP * (4 * self.bits + (2 if self.bits == 8 else 4))
+
+    def rounded(self, array: Array) -> Quantized:
+        """Return the value for an array of this shape, in host memory, or for some of a weight's columns."""
+        return quantize(array.T if self.transposed else array, self.bits)
+
+    def floats(self, ops: Ops) -> Array:
+        """Return the numbers that its value stands for, in host memory and float32."""
+        weight = dequantize(self.value.mapped(ops.to_numpy))
+        return weight.T if self.transposed else weight
 
 
 class Layer:
@@ -96,6 +128,8 @@ class FlatParameters:
     parameter begins on a 64-byte boundary; the padding between parameters is zero and not part of `count`. Frozen ones
     stand after all others in `data`, and `grad` ends before them: what is as long as `grad` knows nothing of them.
 
+    `quantized` are the parameters in few bits, which are no part of `data`; the caller who makes the model sets them.
+
     Where activations are narrower than parameters, `shadow` is a copy of `data` in the dtype of activations; a function
     that changes `data` changes it too, or calls `refresh`. Elsewhere it is `data` itself.
     """
@@ -107,10 +141,11 @@ class FlatParameters:
         names: dict[Parameter, str] = {}  # a shared parameter is placed once, under its first name
         for name, parameter in named.items():
             names.setdefault(parameter, name)
-        self.named = {name: parameter for parameter, name in names.items()}
+        self.quantized = {name: each for each, name in names.items() if isinstance(each, QuantizedParameter)}
+        self.named = {name: parameter for parameter, name in names.items() if name not in self.quantized}
         self.ops = ops
         self.dtype = dtype
-        self.count = sum(math.prod(parameter.shape) for parameter in self.named.values())
+        self.count = sum(math.prod(parameter.shape) for parameter in names)
         self._starts, size = {}, 0
         num_trained = 0
         for name, parameter in sorted(self.named.items(), key=lambda item: not item[1].trained):
@@ -125,6 +160,18 @@ class FlatParameters:
             parameter.name, parameter.data, parameter.grad = name, data_views[name], grad_views.get(name)
             narrow = self.shadow is not self.data and not parameter.exact
             parameter.value = shadow_views[name] if narrow else parameter.data
+        if original is not None:
+            self.set_quantized({name: parameter.value for name, parameter in original.quantized.items()})
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all weights: of the flat array, and of those in few bits."""
+        return self.data.nbytes + sum(parameter.value.nbytes for parameter in self.quantized.values())
+
+    def set_quantized(self, values: Mapping[str, Quantized]) -> None:
+        """Give the parameters in few bits their values, on the backend: models may share them, since none changes."""
+        for name, value in values.items():
+            self.quantized[name].name, self.quantized[name].value = name, value.mapped(self.ops.asarray)
 
     def views(self, flat: Array) -> dict[str, Array]:
         """Return views by name into a flat array of this layout: data or, of the trained alone, gradients, moments."""

@@ -228,6 +228,8 @@ class BERT(Model[BERTConfig]):
 
         Source: Devlin 2019, §3.2.
         """
+        if self.bits is not None:
+            raise ValueError(f"a model in {self.bits} bits gets no new head: give one to the model in float")
         config = replace(self.config, head=head, num_classes=num_classes)
         model = type(self)(config, self.ops, self.dtype, seed)
         ours, theirs = self.parameters.state_dict(), model.parameters.state_dict()

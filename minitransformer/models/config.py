@@ -3,12 +3,21 @@
 import math
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any, ClassVar, Literal, Self, cast
 
 from ..config import LARGEST, SMALLEST, Config, choice, flag, positive, rate, require, whole
-from ..layers import AttentionConfig, BlockConfig, FeedForwardConfig, InitConfig, NormConfig, Parameter, StackConfig
+from ..layers import (
+    AttentionConfig,
+    BlockConfig,
+    FeedForwardConfig,
+    InitConfig,
+    NormConfig,
+    Parameter,
+    QuantizedParameter,
+    StackConfig,
+)
 
 DEFAULT_KIND = "transformer"
 """The kind of model of a configuration that names none."""
@@ -40,7 +49,20 @@ class ModelConfig(Config, ABC):
         return sum(self.parameter_sizes().values())
 
     def parameter_sizes(self) -> dict[str, int]:
-        """Return how many numbers each parameter has, by name, from layers that are declared and have no memory.
+        """Return how many numbers each parameter has, by name, from layers that are declared and have no memory."""
+        return self._of_parameters(lambda parameter: math.prod(parameter.shape))
+
+    def weight_bytes(self, dtype: str = "float32", bits: int | None = None) -> int:
+        """Return the memory of the weights; with `bits`, 8 or 4, matrices are in so many (`layers.quantized`)."""
+
+        def size(parameter: Parameter) -> int:
+            few = isinstance(parameter, QuantizedParameter)
+            return parameter.most_bytes if few else math.prod(parameter.shape) * (8 if dtype == "float64" else 4)
+
+        return sum(self._of_parameters(size, bits).values())
+
+    def _of_parameters(self, size: Callable[[Parameter], int], bits: int | None = None) -> dict[str, int]:
+        """Return a size of each parameter by name.
 
         Stacks are declared with two layers. All that a stack's layers share belongs to the first; the size of each
         parameter of the second is that of all layers after the first together.
@@ -48,9 +70,9 @@ class ModelConfig(Config, ABC):
         config = cast(Any, self)
         two = {each.name: 2 for each in fields(config) if each.name in ("num_layers", "num_decoder_layers")}
         names: dict[Parameter, str] = {}  # a shared parameter has its first name
-        for name, parameter in self.model.declared(replace(config, **two)).named_parameters():
+        for name, parameter in self.model.declared(replace(config, **two), bits=bits).named_parameters():
             names.setdefault(parameter, name)
-        sizes = {name: math.prod(parameter.shape) for parameter, name in names.items()}
+        sizes = {name: size(parameter) for parameter, name in names.items()}
         for name in sizes:
             if ".layers.1." in name:
                 sizes[name] *= (self.decoder_layers if name.startswith("decoder.") else self.num_layers) - 1

@@ -9,6 +9,7 @@ from ..layers import (
     AttentionConfig,
     BiasConfig,
     BlockConfig,
+    ByteCache,
     Cache,
     Context,
     DropoutStream,
@@ -224,9 +225,10 @@ class GPT(Model[GPTConfig]):
         self.decoder.backward(self.output.loss_backward(dloss, loss_cache), decoder_cache)
 
     @without_spurious_warnings
-    def start_decoding(self, source: Array, num_beams: int = 1) -> Decoding:
+    def start_decoding(self, source: Array, num_beams: int = 1, cache_in_bytes: bool = False) -> Decoding:
         """Read prompts `(B, T)`; return the state with which `decode_step` continues each prompt's K beams.
 
+        With `cache_in_bytes` keys and values are kept in a byte each: see `ByteCache`.
         Shorter prompts are padded on the left with −100; T may be 0. Raises `ValueError` for −100 elsewhere, and as
         `forward` does.
         """
@@ -237,7 +239,8 @@ class GPT(Model[GPTConfig]):
         padded = bool(is_padding.any())
         if padded and (is_padding[:, 1:] & ~is_padding[:, :-1]).any():
             raise ValueError(f"prompts has {IGNORED} after a token: shorter prompts are padded on the left")
-        state = Decoding(Cache(self.ops, len(prompts), 1), padding=is_padding.sum(1) if padded else None)
+        cache = (ByteCache if cache_in_bytes else Cache)(self.ops, len(prompts), 1)
+        state = Decoding(cache, padding=is_padding.sum(1) if padded else None)
         if prompts.shape[1]:
             self.read(prompts - prompts * is_padding, state)
         state.cache.spread(num_beams)

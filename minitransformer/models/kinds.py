@@ -48,9 +48,10 @@ def build_model(
     dtype: str = "float32",
     seed: int | None = 0,
     tuning: Tuning | None = None,
+    bits: int | None = None,
 ) -> Any:
     """Return a new model of the configuration's kind; its weights are drawn from `seed`, or zeros where it is None."""
-    model = config.model.blank(config, ops, dtype, tuning)
+    model = config.model.blank(config, ops, dtype, tuning, bits)
     if seed is not None:
         model.parameters.initialize(seed)
     return model

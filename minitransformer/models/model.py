@@ -1,11 +1,12 @@
 """The base of all models: a configuration, the layers built from it, and their parameters in one flat array."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Generic, Self, TypeVar
 
-from ..layers import AdaptedLinear, FlatParameters, Layer
-from ..ops import Array, Ops, numpy_ops
+from ..config import require
+from ..layers import AdaptedLinear, FlatParameters, Layer, quantized_layers
+from ..ops import Array, Ops, Quantized, numpy_ops
 from .config import ModelConfig, TextConfig, most_tokens
 from .tuning import Tuning, is_adapter
 
@@ -18,22 +19,31 @@ class Model(Layer, ABC, Generic[ConfigT]):
     `ops` and `dtype` choose the backend, `seed` the initial weights. All weights are one flat array,
     `parameters.data`, and every backward adds into `parameters.grad`; a tied weight is one parameter. `origin`: what
     the folder of a loaded model held beside its weights, which `pretrained.save` writes back. `tuning` says what of the
-    model is trained, if not all of it.
+    model is trained, if not all of it. With `bits` the matrices are in eight or four bits (`layers.quantized`), which
+    nothing trains; the rest of such a model is frozen too, unless `tuning` says otherwise.
     """
 
     origin: Any = None
     tuning: Tuning | None = None
+    bits: int | None = None
 
     def __init__(self, config: ConfigT, ops: Ops = numpy_ops, dtype: Any = "float32", seed: int = 0) -> None:
         self._declare(config, ops, dtype)._place()
         self.parameters.initialize(seed)
 
-    def _declare(self, config: ConfigT, ops: Ops, dtype: Any, tuning: Tuning | None = None) -> Self:
+    def _declare(
+        self, config: ConfigT, ops: Ops, dtype: Any, tuning: Tuning | None = None, bits: int | None = None
+    ) -> Self:
         """Make and name the layers; return the model, whose parameters have no arrays yet."""
         super().__init__(ops)
         self.config, self.dtype = config, _dtype_name(dtype)
         self.most_tokens = most_tokens(config) if isinstance(config, TextConfig) else 0
         self._build(ops.unchecked())  # arguments are checked where they come in; inside nothing can be wrong
+        if bits is not None:
+            require(bits in (4, 8), f"bits is {bits!r}, expected 8 or 4")
+            self.bits = bits
+            some = quantized_layers(self, bits, self.dtype) > 0
+            require(some, "no matrix of the model has rows of a multiple of 32 weights, which few bits need")
         if tuning is not None:
             self.tuning = tuning
             tuning.apply(self)
@@ -50,43 +60,87 @@ class Model(Layer, ABC, Generic[ConfigT]):
 
     @classmethod
     def declared(
-        cls, config: ConfigT, ops: Ops = numpy_ops, dtype: Any = "float32", tuning: Tuning | None = None
+        cls,
+        config: ConfigT,
+        ops: Ops = numpy_ops,
+        dtype: Any = "float32",
+        tuning: Tuning | None = None,
+        bits: int | None = None,
     ) -> Self:
         """Return a model's layers with the shapes of their parameters, for which no memory is taken."""
-        return cls.__new__(cls)._declare(config, ops, dtype, tuning)
+        return cls.__new__(cls)._declare(config, ops, dtype, tuning, bits)
 
     @classmethod
-    def blank(cls, config: ConfigT, ops: Ops = numpy_ops, dtype: Any = "float32", tuning: Tuning | None = None) -> Self:
-        """Return a model whose weights are zeros: for a caller that copies its own into them."""
-        return cls.declared(config, ops, dtype, tuning)._place()
+    def blank(
+        cls,
+        config: ConfigT,
+        ops: Ops = numpy_ops,
+        dtype: Any = "float32",
+        tuning: Tuning | None = None,
+        bits: int | None = None,
+    ) -> Self:
+        """Return a model whose weights are zeros: for a caller that copies its own into them.
+
+        With `bits` the matrices have no values before the caller gives `parameters.set_quantized` its own.
+        """
+        return cls.declared(config, ops, dtype, tuning, bits)._place()
 
     def tuned(self, tuning: Tuning | None, seed: int = 0) -> Self:
         """Return a model with a copy of these weights that is trained as `tuning` says; `seed` draws new adapters.
 
-        Where this model has adapters, they are merged into its weights. Raises `ValueError` as `Tuning.apply` does.
+        Where this model has adapters, they are merged into its weights. Raises `ValueError` as `Tuning.apply` does, and
+        for adapters beside weights in few bits: these would round them away, so `merged` comes first.
         """
-        model = self.blank(self.config, self.ops, self.dtype, tuning)
-        ours, theirs = self.parameters.named, model.parameters.named
-        for name in ours.keys() & theirs.keys():
+        if self.bits is not None and self.tuning is not None and self.tuning.rank:
+            raise ValueError(f"adapters can't be merged into weights in {self.bits} bits: tune what merged() returns")
+        model = self._copied(tuning, self.bits)
+        model.parameters.initialize(seed, [name for name in model.parameters.named if is_adapter(name)])
+        return model
+
+    def quantized(self, bits: int) -> Self:
+        """Return a model whose matrices are in `bits` bits, 8 or 4: `layers.quantized` says which; adapters are merged.
+
+        Raises `ValueError` for other numbers, for a model that has few bits already, and for one without such a matrix.
+        """
+        if self.bits is not None:
+            raise ValueError(f"the model is in {self.bits} bits already: round what merged() returns")
+        model = self.merged() if self.tuning is not None and self.tuning.rank else self
+        return model._copied(None, bits)
+
+    def merged(self) -> Self:
+        """Return a model of floats without adapters: each is added to its map's weight, `W + (α/r) · A B`.
+
+        A weight in few bits becomes the numbers that it stands for.
+        """
+        return self._copied(None, None)
+
+    def _copied(self, tuning: Tuning | None, bits: int | None) -> Self:
+        """Return a model with a copy of these weights, and of the adapters' products in them."""
+        model = self.blank(self.config, self.ops, self.dtype, tuning, bits)
+        ours, theirs = self.parameters, model.parameters.named
+        for name in ours.named.keys() & theirs.keys():
             if not is_adapter(name):
-                theirs[name].data[...] = ours[name].data
+                theirs[name].data[...] = ours.named[name].data
+        for name in ours.quantized.keys() & theirs.keys():
+            theirs[name].data[...] = self.ops.asarray(ours.quantized[name].floats(self.ops), self.dtype)
+        for name, parameter in model.parameters.quantized.items():
+            kept = name in ours.quantized
+            value = ours.quantized[name].value if kept else parameter.rounded(self.ops.to_numpy(ours.named[name].data))
+            model.parameters.set_quantized({name: value})
         for name, layer in self.named_layers():
             for adapter, columns in layer.adapted() if isinstance(layer, AdaptedLinear) else ():
                 theirs[f"{name}.weight"].data[:, columns] += adapter.product()
-        model.parameters.initialize(seed, [name for name in theirs if is_adapter(name)])
+        model.parameters.refresh()
         model.origin = self.origin
         return model
-
-    def merged(self) -> Self:
-        """Return a model without adapters: each is added to its map's weight, `W + (α/r) · A B`."""
-        return self.tuned(None)
 
     def replica(self, ops: Ops | None = None) -> Self:
         """Return a model that shares these weights and has its own gradients: for another thread and part of a batch.
 
         `ops` is the replica's table, if it should be another on the same backend, such as one that a probe watches.
         """
-        return type(self).declared(self.config, ops or self.ops, self.dtype, self.tuning)._place(self.parameters)
+        model = type(self).declared(self.config, ops or self.ops, self.dtype, self.tuning, self.bits)
+        return model._place(self.parameters)
 
     @abstractmethod
     def _build(self, ops: Ops) -> None:
@@ -102,7 +156,7 @@ class Model(Layer, ABC, Generic[ConfigT]):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Return a model with its own weights and gradients; copied one by one, they would lose their flat arrays."""
-        twin = self._with_weights(self.config, self.ops, self.dtype, self.parameters.data, self.tuning)
+        twin = self._with_weights(*self._arguments())
         twin.parameters.grad[...] = self.parameters.grad
         twin.origin = self.origin
         return twin
@@ -117,14 +171,34 @@ class Model(Layer, ABC, Generic[ConfigT]):
         """Pickle the weights; gradients are 0 afterwards. Raises `TypeError` for a backend other than NumPy."""
         if self.ops.has_threads:  # PyTorch's: its tables are made for a device
             raise TypeError("a model on PyTorch's ops can't be pickled: save a checkpoint, and open it over there")
-        arguments = self.config, self.ops, self.dtype, self.parameters.data, self.tuning
-        return self._with_weights, arguments, {"origin": self.origin}
+        return self._with_weights, self._arguments(), {"origin": self.origin}
+
+    def with_config(self, config: ConfigT) -> Self:
+        """Return a model with a copy of these weights and another configuration of the same shapes."""
+        twin = self._with_weights(config, *self._arguments()[1:])
+        twin.origin = self.origin
+        return twin
+
+    def _arguments(self) -> tuple[Any, ...]:
+        """Return what `_with_weights` makes a copy of this model from."""
+        quantized = {name: each.value for name, each in self.parameters.quantized.items()}
+        return self.config, self.ops, self.dtype, self.parameters.data, self.tuning, self.bits, quantized
 
     @classmethod
-    def _with_weights(cls, config: ConfigT, ops: Ops, dtype: str, data: Array, tuning: Tuning | None) -> Self:
-        """Return a model with a copy of these weights."""
-        model = cls.blank(config, ops, dtype, tuning)
+    def _with_weights(
+        cls,
+        config: ConfigT,
+        ops: Ops,
+        dtype: str,
+        data: Array,
+        tuning: Tuning | None,
+        bits: int | None,
+        quantized: Mapping[str, Quantized],
+    ) -> Self:
+        """Return a model with a copy of these weights; those in few bits are shared."""
+        model = cls.blank(config, ops, dtype, tuning, bits)
         model.parameters.data[...] = data
+        model.parameters.set_quantized(quantized)
         model.parameters.refresh()
         return model
 

@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from ..config import Config, positive, require, whole
-from ..layers import AdaptedLinear, Layer, Linear, LoRA, Parameter
+from ..layers import AdaptedLinear, Layer, Linear, LoRA, Parameter, QuantizedParameter
 
 
 def _patterns(*default: str) -> Any:
@@ -23,10 +23,11 @@ def _patterns(*default: str) -> Any:
 class Tuning(Config):
     """The parameters that a training changes, by patterns of their names as a shell writes them (`decoder.layers.0.*`).
 
-    Parameters that match `frozen` stay as they are, unless they match `trained` too. With a `rank` r the outputs of
-    linear maps that match `targets` get an adapter `(α/r) · x A B`, which is always trained; α, `alpha`, is r unless it
-    is given. An output has the name of its map or, if it is one of several, the map's name with its own behind it:
-    `decoder.layers.0.self_attention.query_key_value.query`, `….feed_forward.contract`.
+    Parameters that match `frozen` stay as they are, unless they match `trained` too; so do those in few bits. With a
+    `rank` r the outputs of linear maps that match `targets` get an adapter `(α/r) · x A B`, which is always trained; α,
+    `alpha`, is r unless it is given. An output has the name of its map or, if it is one of several, the map's name with
+    its own behind it: `decoder.layers.0.self_attention.query_key_value.query`,
+    `….feed_forward.contract`.
     """
 
     frozen: tuple[str, ...] = _patterns()
@@ -46,7 +47,8 @@ class Tuning(Config):
             names.setdefault(parameter, name)
         _check(names.values(), *self.frozen, *self.trained)
         for parameter, name in names.items():
-            parameter.trained = not _matches(name, self.frozen) or _matches(name, self.trained)
+            wanted = not _matches(name, self.frozen) or _matches(name, self.trained)
+            parameter.trained = wanted and not isinstance(parameter, QuantizedParameter)
         if self.rank is not None:
             self._adapt(model, self.rank)
         require(any(each.trained for _, each in model.named_parameters()), "all parameters are frozen")

@@ -59,7 +59,14 @@ from .norms import (
     rmsnorm_forward,
 )
 from .pattern import Pattern, attention_mask
-from .quantized import Quantized, dequantize, quantize, quantized_linear_backward, quantized_linear_forward
+from .quantized import (
+    Quantized,
+    dequantize,
+    quantize,
+    quantized_linear_backward,
+    quantized_linear_forward,
+    quantized_rows,
+)
 from .rope import rope_backward, rope_forward
 from .search import log_softmax, topk
 from .softmax import softmax_backward, softmax_forward
@@ -75,10 +82,11 @@ __all__ = [
     "global_norm", "layernorm_backward", "layernorm_forward", "linear_attention_backward", "linear_attention_forward",
     "linear_attention_step", "linear_backward", "linear_cross_entropy_backward", "linear_cross_entropy_forward",
     "linear_forward", "log_probs_backward", "log_probs_forward", "log_softmax", "numpy_ops", "patches_backward",
-    "patches_forward", "quantize", "quantized_linear_backward", "quantized_linear_forward", "relu_backward",
-    "relu_forward", "rmsnorm_backward", "rmsnorm_forward", "rope_backward", "rope_forward", "sigmoid_backward",
-    "sigmoid_forward", "silu_backward", "silu_forward", "sin", "softmax_backward", "softmax_forward", "take",
-    "tanh_backward", "tanh_forward", "to_numpy", "topk", "unchecked", "without_spurious_warnings", "zeros",
+    "patches_forward", "quantize", "quantized_linear_backward", "quantized_linear_forward", "quantized_rows",
+    "relu_backward", "relu_forward", "rmsnorm_backward", "rmsnorm_forward", "rope_backward", "rope_forward",
+    "sigmoid_backward", "sigmoid_forward", "silu_backward", "silu_forward", "sin", "softmax_backward",
+    "softmax_forward", "take", "tanh_backward", "tanh_forward", "to_numpy", "topk", "unchecked",
+    "without_spurious_warnings", "zeros",
 ]  # fmt: skip
 
 Forward = TypeVar("Forward", bound=Callable[..., Any], covariant=True)
@@ -134,7 +142,9 @@ class Ops:
     sigmoid: Final = Pair(sigmoid_forward, sigmoid_backward)
     conv1d: Final = Pair(conv1d_forward, conv1d_backward)
     additive_attention: Final = Pair(additive_attention_forward, additive_attention_backward)
+    quantized_linear: Final = Pair(quantized_linear_forward, quantized_linear_backward)
 
+    quantized_rows: Callable[[Quantized, Array], Array] = quantized_rows
     attention_weights: Callable[..., Array] = attention_weights
     linear_attention_step: Callable[..., tuple[Array, tuple[Array, Array]]] = linear_attention_step
     log_softmax: Callable[[Array], Array] = log_softmax
@@ -164,8 +174,10 @@ class Ops:
         and label smoothing are still checked. The functions of other backends, and those that a probe watches, stay as
         they are.
         """
-        plain: dict[str, Any] = {name: unchecked(entry) for name, entry in vars(self).items()}
-        plain |= {name: Pair(unchecked(pair.forward), unchecked(pair.backward)) for name, pair in self.pairs()}
+        plain: dict[str, Any] = {}
+        for name, entry in vars(self).items():
+            is_pair = isinstance(entry, Pair)
+            plain[name] = Pair(unchecked(entry.forward), unchecked(entry.backward)) if is_pair else unchecked(entry)
         return Ops(**plain)
 
     def activation_named(self, name: str) -> Pair[Callable[[Array], tuple[Array, Any]], Callable[[Array, Any], Array]]:
@@ -174,10 +186,10 @@ class Ops:
         return Pair(*activations_of(*pairs)[name])
 
     def pairs(self) -> Iterator[tuple[str, Pair]]:
-        """Yield the name and the pair of each op that has a backward."""
+        """Yield the name and the pair of each op of arrays that has a backward; `quantized_linear`'s weight is none."""
         for field in fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, Pair):
+            if isinstance(value, Pair) and field.name != "quantized_linear":
                 yield field.name, value
 
 

@@ -27,13 +27,23 @@ Sources: Dettmers et al. 2022, LLM.int8(), §2.1; Dettmers et al. 2023, QLoRA, �
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from .arguments import Array, Declaration, arguments, check_array, check_flag, check_integer, checked_by, gradient_of
+from .arguments import (
+    Array,
+    Declaration,
+    arguments,
+    check_array,
+    check_flag,
+    check_ids,
+    check_integer,
+    checked_by,
+    gradient_of,
+)
 from .arrays import column_sums
 
 AT_ONCE = 1 << 18
@@ -70,6 +80,11 @@ class Quantized:
         """The bytes of its numbers, scales and zeros."""
         return self.packed.nbytes + self.scales.nbytes + (0 if self.zeros is None else self.zeros.nbytes)
 
+    def mapped(self, function: Callable[[Array], Array]) -> "Quantized":
+        """Return the weight whose arrays are what the function makes of these, such as copies on a device."""
+        zeros = None if self.zeros is None else function(self.zeros)
+        return replace(self, packed=function(self.packed), scales=function(self.scales), zeros=zeros)
+
 
 def _check_bits(name: str, bits: Any) -> None:
     check_integer(name, bits)
@@ -91,9 +106,23 @@ def quantize(weight: Array, bits: int = 8, group: int = 32, symmetric: bool | No
         raise ValueError(f"group is {group}, expected an even number: two weights of 4 bits share a byte")
     if width_in % group:
         raise ValueError(f"weight has shape {weight.shape}, expected a multiple of group, {group}, as C_in")
-    symmetric = bits == 8 if symmetric is None else symmetric
+    symmetric, count = bits == 8 if symmetric is None else symmetric, max(1, AT_ONCE // max(1, width_in))
+    starts = range(0, max(1, width_out), count)  # rounding takes several times the memory of what is rounded
+    return side_by_side([_rounded(weight[:, start : start + count], bits, group, symmetric) for start in starts])
+
+
+def side_by_side(weights: list[Quantized]) -> Quantized:
+    """Return weights of the same form, whose columns stand side by side, as one."""
+    first, *_ = weights
+    packed, scales = (np.concatenate([getattr(each, name) for each in weights]) for name in ("packed", "scales"))
+    zeros = None if first.zeros is None else np.concatenate([cast(Array, each.zeros) for each in weights])
+    return Quantized(packed, scales, zeros, first.bits)
+
+
+def _rounded(weight: Array, bits: int, group: int, symmetric: bool) -> Quantized:
+    width_in, width_out = weight.shape
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        groups = weight.T.astype(np.float32).reshape(width_out, width_in // group, group)
+        groups = weight.T.astype(np.float32, order="C").reshape(width_out, width_in // group, group)
         low = None if symmetric else groups.min(axis=-1, keepdims=True)
         if low is not None:
             steps = (groups.max(axis=-1, keepdims=True) - low) / np.float32(2**bits - 1)
@@ -149,9 +178,21 @@ def columns(weight: Quantized) -> Iterator[tuple[slice, Array]]:
     count = max(1, AT_ONCE // max(1, width_in))
     for start in range(0, width_out, count):
         part = slice(start, min(start + count, width_out))
-        zeros = None if weight.zeros is None else weight.zeros[part, :, None]
-        groups = unpacked(weight.packed[part], weight.bits, weight.scales[part, :, None], zeros)
-        yield part, groups.reshape(part.stop - start, width_in)
+        yield part, _rows(weight, part)
+
+
+def _rows(weight: Quantized, which: Any) -> Array:
+    """Return the columns that an index chooses, each as a row `(..., C_in)`, in float32."""
+    zeros = None if weight.zeros is None else weight.zeros[which][..., None]
+    groups = unpacked(weight.packed[which], weight.bits, weight.scales[which][..., None], zeros)
+    return groups.reshape(*groups.shape[:-2], weight.shape[0])
+
+
+def quantized_rows(weight: Quantized, ids: Array) -> Array:
+    """Return rows of the table `(V, C)` that is held as a weight `(C, V)`: ids `(...)` → `(..., C)`, in float32."""
+    check_quantized("weight", weight)
+    check_ids("ids", check_array("ids", ids), weight.shape[1])
+    return _rows(weight, ids)
 
 
 def dequantize(quantized: Quantized) -> Array:

@@ -9,18 +9,19 @@ memory is taken.
 """
 
 import json
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from ..layers import QuantizedParameter
 from ..models import BERTConfig, Model, ModelConfig, T5Config, TransformerConfig
-from ..ops import Ops, numpy_ops
+from ..ops import Ops, Quantized, numpy_ops
+from ..ops.quantized import side_by_side
 from ..system.allocator import memory_limit
 from ..system.tensor_file import Tensor, parse_json
 from . import marian, t5, unused
@@ -44,8 +45,9 @@ from .files import (
     write_tensors,
 )
 from .gemma import GEMMA, GEMMA2, GEMMA3
-from .gguf_file import is_gguf
-from .gguf_model import folder_like
+from .gguf import QUANTIZED, from_blocks
+from .gguf_file import Packed, is_gguf
+from .gguf_model import FAMILIES, folder_like
 from .gpt2 import GPT2
 from .llama import LLAMA
 from .llama_relatives import MISTRAL, QWEN2, QWEN3
@@ -195,22 +197,28 @@ def _source(folder_or_name: str | Path) -> Source:
     return Source(folder, folder / CONFIG, values, generation, read_beside(folder), find, tokenizer)
 
 
-def load(folder_or_name: str | Path, ops: Ops = numpy_ops, dtype: str = "float32") -> tuple[Any, Any]:
+def load(
+    folder_or_name: str | Path, ops: Ops = numpy_ops, dtype: str = "float32", bits: int | None = None
+) -> tuple[Any, Any]:
     """Return the model in a folder or a GGUF file and its tokenizer or `None`; another name is downloaded.
 
     The tokens that begin and end a text are those of `generation_config.json` where it names some; its other settings,
     which say how to search or to draw, are in `model.origin.generation` and go back with `save`.
+
+    With `bits`, 8 or 4, linear maps are in so many bits and the tables of tokens in 8, each rounded as it is read: the
+    model in float is never in memory. What a GGUF file has in so many bits or fewer is taken as it is (Q8_0, Q4_0 and
+    Q4_1). Norms, biases and positions stay in `dtype`, and so do matrices whose C_in is no multiple of 32.
 
     Raises FileNotFoundError for a missing file and PretrainedError for a folder without a model that can be run here:
     damaged files, options or kinds of model that are not supported, tensors that are missing, too many or not the
     copies that they should be.
     """
     source, architecture, config, rows, tensors, types = look(folder_or_name)
-    _check_memory(source.place, rows, dtype)
+    _check_memory(source.place, config, dtype, bits)
     tokenizer = source.tokenizer(architecture.name)
     if isinstance(config, BERTConfig) and config.mask_id is None and tokenizer is not None:
         config = replace(config, mask_id=tokenizer.mask_id)
-    model = config.model.blank(config, ops, dtype)
+    model = config.model.blank(config, ops, dtype, bits=bits)
     _fill(model, rows, tensors)
     model.origin = Origin(str(folder_or_name), config, source.values, source.generation, types, source.beside)
     return model, tokenizer
@@ -321,6 +329,9 @@ def _fill(model: Model, rows: list[Row], tensors: Mapping[str, Tensor]) -> None:
     for row in rows:
         if row.theirs == ("final_logits_bias",) and row.theirs[0] not in tensors:
             continue  # zeros
+        if (few := model.parameters.quantized.get(row.ours)) is not None:
+            model.parameters.set_quantized({row.ours: _in_few_bits(few, row, tensors)})
+            continue
         parameter = model.parameters.named[row.ours]
         if row.is_as_theirs:
             flat = parameter.data.reshape(-1)
@@ -335,25 +346,52 @@ def _fill(model: Model, rows: list[Row], tensors: Mapping[str, Tensor]) -> None:
     model.parameters.refresh()
 
 
-def _check_memory(folder: Path, rows: list[Row], dtype: str) -> None:
+def _in_few_bits(parameter: QuantizedParameter, row: Row, tensors: Mapping[str, Tensor]) -> Quantized:
+    """Return the value of a parameter in few bits: as a GGUF file has it, or rounded, one tensor after the other."""
+    theirs = [tensors[name] for name in row.theirs]
+    kinds = {tensor.type for tensor in theirs}
+    if kinds <= {kind for (bits, _), kind in QUANTIZED.items() if bits <= parameter.bits} and len(kinds) == 1:
+        parts = [from_blocks(tensor.type, cast(Packed, tensor).rows()) for tensor in theirs]
+    else:
+        parts = list[Quantized]()
+        for tensor, width in zip(theirs, row.widths, strict=True):
+            shape = parameter.shape if parameter.transposed else (parameter.shape[0], width)
+            parts.append(parameter.rounded(row.to_ours(tensor.read(), shape)))
+    return side_by_side(parts)
+
+
+def _check_memory(folder: Path, config: ModelConfig, dtype: str, bits: int | None) -> None:
     """Raise PretrainedError if the weights alone are more than this process may hold."""
-    count, limit = sum(math.prod(shape) for row in rows for shape in row.shapes), memory_limit()
-    needed = count * (8 if "64" in str(dtype) else 4)
+    needed, limit = config.weight_bytes("float64" if "64" in str(dtype) else "float32", bits), memory_limit()
     if limit is not None and needed > limit:
         raise PretrainedError(f"{folder} needs {needed:,} bytes for its weights, and there are {limit:,}")
 
 
-def save(model: Model, folder: str | Path, tokenizer: Any = None) -> None:
+def save(model: Model, folder: str | Path, tokenizer: Any = None, bits: int | None = None) -> None:
     """Write a model, and its tokenizer, as `transformers` reads it with `from_pretrained`. Makes the folder.
+
+    A name that ends in `.gguf` is that of one file, which llama.cpp reads, too. There matrices are in few bits where
+    the model's are, or in `bits`, 8 (Q8_0) or 4 (Q4_1; tables of tokens: Q8_0), and all else is in float32.
 
     tokenizer: a `BPETokenizer`, or one that was loaded. A Transformer of the paper's becomes a Marian. A model that was
     loaded goes back as it came: with its folder's settings, and in bfloat16 or float16 if it was in these types and
     they still hold its weights exactly; otherwise in the model's own type. Raises PretrainedError, naming the option,
     for what the other's files can't express, before anything is written, and OSError for files that can't be. The
-    configuration is written last: without it no half of a model can be loaded. Adapters are merged into the weights.
+    configuration is written last: without it no half of a model can be loaded. Adapters are merged into the weights,
+    and weights in few bits are written as the numbers that they stand for.
     """
-    model = model.merged() if model.tuning is not None and model.tuning.rank else model
-    architecture, folder = _architecture_of(model), Path(folder)
+    if Path(folder).suffix == ".gguf":
+        _save_gguf(model, Path(folder), tokenizer, bits)
+    elif bits is not None:
+        raise ValueError(f"bits go into a file whose name ends in .gguf, got {folder}")
+    else:
+        adapted = model.tuning is not None and model.tuning.rank
+        _save_folder(model.merged() if model.bits or adapted else model, Path(folder), tokenizer)
+
+
+def _save_folder(model: Model, folder: Path, tokenizer: Any) -> None:
+    """Write a model of floats without adapters."""
+    architecture = _architecture_of(model)
     values = architecture.to_config(model.config)
     named = {name: model.ops.to_numpy(each.data) for name, each in model.parameters.named.items()}
     if isinstance(model.config, TransformerConfig):
@@ -384,6 +422,23 @@ def save(model: Model, folder: str | Path, tokenizer: Any = None) -> None:
     if tokenizer is not None:
         save_tokenizer(tokenizer, folder, model.config)
     write_json(folder / CONFIG, {**values, "dtype": dtype})
+
+
+def _save_gguf(model: Model, path: Path, tokenizer: Any, bits: int | None) -> None:
+    """Write a model as a GGUF file. Raises PretrainedError for one that such a file can't hold."""
+    from .gguf_writing import write_model
+
+    if not isinstance(tokenizer, PretrainedTokenizer | None):
+        raise PretrainedError(f"a {type(tokenizer).__name__} can't be written in a GGUF file, only one that was loaded")
+    if (model.tuning is not None and model.tuning.rank) or bits not in (None, model.bits):
+        model = model.merged()
+    if bits is not None and model.bits is None:
+        model = model.quantized(bits)
+    name = _architecture_of(model).name
+    if name not in FAMILIES and name != "mistral":  # whose files are Llama's, too
+        raise PretrainedError(f"a model as of {name} can't be written in a GGUF file, only {', '.join(FAMILIES)}")
+    architecture = ARCHITECTURES[name if name in FAMILIES else "llama"]
+    write_model(path, model, architecture.to_config(model.config), architecture.table(model.config), tokenizer)
 
 
 def save_adapter(model: Model, folder: str | Path) -> None:

@@ -54,12 +54,21 @@ class Packed(Tensor):
         """The bytes of its blocks."""
         return math.prod(self.shape) // self.packing.weights * self.packing.bytes
 
+    def rows(self) -> np.ndarray:
+        """Read the bytes of its rows, `(rows, bytes of a row)`."""
+        return self._in_order(np.fromfile(self.path, np.uint8, self.nbytes, offset=self.start))
+
     def _read(self, first: int, stop: int) -> np.ndarray:
         if self.heads:
-            whole = self._blocks(0, math.prod(self.shape))
-            rows = whole.reshape(self.heads, self.shape[0] // self.heads // 2, 2, -1)
-            return rows.swapaxes(1, 2).reshape(-1)[first:stop]
+            return self._in_order(self._blocks(0, math.prod(self.shape))).reshape(-1)[first:stop]
         return self._blocks(first, stop)
+
+    def _in_order(self, content: np.ndarray) -> np.ndarray:
+        """Return the rows that lie one after the other in an array, in the order of Llama."""
+        if not self.heads:
+            return content.reshape(self.shape[0], -1)
+        rows = content.reshape(self.heads, self.shape[0] // self.heads // 2, 2, -1)
+        return rows.swapaxes(1, 2).reshape(self.shape[0], -1)
 
     def _blocks(self, first: int, stop: int) -> np.ndarray:
         """Read the weights first, …, stop − 1, which are whole blocks, piece by piece."""

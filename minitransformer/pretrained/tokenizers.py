@@ -152,10 +152,10 @@ class PretrainedTokenizer:
         except ImportError:
             message = "a chat template needs the package jinja2, 3.1.6 or newer: pip install -U jinja2"
             raise PretrainedError(message) from None
-        marks = {name: mark for name in MARKS if (mark := self._mark(name))}
+        marks = {name: mark for name in MARKS if (mark := self.mark(name))}
         return render(template, messages, marks, add_generation_prompt)
 
-    def _mark(self, name: str) -> str | None:
+    def mark(self, name: str) -> str | None:
         """Return the special token of a name such as `eos_token`; the model's own where the options say nothing."""
         if name in self.options:
             return _text(self.options[name])

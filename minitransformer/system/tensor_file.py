@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-TYPES = {"I64": "<i8", "F64": "<f8", "F32": "<f4", "I32": "<i4", "BF16": "<u2", "F16": "<f2"}
+TYPES = {"I64": "<i8", "F64": "<f8", "F32": "<f4", "I32": "<i4", "BF16": "<u2", "F16": "<f2", "I8": "|i1", "U8": "|u1"}
 """The types of tensors that are read, in the order in which safetensors writes them: wide ones first, so that each is
 aligned. Bfloat16 numbers are the upper halves of float32 numbers."""
 

@@ -1,7 +1,8 @@
 """Checkpoints: one safetensors file each, with a checksum over every byte.
 
 A file holds the weights under their own names, without padding, tied ones once; Adam's moments as
-`optimizer/m.<name>` and `optimizer/v.<name>`; and, as JSON under one metadata key, a description. The same state gives
+`optimizer/m.<name>` and `optimizer/v.<name>`; weights in few bits as `quantized/<name>.packed`, `….scales` and
+`….zeros`; and, as JSON under one metadata key, a description. The same state gives
 the same bytes. The description holds the version of the format and
 
     step        a whole number
@@ -10,7 +11,7 @@ the same bytes. The description holds the version of the format and
     state       an object; in it `settings`, `data`, `tuning` (what is trained) and `objective` (for which reward, or on
                 which pairs) are objects, `tokens` is a whole number, `languages` two names or null, `averaged_steps` a
                 list of whole numbers, `origin` text or null: what another library's folder held beside the weights;
-                each may be missing
+                `bits` is 8 or 4, for a model in few bits; each may be missing
 
 A checkpoint from a stranger can't do harm. Nothing is unpickled, so it can't run code. Its content is checked, so that
 its readers may rely on types. A model is made only if the file holds all of its weights, so it is no larger than the
@@ -25,6 +26,7 @@ its own 64 digits are zeros. It always stands at the same place, by which a chec
 import errno
 import hashlib
 import json
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,12 +38,12 @@ import numpy as np
 
 from ..data.sentence_pairs import is_language
 from ..models import DEFAULT_KIND, Model, ModelConfig, Tuning, build_model, config_from_dict, is_adapter
-from ..ops import Ops, numpy_ops
+from ..ops import Ops, Quantized, numpy_ops
 from ..system.atomic import atomic_write
 from ..system.tensor_file import TYPES, Tensor, file_parts, read_header
 
 VERSION = 2
-OPTIMIZER_PREFIX = "optimizer/"
+OPTIMIZER_PREFIX, QUANTIZED_PREFIX = "optimizer/", "quantized/"
 DEEPEST = 8
 """A description may have this many levels of nested objects and lists; four are needed."""
 
@@ -61,6 +63,7 @@ class Checkpoint:
 
     config      the model's configuration, with the kind of model, as its `to_dict` gives it
     parameters  the weights by name
+    quantized   those in few bits by name, if the model has some
     optimizer   the optimiser's arrays by name, as `Adam.state_dict` gives them, or None
     tokenizer   the tokenizer's JSON text, or None
     step        the number of optimiser steps so far
@@ -73,6 +76,7 @@ class Checkpoint:
     tokenizer: str | None = None
     step: int = 0
     state: dict[str, Any] = field(default_factory=dict)
+    quantized: dict[str, Quantized] = field(default_factory=dict)
 
     @property
     def languages(self) -> tuple[str, str] | None:
@@ -101,6 +105,7 @@ class Checkpoint:
             raise CheckpointError(f"no model can be made from the checkpoint: {error}") from error
         self.check_floats()
         held = sum(array.size for name, array in self.parameters.items() if not is_adapter(name))
+        held += sum(math.prod(weight.shape) for weight in self.quantized.values())
         if held != config.num_parameters or len(self.parameters) < config.num_layers_in_all:
             raise CheckpointError(
                 f"the checkpoint holds {held:,} weights in {len(self.parameters):,} arrays, but its configuration is "
@@ -115,21 +120,22 @@ class Checkpoint:
                 raise CheckpointError(f"the checkpoint's {name} is of type {array.dtype}, expected floats")
 
     def model(self, ops: Ops = numpy_ops, dtype: str = "float32") -> Any:
-        """Return the checkpoint's model, with its adapters merged. Raises as `tuned_model` does."""
-        return self.tuned_model(ops, dtype).merged() if self.has_adapters else self.tuned_model(ops, dtype)
+        """Return the checkpoint's model, with adapters merged, but beside few bits. Raises as `tuned_model` does."""
+        model = self.tuned_model(ops, dtype)
+        return model.merged() if self.has_adapters and model.bits is None else model
 
     def tuned_model(self, ops: Ops = numpy_ops, dtype: str = "float32") -> Any:
         """Return the model as it was trained. Raises as `model_config` and `restore` do."""
-        config, tuning = self.model_config(), self.tuning
+        config, tuning, bits = self.model_config(), self.tuning, self.state.get("bits")
         if self.has_adapters or (tuning is not None and tuning.rank):
             try:  # before memory is taken for what a file says
-                layers = config.model.declared(config, ops, dtype, tuning).named_parameters()
+                layers = config.model.declared(config, ops, dtype, tuning, bits).named_parameters()
             except ValueError as error:
                 raise CheckpointError(f"the checkpoint's tuning is none of its model: {error}") from None
             held = {name: array.shape for name, array in self.parameters.items() if is_adapter(name)}
             if held != {name: each.shape for name, each in layers if is_adapter(name)}:
                 raise CheckpointError("the checkpoint's adapters are not those that its tuning names")
-        model = build_model(config, ops, dtype, seed=None, tuning=tuning)
+        model = build_model(config, ops, dtype, seed=None, tuning=tuning, bits=bits)
         self.restore(model)
         return model
 
@@ -148,8 +154,15 @@ class Checkpoint:
             raise CheckpointError(f"the checkpoint is of another configuration than the model: {differences}")
         if self.tuning != model.tuning:
             raise CheckpointError("the checkpoint is of a training of other parameters than the model's")
+        parameters = model.parameters
+        ours = {name: weight.shape for name, weight in self.quantized.items()}
+        few = parameters.quantized.items()
+        shapes = {name: each.shape[::-1] if each.transposed else each.shape for name, each in few}
+        if ours != shapes:
+            raise CheckpointError("the checkpoint's weights in few bits are not those of its model")
+        parameters.set_quantized(self.quantized)
         try:
-            model.parameters.load_state_dict(self.parameters)
+            parameters.load_state_dict(self.parameters)
         except ValueError as error:
             raise CheckpointError(f"the checkpoint's weights do not fit its configuration: {error}") from None
 
@@ -170,12 +183,16 @@ STEPS = ("a list of whole numbers", lambda value: _is_list(value, _is_whole))
 FIELDS = {"version": WHOLE, "step": WHOLE, "config": OBJECT, "tokenizer": TEXT, "state": OBJECT}
 STATE_FIELDS = {"settings": OBJECT, "data": OBJECT, "tokens": WHOLE, "languages": LANGUAGES, "averaged_steps": STEPS}
 STATE_FIELDS |= {"tuning": OBJECT, "origin": TEXT, "objective": OBJECT}
+STATE_FIELDS |= {"bits": ("8 or 4", lambda value: type(value) is int and value in (4, 8))}
 """For each field the name of its kind, and a function that tells whether a value has it. FIELDS are required."""
 
 
 def save_checkpoint(path: str | Path, checkpoint: Checkpoint) -> None:
     """Write `checkpoint` to a temporary file and rename it to `path`. Raises OSError, with the reason, if it can't."""
     tensors = checkpoint.parameters | {OPTIMIZER_PREFIX + name: m for name, m in (checkpoint.optimizer or {}).items()}
+    for name, weight in checkpoint.quantized.items():
+        parts = {part: getattr(weight, part) for part in ("packed", "scales", "zeros")}
+        tensors |= {f"{QUANTIZED_PREFIX}{name}.{part}": each for part, each in parts.items() if each is not None}
     description = {
         "sha256": _BLANK_DIGEST.decode(),
         "version": VERSION,
@@ -210,16 +227,38 @@ def _read(path: Path, with_optimizer: bool) -> Checkpoint:
     """Read a file whose checksum is right. Raises ValueError if its content is not a checkpoint's."""
     metadata, tensors = read_header(path)
     description = _described(metadata["minitransformer"])
-    parameters, optimizer = {}, {}
+    parameters, optimizer, quantized = {}, {}, {}
     for name, tensor in tensors.items():
         if tensor.type not in TYPES:
             raise ValueError(f"{shortened(name)} is of type {tensor.type}, expected one of {', '.join(TYPES)}")
-        if not name.startswith(OPTIMIZER_PREFIX):
+        if name.startswith(QUANTIZED_PREFIX):
+            quantized[name.removeprefix(QUANTIZED_PREFIX)] = _finite(tensor, name)
+        elif not name.startswith(OPTIMIZER_PREFIX):
             parameters[name] = _finite(tensor, name)
         elif with_optimizer:
             optimizer[name.removeprefix(OPTIMIZER_PREFIX)] = _finite(tensor, name)
     config, tokenizer, step, state = (description[name] for name in ("config", "tokenizer", "step", "state"))
-    return Checkpoint(config, parameters, optimizer or None, tokenizer, step, state)
+    return Checkpoint(config, parameters, optimizer or None, tokenizer, step, state, _in_few_bits(quantized))
+
+
+def _in_few_bits(arrays: Mapping[str, np.ndarray]) -> dict[str, Quantized]:
+    """Return weights in few bits by name. Raises ValueError for arrays that are not those of weights."""
+    found, unused = {}, set(arrays)
+    for name in sorted({name.rpartition(".")[0] for name in arrays}):
+        packed, scales, zeros = (arrays.get(f"{name}.{part}") for part in ("packed", "scales", "zeros"))
+        unused -= {f"{name}.{part}" for part in ("packed", "scales", "zeros")}
+        sizes = {np.dtype(np.int8): (8, 32), np.dtype(np.uint8): (4, 16)}  # bits, and the bytes of 32 weights
+        kind = None if packed is None else sizes.get(packed.dtype)
+        if packed is None or kind is None or packed.ndim != 3 or packed.shape[2] != kind[1] or scales is None:
+            raise ValueError(f"{shortened(name)} is no weight in few bits")
+        levels = [each for each in (scales, zeros) if each is not None]
+        if any(each.shape != packed.shape[:2] or each.dtype != np.float32 for each in levels):
+            raise ValueError(f"{shortened(name)} has other scales than its numbers need")
+        scales, zeros = scales.astype(np.float16), None if zeros is None else zeros.astype(np.float16)  # as in the file
+        found[name] = Quantized(packed, scales, zeros, kind[0])
+    if unused:
+        raise ValueError(f"{shortened(min(unused))} is no part of a weight in few bits")
+    return found
 
 
 def _described(text: str) -> dict[str, Any]:

@@ -92,6 +92,9 @@ class Trainer:
         progress: bool = True,
         processes: Processes = ALONE,
     ) -> None:
+        if not len(model.parameters.grad):
+            why = f"its matrices are in {model.bits} bits, so train adapters beside them: model.tuned(Tuning(rank=8))"
+            raise ValueError(f"nothing of the model is trained: {why if model.bits else 'all of it is frozen'}")
         if processes.size > 1 and settings.shards is None:
             raise ValueError(f"{processes.size} processes share a training by its shards, but shards is None")
         self.model, self.dataset, self.settings = model, dataset, settings
@@ -320,18 +323,20 @@ class Trainer:
 
     def _checkpoint(self) -> Checkpoint:
         """Return the checkpoint of this step; all processes make it, since each has a part of the moments."""
+        model, ops = self.model, self.model.ops
         return Checkpoint(
-            config=self.model.config.to_dict(),
-            parameters=self.model.parameters.state_dict(),
+            config=model.config.to_dict(),
+            parameters=model.parameters.state_dict(),
             optimizer=self.optimizer.state_dict(),
             tokenizer=self.tokenizer,
             step=self.step,
+            quantized={name: each.value.mapped(ops.to_numpy) for name, each in model.parameters.quantized.items()},
             state={
                 "settings": self.settings.to_dict(),
                 "data": self._data_identity,
                 "languages": self.languages,
                 "tokens": self.tokens,
-                **kept_of(self.model),
+                **kept_of(model),
                 **getattr(self.dataset, "kept", {}),
             },
         )
@@ -354,7 +359,8 @@ class Trainer:
 
 def kept_of(model: Model[Any]) -> dict[str, Any]:
     """Return what a checkpoint's state keeps of a model: what of it is trained, and the folder that it came from."""
-    kept = {} if model.tuning is None else {"tuning": model.tuning.to_dict()}
+    kept: dict[str, Any] = {} if model.tuning is None else {"tuning": model.tuning.to_dict()}
+    kept |= {} if model.bits is None else {"bits": model.bits}
     return kept if model.origin is None else kept | {"origin": model.origin.to_json()}
 
 

@@ -369,7 +369,7 @@ def test_processes_of_one_machine_share_its_memory_and_agree_on_the_window(monke
     for memory, context in ((4 * (weights + 2 * fits), 64), (4 * (weights + 2 * fits) - 8, 32), (1, 1)):
         monkeypatch.setattr("minitransformer.cli.backend.memory_limit", lambda memory=memory: memory)
         processes = Processes(0, 8, store=object())
-        args = argparse.Namespace(backend="numpy")
+        args = argparse.Namespace(backend="numpy", bits=None)
         assert fitting_context(args, config, NUMPY, processes) == context
 
 

@@ -97,6 +97,38 @@ def test_a_published_model_goes_on_and_resumes_with_the_same_bits(
             assert files[0].read_bytes() == files[1].read_bytes()
 
 
+def test_adapters_beside_few_bits_go_on_with_the_same_bits(folders: Path, tmp_path: Path, command: Command) -> None:
+    _, ids = word_tokenizer(tmp_path / "wide", ["<s>"], [])
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
+    config = tr.LlamaConfig(**sizes, **SHARED, vocab_size=len(ids), max_position_embeddings=64)
+    tr.LlamaForCausalLM(config).save_pretrained(tmp_path / "wide")
+    start = ["train", "--from", tmp_path / "wide", "--text", folders / "text.txt", *BRIEFLY, "--lora", 2, "--bits", 4]
+    start += ["--peak-lr", 0.05]
+    assert command(*start, "--steps", 4, "--out", tmp_path / "whole")[0] == 0
+    assert command(*start, "--steps", 2, "--out", tmp_path / "halves")[0] == 0
+    assert command("train", "--resume", tmp_path / "halves", "--steps", 4, "--merge")[0] == 0
+    last = "step-00000004.safetensors"
+    a, b = load_checkpoint(tmp_path / "whole" / last), load_checkpoint(tmp_path / "halves" / last)
+    assert (a.state["bits"], len(a.quantized)) == (4, 6)
+    for name, array in a.parameters.items():
+        np.testing.assert_array_equal(array, b.parameters[name])
+    adapter = [tmp_path / name / "adapter" / "adapter_model.safetensors" for name in ("whole", "halves")]
+    assert (adapter[0].exists(), adapter[1].exists()) == (True, True)
+    assert adapter[0].read_bytes() == adapter[1].read_bytes()
+    model, _ = pretrained.load(tmp_path / "halves" / "model")
+    few = a.model()
+    tokens = np.array([[0, 6, 7, 8]])
+    np.testing.assert_allclose(model.forward(tokens)[0], few.forward(tokens)[0], atol=1e-5)
+    for name, more in (("wide", ["--bits", 8]), (f"whole/{last}", []), (f"whole/{last}", ["--bits", 8])):
+        status, out, _ = command("generate", tmp_path / name, "The dog", "--max-tokens", 3, *more)
+        assert (status, out.startswith("The dog")) == (0, True)
+        status, out, _ = command("evaluate", tmp_path / name, "--text", folders / "text.txt", *more)
+        assert (status, "perplexity" in out) == (0, True)
+    assert command("inside", tmp_path / "whole" / last, "The dog", "--out", tmp_path / "page.html")[0] == 0
+    again = [*start[:2], tmp_path / "whole" / last, *start[3:], "--steps", 1, "--out", tmp_path / "again"]
+    assert command(*again)[0] == 0
+
+
 def test_a_folder_that_was_trained_is_read_by_transformers_with_the_same_logits(
     folders: Path, tmp_path: Path, command: Command
 ) -> None:
@@ -230,6 +262,15 @@ def test_what_can_t_be_is_refused_in_one_sentence(folders: Path, tmp_path: Path,
         (["--from", llama, "--d-model", 8, *text], "--d-model does not go with --from"),
         (["--from", llama, "--merge", *text], "--merge go with --lora"),
         (["--from", llama, "--lora", 2, "--freeze", "*", *text], "--freeze does not go with --lora"),
+        (["--lora", 2, "--bits", 4, *text], "--lora goes with --from MODEL"),
+        (["--bits", 4, *text], "--bits goes with --from MODEL"),
+        (["--from", llama, "--bits", 4, *text], "--bits goes with --lora: weights in few bits stay as they are"),
+        (["--from", llama, "--lora", 2, "--bits", 3, *text], "argument --bits: expected 8 or 4, got '3'"),
+        (["--from", llama, "--lora", 2, "--bits", 4, *text], "no matrix of the model has rows of a multiple of 32"),
+        (
+            ["--from", roberta, "--table", folders / "table.tsv", "--lora", 2, "--bits", 4],
+            "--bits does not go with --table",
+        ),
         (["--from", llama, "--freeze", "wte*", *text], "no name matches 'wte*', such as"),
         (["--from", llama, "--lora", 99, *text], "the rank is 99, but "),
         (["--from", llama, "--lora", 2, "--lora-targets", "q_proj", *text], "no name matches 'q_proj', such as"),

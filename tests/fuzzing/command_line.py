@@ -210,6 +210,7 @@ RULES: dict[str, Fine] = {
     "clip": real(0, 1, above=True),
     "kl": real(0, 1e309),
     "beta": real(0, 1e309, above=True),
+    "bits": ("8", "4").__contains__,
     "lora": whole(1, 48),
     "lora_alpha": real(0, 1e309, above=True),
     "temperature": real(0, 1e309),

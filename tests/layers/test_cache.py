@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 
-from minitransformer.layers import Cache
+import kernels
+from minitransformer.costs import cache_bytes
+from minitransformer.layers import ByteCache, Cache
 from minitransformer.layers.cache import FIRST_ROOM
+from minitransformer.models import GPTConfig, build_model
 from minitransformer.ops import numpy_ops
 
 B, K, H = 3, 2, 2
@@ -84,3 +87,56 @@ def test_all_that_is_kept_moves_along(positions, change, order, sentences):
     assert_past(cache, [array[order] for array in past])
     np.testing.assert_array_equal(cache.rows["state"][0], state[order])
     np.testing.assert_array_equal(cache.shared["memory"][0], shared[sentences])
+
+
+# --- Keys and values in bytes ---------------------------------------------------------------------------------
+
+
+def rounded(array: np.ndarray) -> np.ndarray:
+    """Each head's numbers at a position as whole multiples of a 127th of the largest."""
+    scale = abs(array).max(-1, keepdims=True) / 127
+    return scale * np.floor(array / np.where(scale == 0, 1, scale) + 0.5)
+
+
+@pytest.mark.parametrize("ops", [numpy_ops, kernels.torch_ops("cpu", "float64")], ids=["numpy", "torch"])
+def test_keys_in_bytes_are_wrong_by_at_most_half_a_scale(ops):
+    cache, steps = ByteCache(ops, B, K), []
+    for t in range(2 * FIRST_ROOM + 1):
+        steps.append(fresh(t))
+        steps[0][0][0] = 0  # a head without a number
+        found = cache.extended("a", *map(ops.asarray, steps[-1]))
+        cache.position += 1
+    for whole, parts in zip(found, zip(*steps, strict=True), strict=True):
+        given = np.concatenate(parts, axis=2)
+        whole = ops.to_numpy(whole)
+        np.testing.assert_allclose(whole, rounded(given), rtol=1e-12, atol=1e-12)
+        assert (abs(whole - given) <= abs(given).max(-1, keepdims=True) / 254 * (1 + 1e-12)).all()
+    cache.reorder(np.array([[1, 0], [1, 1], [0, 0]]))
+    cache.select(np.array([2, 0]))
+    assert cache.go_back(5)
+    rows = [4, 4, 1, 0]
+    new = fresh(1000, rows=4)
+    for whole, parts, added in zip(
+        cache.extended("a", *map(ops.asarray, new)), zip(*steps, strict=True), new, strict=True
+    ):
+        wanted = np.concatenate([np.concatenate(parts, axis=2)[rows, :, :5], added], axis=2)
+        np.testing.assert_allclose(ops.to_numpy(whole), rounded(wanted), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("changes", [{}, {"window": 5}])
+def test_a_text_goes_on_from_keys_in_bytes(changes):
+    config = GPTConfig.llama(30, d_model=64, num_heads=2, d_ff=96, num_layers=2, max_length=64, **changes)
+    model = build_model(config, seed=1)
+    ids = np.random.default_rng(0).integers(0, 30, (2, 40))
+    whole, states = (
+        model.forward(ids)[0],
+        [model.start_decoding(ids[:, :20], cache_in_bytes=each) for each in (False, True)],
+    )
+    for t in range(20, 40):
+        exact, near = (model.decode_step(ids[:, t : t + 1], state)[:, 0] for state in states)
+        np.testing.assert_allclose(exact, whole[:, t], atol=1e-4)
+        assert 0 < abs(near - exact).max() < 0.02 * abs(exact).max()
+    if not changes:
+        held = [sum(each.nbytes for *pair, _ in state.cache.grown.values() for each in pair) for state in states]
+        room = states[0].cache.grown["decoder.layers.0.self_attention"][0].shape[2]
+        assert held == [2 * cache_bytes(config, room), 2 * cache_bytes(config, room, in_bytes=True)]

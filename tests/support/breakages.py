@@ -126,7 +126,7 @@ keys and values counted for every head of queries
 a gated network counted as one of two matrices | _stack: (2 + network.gated) → 2
 [models/config.py: models/test_tree]
 a parameter that all layers share counted in each of them
-    ModelConfig.parameter_sizes: ".layers.1." → ".layers.0."
+    ModelConfig._of_parameters: ".layers.1." → ".layers.0."
 [costs.py: models/test_costs]
 a window's scores without those of a softcap | reading_bytes: attention.softcap is None → True
 keys that are counted and values that are not | cache_bytes: (attention.d_k + attention.d_v) * length →
@@ -201,7 +201,7 @@ tokens that have no text written all the same | Generator._tokens: logits[:, sel
 [config.py: models/test_configurations]
 a part of a configuration that may be anything | Config.__post_init__: each.name in parts → False
 [pretrained/__init__.py: pretrained/test_folders]
-a killed save that leaves an old configuration beside new weights | save: CONFIG, GENERATION → GENERATION
+a killed save that leaves an old configuration beside new weights | _save_folder: CONFIG, GENERATION → GENERATION
 [system/tensor_file.py: pretrained/test_memory]
 bfloat16 numbers in memory twice while they are widened
     widened: np.left_shift(array, 16, dtype=np.uint32) → (array.astype(np.uint32) << 16)
@@ -222,11 +222,11 @@ the highest bits of a byte first
 the two numbers of a byte in each other's half
     _packed: half = levels.shape[-1] // 2 → half = levels.shape[-1] // 2; levels = np.roll(levels, half, axis=-1)
 the minimum of the group beside it | unpacked: zeros.astype(np.float32) → np.roll(zeros.astype(np.float32), 1, axis=-2)
-a scale for all weights of an output | quantize: 1 / steps → 1 / steps[:, :1]
-four bits that are cut off, not rounded | quantize: 8.5 if symmetric else 0.5 → 8.0 if symmetric else 0.0
-eight bits that are cut off, not rounded | quantize: np.float32(0.5), numbers → np.float32(0.0), numbers
+a scale for all weights of an output | _rounded: 1 / steps → 1 / steps[:, :1]
+four bits that are cut off, not rounded | _rounded: 8.5 if symmetric else 0.5 → 8.0 if symmetric else 0.0
+eight bits that are cut off, not rounded | _rounded: np.float32(0.5), numbers → np.float32(0.0), numbers
 a minimum beyond float16 taken as it is
-    quantize: scales if zeros is None else (scales, zeros) → scales
+    _rounded: scales if zeros is None else (scales, zeros) → scales
 the whole matrix at once | columns: max(1, AT_ONCE // max(1, width_in)) → width_out
 a gradient through the columns beside them | quantized_linear_backward: dy[:, part] → np.roll(dy, 1, axis=1)[:, part]
 a gradient of the last columns alone | quantized_linear_backward: dx += → dx[:] =
@@ -243,7 +243,7 @@ the fifth bits of Q5_K from the group beside it
 the upper bits of Q6_K from the half beside it
     q6_k: blocks[:, 128:192].reshape(-1, 2, 32) → blocks[:, 128:192].reshape(-1, 2, 32)[:, ::-1]
 [pretrained/gguf_file.py: pretrained/test_gguf]
-rows of queries and keys left as llama.cpp turns them | Packed._read: rows.swapaxes(1, 2) → rows
+rows of queries and keys left as llama.cpp turns them | Packed._in_order: rows.swapaxes(1, 2) → rows
 an offset in weights where bytes are meant | Packed._blocks: start // weights * size → start
 a tensor that lies above another | opened: first + tensor.start != stop → first + tensor.start > stop
 [pretrained/gguf_model.py: pretrained/test_gguf]
@@ -301,13 +301,36 @@ an adapter without α/r | LoRA.forward: low * self.scale → low
 an adapter's gradient without α/r | LoRA.backward: dlow * self.scale → dlow
 A and B exchanged in an adapter's backward
     LoRA.backward: a_cache, b_cache = cache → b_cache, a_cache = cache
+[layers/quantized.py: layers/test_quantized_layers]
+tokens in few bits without their scale | QuantizedEmbedding.forward: self.scale * rows → rows
+a table in as few bits as the maps | quantized_layers: table.shape, TABLE_BITS → table.shape, bits
+the bias of logits in few bits without a gradient
+    QuantizedOutput.logits_backward: self.bias.add_grad(dbias) → self.bias.add_grad(0 * dbias)
+[layers/quantized.py: models/test_qlora]
+the bias of a map in few bits without a gradient
+    QuantizedLinear.backward: self.bias.add_grad(dbias) → self.bias.add_grad(0 * dbias)
+what stays in float beside few bits trained, too | quantized_layers: trained = False → trained = True
+[layers/lora.py: models/test_qlora]
+an adapter beside few bits that takes them for floats | AdaptedLinear.forward: self.kind.forward → Linear.forward
+[training/checkpoint.py: models/test_qlora]
+the scales of the output before | _in_few_bits: scales.astype(np.float16) → np.roll(scales, 1, 0).astype(np.float16)
+[pretrained/__init__.py: pretrained/test_few_bits]
+a file's weights in few bits rounded again | _in_few_bits: len(kinds) == 1 → len(kinds) == 0
+weights of two types side by side | _in_few_bits: len(kinds) == 1 → True
+[pretrained/gguf_file.py: pretrained/test_few_bits]
+bytes of rows left as llama.cpp turns them
+    Packed.rows: self._in_order(np.fromfile → (lambda each: each.reshape(self.shape[0], -1))(np.fromfile
+[pretrained/gguf_writing.py: pretrained/test_gguf_writing]
+rows of queries and keys written as Llama has them | _turned: swapaxes(1, 2) → reshape(rows.shape)
+a file's tokenizer that is not compared | _reads_alike: all(ours == theirs for ours, theirs in pairs) → True
+tensors that follow each other without a gap | _write: file.write(bytes(-content.nbytes % ALIGN)) → pass
 [layers/lora.py: models/test_tuning]
 a merged adapter without α/r | LoRA.product: self.scale * (self.a.data @ self.b.data) → self.a.data @ self.b.data
 [layers/linear.py: models/test_tuning]
 a frozen weight's gradient that does not pass on
     frozen_backward: weight.value if transposed else weight.value.swapaxes(0, 1) → 0 * weight.value.swapaxes(0, 1)
 [models/model.py: models/test_tuning]
-adapters merged twice | Model.tuned: += adapter.product() → += 2 * adapter.product()
+adapters merged twice | Model._copied: += adapter.product() → += 2 * adapter.product()
 [layers/parameter.py: models/test_tuning]
 frozen parameters among those that Adam moves
     FlatParameters.__init__: key=lambda item: not item[1].trained → key=lambda item: False
@@ -427,6 +450,9 @@ a window that is read before the one before it is translated
 an error of a stream that swallows what came before it
     Translator._windows: if window: yield → if window and not error:\n            yield
 [layers/cache.py: layers/test_cache]
+keys in bytes cut off, not rounded | ByteCache._in_bytes: 127.5 → 127
+keys in bytes with one scale for all heads
+    ByteCache._in_bytes: self.ops.topk(abs(x), 1)[0] → (0 * self.ops.topk(abs(x), 1)[0] + abs(x).max())
 a cache that forgets its past when its room is full
     Cache.extended: keys[:, :, old], room), self._with_room(values[:, :, old] →
         keys[:, :, :0], room), self._with_room(values[:, :, :0]

@@ -31,10 +31,11 @@ def write_gguf(
     kind: str = "F32",
     more: Mapping[str, Any] | None = None,
     tensors: Mapping[str, Any] | None = None,
+    kinds: Mapping[str, str] | None = None,
 ) -> None:
     """Write a Llama or a Qwen of `transformers` as llama.cpp's converter does, matrices in this type.
 
-    Vectors are in float32.
+    Those of the modules that `kinds` names are in others, vectors in float32.
     """
     config, family = model.config, model.config.model_type
     writer = gguf.GGUFWriter(path, family)
@@ -59,7 +60,7 @@ def write_gguf(
         heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}.get(name.split(".")[-2])
         array = tensor.float().numpy()
         array = shuffled(array, heads) if heads and family == "llama" else array
-        which = kind if array.ndim > 1 else "F32"
+        which = (kinds or {}).get(name.split(".")[-2], kind) if array.ndim > 1 else "F32"
         theirs: Any = names.get_name(name, try_suffixes=(".weight", ".bias"))
         writer.add_tensor(theirs, packed(array, which), raw_dtype=KINDS[which])
     for name, values in (tensors or {}).items():
