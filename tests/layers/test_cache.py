@@ -100,7 +100,7 @@ def rounded(array: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("ops", [numpy_ops, kernels.torch_ops("cpu", "float64")], ids=["numpy", "torch"])
 def test_keys_in_bytes_are_wrong_by_at_most_half_a_scale(ops):
-    cache, steps = ByteCache(ops, B, K), []
+    cache, steps, found = ByteCache(ops, B, K), [], ()
     for t in range(2 * FIRST_ROOM + 1):
         steps.append(fresh(t))
         steps[0][0][0] = 0  # a head without a number

@@ -137,7 +137,7 @@ def test_what_no_file_can_hold_is_refused_before_anything_is_written(tmp_path: P
     word_tokenizer(tmp_path / "words", ["<s>"], [])
     words = load_tokenizer(tmp_path / "words", "llama", values={})
     config = GPTConfig.llama(200, **SIZES)
-    gpt2, relu = GPTConfig(50, **SIZES | {"num_kv_heads": None}), GPTConfig.llama(50, **SIZES, activation="relu")
+    gpt2, relu = GPTConfig(50, **{**SIZES, "num_kv_heads": 2}), GPTConfig.llama(50, **SIZES, activation="relu")
     many = GPTConfig.llama(50, **SIZES, eos_id=1, other_eos_ids=(2, 3, 4))
     for each, tokenizer, message in (
         (gpt2, None, "a model as of gpt2 can't be written in a GGUF file, only llama, qwen2, qwen3"),
