@@ -227,7 +227,7 @@ marks = {"no baseline": 0.0, "the mean reward": mean, "the best": best}
 baselines = np.linspace(-0.5, 1.5, 81)
 pictures.draw_baselines(
     baselines,
-    {name: [variance(reward + more, b) for b in baselines] for name, more in (("reward 0 or 1", 0), ("1 or 2", 1))},
+    {f"reward {more} or {1 + more}": [variance(reward + more, b) for b in baselines] for more in (0, 1)},
     {name: (b, variance(reward, b)) for name, b in marks.items()},
 )
 for name, b in marks.items():
@@ -236,8 +236,8 @@ for name, b in marks.items():
     print(f"{name:<16} variance {variance(reward, b):.4f}; with 1 added to all rewards {shifted:.4f}")
 
 # %% [markdown]
-# Without a baseline, texts with the rewards 1 and 2 are *all* made more probable, the good ones only a little more. As
-# all probabilities sum to 1, most of these pulls cancel each other, and only noise remains. With the mean reward as a
+# Without a baseline, texts with the rewards 1 and 2 are *all* pulled up, the good ones only twice as strongly. As all
+# probabilities sum to 1, most of these pulls cancel each other, and only noise remains. With the mean reward as a
 # baseline a text is pushed up if it is better than usual, and down if it is worse. (The best baseline weighs rewards by
 # $\lVert\nabla\log\pi\rVert^2$. Nobody computes it: the mean brings most of the gain.)
 #
@@ -379,7 +379,7 @@ pictures.draw_texts(
 # The reward went up all the time. The upper curve alone shows success, twice. This is
 # [*reward hacking*](glossary.md#reward-hacking): the policy is pushed towards what is *measured*, and finds what the
 # measure forgets. It does not do so at once. As long as bad texts with a high reward are rarely drawn, all looks well.
-# A longer training run, larger groups, a larger model: each finds more of them.
+# A longer training run and larger groups find more of them.
 #
 # ## Stay near the start
 #
@@ -446,7 +446,8 @@ for beta, found in reached.items():
 # \log\pi_\text{ref}(y) - \log\pi(y)$ the obvious one is the mean of $-\delta$. It is right on average, but a single one
 # may be below 0, and it is noisy. Better is $e^\delta - \delta - 1$ (Schulman 2020). What was added, $e^\delta - 1$,
 # has the mean $\sum_y \pi(y)\, \pi_\text{ref}(y)/\pi(y) - 1 = 0$, so it is right on average too. And it is never below
-# 0, as $e^\delta \ge 1 + \delta$. A third one, $\delta^2/2$, has little noise and a wrong mean:
+# 0, as $e^\delta \ge 1 + \delta$. A third one, $\delta^2/2$, has little noise and a wrong mean. (Schulman calls them
+# k1, k3 and k2.)
 
 # %%
 pi = honest[8]
@@ -460,9 +461,15 @@ for name, values in {"−δ": -delta, "e^δ − δ − 1": np.expm1(delta) - del
 # GRPO uses $e^\delta - \delta - 1$ as a *loss* that is added, with the weight β, and not in the reward. There is a
 # trap. That the mean of an estimate is right does not make the mean of its *slope* right: the texts are drawn from
 # $\pi$, and the slope of a drawn text's estimate does not see that. The slope of $e^\delta - \delta - 1$ by
-# $\log\pi(y)$ is $1 - e^\delta$. On average that is the gradient of the divergence the other way round,
-# $\mathrm{KL}(\pi_\text{ref} \,\Vert\, \pi)$. For the plain $-\delta$ it is even 0: added as a loss, it does nothing on
-# average.
+# $\log\pi(y)$ is $1 - e^\delta$, which is $1 - \pi_\text{ref}/\pi$. So the mean gradient is
+#
+# $$ \sum_y \pi(y) \left(1 - \frac{\pi_\text{ref}(y)}{\pi(y)}\right) \nabla\log\pi(y) =
+# -\sum_y \pi_\text{ref}(y)\, \nabla\log\pi(y) = \nabla\, \mathrm{KL}(\pi_\text{ref} \,\Vert\, \pi) $$
+#
+# since the mean of $\nabla\log\pi$ is 0. It is the divergence *the other way round*. The plain $-\delta$ has the slope
+# 1: as a loss it does nothing on average. And $\delta^2/2$ has the slope $-\delta$. This is the weight of
+# $\nabla\log\pi$ in $\nabla\, \mathrm{KL}(\pi \,\Vert\, \pi_\text{ref})$, so the estimate with the wrong mean has the
+# right mean slope.
 
 # %%
 theta = initial + 0.5 * rng.standard_normal(initial.shape)  # some other policy
@@ -471,16 +478,19 @@ here = len(TEXTS) * score_function_gradient(theta[ROWS], TEXTS, np.ones((len(TEX
 forth = numerical_gradient(lambda theta: policy(theta) @ (log_probs(theta).sum(axis=1) - reference), theta)
 back = numerical_gradient(lambda theta: np.exp(reference) @ (reference - log_probs(theta).sum(axis=1)), theta)
 for name, slopes in {
-    "β log(π/π_ref) in the reward": -delta,
+    "log(π/π_ref) in the reward": -delta,
     "e^δ − δ − 1 as a loss": 1 - np.exp(delta),
     "−δ as a loss": np.ones(len(TEXTS)),
+    "δ²/2 as a loss": -delta,
 }.items():
     mean = to_table(ROWS, (pi * slopes)[:, None, None] * here)
-    print(f"{name:<29} mean slope of length {np.linalg.norm(mean):.4f}; off ∇KL(π‖π_ref) by "
+    print(f"{name:<27} mean slope of length {np.linalg.norm(mean):.4f}; off ∇KL(π‖π_ref) by "
           f"{np.linalg.norm(mean - forth):.4f}, off ∇KL(π_ref‖π) by {np.linalg.norm(mean - back):.4f}")  # fmt: skip
 
 # %% [markdown]
-# Both divergences are 0 at the same place, and both hold the policy back. But they do not hold it at the same place.
+# Both divergences are 0 for $\pi = \pi_\text{ref}$, and both hold the policy back. But with a reward their best
+# policies differ. (GRPO has a $\delta$ for each token. Then all this is true of the next token, after a beginning drawn
+# from $\pi$.)
 #
 # ### Entropy (optional)
 #
@@ -488,7 +498,7 @@ for name, slopes in {
 # luck: what is drawn more often is pushed up more often, too. The *entropy* of a row of probabilities, $H = -\sum_v p_v
 # \log p_v$, says how undecided it is: $\log V$ if all words are equally likely, and 0 if one is certain. A bonus for it
 # keeps several ways open (Williams and Peng 1991). Its gradient goes through the softmax, where $\partial p_u /
-# \partial z_v = p_u\,(\delta_{uv} - p_v)$:
+# \partial z_v = p_u\,(\delta_{uv} - p_v)$; with two indices $\delta$ is 1 if they are equal, and else 0:
 #
 # $$ \frac{\partial H}{\partial z_v} = -\sum_u (\log p_u + 1)\, p_u\, (\delta_{uv} - p_v) = -p_v\,(\log p_v + H) $$
 #
@@ -526,11 +536,11 @@ for bonus in (0.0, 0.1):
 #
 # Read it case by case; here $\varepsilon = 0.2$.
 #
-# * $A > 0$: the token is to become more probable. At $\rho = 1.2$ it has, enough for these texts. Beyond that the
-#   clamped one is smaller and counts, and it does not move: the slope is 0. Below 0.8 the token has *lost*, though it
-#   was good (other tokens have moved it). There $\rho A$ is smaller, and its slope pulls back.
-# * $A < 0$: the token is to become less probable. Below 0.8 it is enough, and the slope is 0. Above 1.2 the slope
-#   pushes back.
+# * $A > 0$: the token is to become more probable. $\rho = 1.2$ is enough for these texts. Beyond that the clamped
+#   product is the smaller one and counts. It is constant: the slope is 0. Below 0.8 the token has *lost*, though it was
+#   good (other tokens have moved it). There $\rho A$ is smaller, and its slope pulls back.
+# * $A < 0$: the token is to become less probable. $\rho = 0.8$ is enough; below that the slope is 0. Above 1.2 the
+#   slope pushes back.
 #
 # ### Exercise 3 ★★☆: the clipped slope (optional)
 #
@@ -552,8 +562,8 @@ def clipped_slope(log_probs, old, advantages, counted, clip):
 clipped_slope = check(clipped_slope)
 
 # %% [markdown] tags=["help"]
-# What is the derivative of $\rho = e^{\log\pi - \log\pi_\text{old}}$ by $\log\pi$? Which of the two in the minimum does
-# move with $\rho$? What if both are equal, as in the first step, where every ratio is 1?
+# What is the derivative of $\rho = e^{\log\pi - \log\pi_\text{old}}$ by $\log\pi$? Which of the two in the minimum
+# moves with $\rho$? What if both are equal, as in the first step, where every ratio is 1?
 #
 # ---
 #
@@ -623,7 +633,7 @@ for updates, clip in ((1, CLIP), (20, CLIP), (20, 1e9)):
 # %% [markdown]
 # More updates on the same texts reach more, and most of all without a clip: our rewards are never wrong, and a limit
 # only costs time. With luck it is the other way round: without a clip the policy learns the noise. The clip is a limit
-# on how much one rollout of texts may be believed.
+# on how much one batch of drawn texts may be believed.
 #
 # ## From preferences, without a reward (optional)
 #
@@ -696,7 +706,8 @@ print(f"against central differences: error {error(found, differences):.0e}")
 
 # %% [markdown]
 # Read the gradient: the better text is pulled up and the worse one pushed down, by $\beta\,\sigma(-m)$: strongly where
-# the model still prefers the wrong one, hardly where it agrees. The reference is in the margin, and it stops the pull.
+# the worse text still has the larger implicit reward, hardly where the better one has. Implicit rewards are measured
+# from the reference. So the further the policy has moved from it in the right direction, the weaker is the pull.
 #
 # Does it work? 3,000 pairs of texts are drawn from the start. A judge has the reward 2 for a sentence with *runs*, 1
 # for one with *sleeps* and 0 for all else, and prefers with Bradley and Terry's probability. The policy never sees
@@ -734,11 +745,11 @@ for text in [text for text in np.argsort(-final) if text in others][:3]:
           f"{np.sum(worse == text)} times worse")  # fmt: skip
 
 # %% [markdown]
-# At first all goes as the derivation says: from comparisons alone the policy has come near the best one for a reward
-# that it has never seen. Then the loss falls on, even below that of $\pi^*$, and the sentences vanish. **A loss of
-# differences sees pairs, and nothing else.** A text that stood in a few pairs, and was never the worse one there, may
-# gain without an end; its probability is taken from all others, good and bad. So DPO is stopped early, and its texts
-# are read too.
+# After 100 steps the sentences are as the derivation says: from comparisons alone the policy has come near the best one
+# for a reward that it has never seen. But its loss is already below that of $\pi^*$, so it has begun to learn the luck
+# of these pairs. The loss falls on, and the sentences vanish. **A loss of differences sees pairs, and nothing else.** A
+# text that stood in a few pairs, and was never the worse one there, may gain without an end; its probability is taken
+# from all others, good and bad. So DPO is stopped early, and its texts are read too.
 #
 # ## A GPT, and a parser that judges it (optional)
 #
@@ -797,7 +808,8 @@ for name, model in (("before", ready), *((name, model) for name, (model, _) in w
 # It works on a GPT, too: from about a third of grammatical texts to most. Now look at the right picture, and at the
 # texts. Without the divergence, more and more texts are of one kind, which the model gets right, and the same texts
 # come again and again. The reward says *grammatical*; it does not say *different*. With the divergence the model gets a
-# little less reward, and nearly all of its texts are different.
+# little less reward, and nearly all of its texts are different. But texts of that one kind gain there, too, only more
+# slowly.
 #
 # ## It is the package's (optional)
 #

@@ -2,8 +2,8 @@
 
 To read several tokens at once takes less time than one by one, since the model's weights come from memory only once. A
 proposed token x, drawn from the draft's q, is taken with the probability min(1, p(x) / q(x)). The first one that is
-refused gives way to a token drawn from max(0, p − q), normalised. The sum of that is also the probability of a refusal,
-1 − Σ min(p, q), so
+refused gives way to a token drawn from max(0, p − q), normalised, and the proposals after it are dropped. After k that
+are taken comes one from p. The sum of max(0, p − q) is also the probability of a refusal, 1 − Σ min(p, q), so
 
     P(x) = q(x) · min(1, p(x) / q(x)) + max(0, p(x) − q(x)) = min(p(x), q(x)) + max(0, p(x) − q(x)) = p(x)
 

@@ -58,11 +58,11 @@ def reward_loss_forward(
 
     `ρ = π / π_old` is the ratio to the policy that drew the text, and `δ = log π_ref − log π`: on average over tokens
     of π, `e^δ − δ − 1` is the divergence KL(π ‖ π_ref), and it is never negative. (Its slope, `1 − e^δ` for each token,
-    is on average that of KL(π_ref ‖ π), which is smallest at the same place.) Arrays `(B, T)` hold the tokens' log
-    π, log π_old and log π_ref, and `True` where a token counts; advantages `(B,)`. ε is `clip`, `None` for none; β is
-    `kl`, and without a reference there is no such term. With ρ = 1 it is the policy gradient of Williams 1992, divided
-    by the mean length of a text. Paper: GRPO first averages over the tokens of each text, which makes a token of a long
-    wrong text cheap; here each token counts the same (Yu et al. 2025, §3.3).
+    is on average that of KL(π_ref ‖ π) of the next token, which is smallest at the same place.) Arrays `(B, T)` hold
+    the tokens' log π, log π_old and log π_ref, and `True` where a token counts; advantages `(B,)`. ε is `clip`, `None`
+    for none; β is `kl`, and without a reference there is no such term. With ρ = 1 it is the policy gradient of Williams
+    1992, divided by the mean length of a text. Paper: GRPO first averages over the tokens of each text, which makes a
+    token of a long wrong text cheap; here each token counts the same (Yu et al. 2025, §3.3).
     """
     count = max(1, np.count_nonzero(counted))
     ratio = np.exp(_differences(log_probs, old, counted))  # (B, T)

@@ -144,6 +144,17 @@ def test_greedy_texts_are_those_without_a_draft(cache: str, draft: str):
     assert {9, longest} < lengths
 
 
+@pytest.mark.parametrize("name", DRAFTS)
+def test_what_the_tokenizer_lacks_is_not_written(name: str):
+    model = gpt(1)
+    plain, drafted = Generator(model, Letters()), Generator(model, Letters(), DRAFTS[name](model, 3))
+    best = plain.generate("abcabcab", 1, GREEDY)[0]
+    plain.forbidden = drafted.forbidden = Letters().encode(best)
+    (text,) = drafted.generate("abcabcab", 9, GREEDY)
+    assert [text] == plain.generate("abcabcab", 9, GREEDY)
+    assert best not in text
+
+
 def test_a_draft_that_is_the_model_is_never_refused():
     """Its own cache follows the text, also from one prompt to the next, and the model is called as rarely as can be."""
     draft = ModelDraft(gpt(1, init_std=1.0), 3)

@@ -575,6 +575,7 @@ a token that was taken written again | speculate: [*proposals[:taken], last] →
 refused tokens that stay in the cache | speculate: state.cache.go_back(len(ids) + taken) → pass
 probabilities that do not know the proposals before | speculate: ids + proposals[:i] → ids
 a token more than was asked for | speculate: - len(ids) - 1 → - len(ids)
+a token that the tokenizer lacks | speculate: logits[:, forbidden] = -np.inf → pass
 a draft that goes on from a text that was refused
     ModelDraft.propose: common_length(self.known, ids[:-1]) → min(len(self.known), len(ids) - 1)
 an n-gram looked up where it stood first | PromptDraft.propose: best[-1] → best[0]

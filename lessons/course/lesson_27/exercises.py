@@ -123,6 +123,12 @@ def group_advantages(attempt: Attempt) -> None:
     require(
         np.array_equal(attempt(rewards), scaled), "without `divided` it is not what divided=True gives, its default"
     )
+    std = rewards.std(axis=1, keepdims=True)
+    for more in (1e-8, 1e-6, 1e-4):  # usual ones
+        require(
+            not np.allclose(scaled, right_scaled * std / (std + more), rtol=1e-12, atol=0),
+            f"with divided=True it adds {more:g} to the deviation, and nothing is to be added: look for equal rewards",
+        )
     require_precision("with divided=False it", plain, right_plain)
     require_precision("with divided=True it", scaled, right_scaled)
     case = "with divided=False it"

@@ -43,7 +43,7 @@ def draw_baselines(
         axes.plot(baselines, values, line, color=colour, label=name)
     for (name, (place, value)), mark in zip(marks.items(), "sDo", strict=False):
         axes.plot(place, value, mark, ms=7, color=INK, mfc="white", label=name)
-    axes.set(xlabel="baseline b", ylabel="variance of one text's estimate", title="One gradient, other noise")
+    axes.set(xlabel="baseline b", ylabel="variance of one text's estimate", title="The same gradient, different noise")
     axes.set_ylim(bottom=0)
     axes.legend(fontsize=8)
     show(
@@ -101,7 +101,7 @@ def draw_clip(ratios: np.ndarray, panels: Mapping[str, tuple[np.ndarray, np.ndar
         axes.plot(ratios, slope, "--", color=VERMILION, label="its slope by log π")
         axes.set(xlabel="ratio π / π_old", title=title)
         axes.set_xticks([1 - clip, 1, 1 + clip], [f"{1 - clip:g}", "1", f"{1 + clip:g}"])
-    both[0].legend(fontsize=8, loc="lower left")
+    both[1].legend(fontsize=8, loc="lower left")
     show(
         "The clipped objective and its slope against the ratio. With an advantage above 0 the slope is 0 above 1 + "
         "clip; with one below 0 it is 0 below 1 − clip. At the other sides it goes on."

@@ -235,7 +235,7 @@ no sign | returns abs(answer) | than the mean has an advantage below 0
 ranks | returns (rewards.argsort(1).argsort(1) - (G - 1) / 2) / np.arange(G).std() | holds ranks
 a softmax | returns _softmax(rewards) | is a softmax of the rewards
 sorted | returns np.sort(answer, axis=1) | stands in the order of the rewards
-a little added | np.where(equal, 1, std)) → (np.where(equal, 1, std) + 1e-8)) | it is right to about
+a little added | np.where(equal, 1, std)) → (np.where(equal, 1, std) + 1e-8)) | adds 1e-08 to the deviation
 a little added to the variance | np.where(equal, 1, std)) → np.sqrt(np.where(equal, 1, std) ** 2 + 1e-4))
     with divided=True
 zero by zero | returns centred / std | gives NaN: 0/0?
