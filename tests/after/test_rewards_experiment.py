@@ -1,0 +1,149 @@
+"""Training on rewards as an experiment: what its runs learn and cost, and a small run from nothing."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from after.experiments import rewards
+from after.experiments.rewards import arms as runs
+from after.experiments.rewards import plan
+from after.experiments.rewards.arms import Accepted, Counted, Ordinary, Preferred, Rewarded, draw, seeded
+from after.experiments.rewards.plan import ACCEPTED, LONGEST, ORDINARY, PREFERRED, REWARDED, RIGHT, TEXTS, TOKENS
+from after.task import Texts
+from minitransformer.cli.recipes import Recipe
+from minitransformer.costs import flops_per_token
+from minitransformer.data import BPETokenizer, preparation
+from minitransformer.decoding import Generator
+from minitransformer.models import GPT, GPTConfig
+from minitransformer.ops import numpy_ops
+from minitransformer.training.rewards import RewardSettings, Rollouts
+from study.experiment import Context
+from study.trials.counting import counting
+from study.trials.runner import Runner
+
+CONFIG = GPTConfig(
+    400, d_model=32, num_heads=2, d_ff=64, num_layers=2, max_length=128, dropout=0.0, attention_dropout=0.0,
+    bos_id=2, eos_id=2,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> BPETokenizer:
+    """A tokenizer of a few of the grammar's sentences."""
+    return BPETokenizer.train(Texts().english(300).lines("train"), 400)
+
+
+def test_runs_are_planned_for_the_same_operations() -> None:
+    """Their steps are whole twentieths, so that they miss the budget by at most half of one."""
+    planned, forward = plan.planned(Texts(), 1.0), flops_per_token(CONFIG_OF_BASE, LONGEST).target
+    rewarded, ordinary, accepted, preferred = planned.values()
+    assert isinstance(accepted, Accepted)
+    assert isinstance(preferred, Preferred)
+    tokens = {
+        REWARDED: rewarded.settings.steps * TEXTS * (5 * LONGEST + TOKENS),
+        ORDINARY: 3 * ordinary.settings.steps * 2048,
+        ACCEPTED: accepted.draws * TOKENS + 3 * accepted.settings.steps * 2048,
+        PREFERRED: preferred.draws * TOKENS + preferred.settings.steps * TEXTS * 5 * LONGEST,
+    }
+    for name, count in tokens.items():
+        assert count * forward == pytest.approx(plan.OPERATIONS, rel=0.04), name
+    assert accepted.draws * RIGHT * TOKENS == pytest.approx(accepted.settings.steps * 2048, rel=0.04)
+    assert preferred.draws * (1 - RIGHT) == pytest.approx(preferred.settings.steps * TEXTS / 2, rel=0.06)
+    assert isinstance(ordinary, Ordinary)
+    assert ordinary.sentences * TOKENS > ordinary.settings.steps * 2048  # no sentence is read twice
+
+
+CONFIG_OF_BASE = plan.base_trial(Texts()).config
+
+
+@pytest.mark.parametrize("kl", [0.0, 0.5])
+def test_what_a_run_logs_is_what_its_products_take(kl: float, tokenizer: BPETokenizer) -> None:
+    """A token is drawn with fewer keys than its text has at the end, so a little less is computed than is counted."""
+    ops, tally = counting(numpy_ops)
+    model, start = (GPT(CONFIG, ops, "float32", seed=1) for _ in range(2))
+    writer = Generator(model, tokenizer)
+    settings = RewardSettings(max_tokens=20, kl=kl)
+    trial = replace(plan.planned(Texts(), 1.0)[REWARDED], config=CONFIG, rewards=settings)  # type: ignore[call-arg]
+    counted = trial.lessons(writer, start)
+    batch = counted.batches(8 * 21, 0, CONFIG).batch(0, 1)
+    before = tally.forward
+    model.loss(batch.inputs[0], batch.targets, with_grad=False)
+    computed = before + 3 * (tally.forward - before)
+    assert 0.9 < computed / batch.figures["operations"] <= 1
+
+
+def test_drawing_before_the_first_step_is_counted_once(tokenizer: BPETokenizer) -> None:
+    model = GPT(CONFIG, numpy_ops, "float32", seed=1)
+    rollouts = Rollouts(Generator(model, tokenizer), runs.many_words, RewardSettings(max_tokens=4, kl=0.0))
+    first, second = (
+        [batch.figures["operations"] for batch in Counted(rollouts, 3, before).batches(1, 0, CONFIG).epoch(0)]
+        for before in (0.0, 5e9)
+    )
+    assert np.subtract(second, first).tolist() == [5e9]
+
+
+def test_texts_are_sorted_by_the_parser(tokenizer: BPETokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An untrained model writes no sentence, so a text counts as right here if its first token is even."""
+    writer = Generator(GPT(CONFIG, numpy_ops, "float32", seed=1), tokenizer)
+    drawn = draw(writer, 40, seed=0)
+    right = {text for text, ids in zip(runs.texts_of(writer, drawn), drawn, strict=True) if ids[0] % 2 == 0}
+    monkeypatch.setitem(runs.REWARDS, "grammar", lambda texts: [float(text in right) for text in texts])
+    arms = plan.planned(Texts(), 1.0)
+    accepted, preferred = (replace(arms[name], draws=40) for name in (ACCEPTED, PREFERRED))  # type: ignore[call-arg]
+    lines = accepted.lessons(writer, writer.model)
+    assert len(lines) == sum(ids[0] % 2 == 0 for ids in drawn)
+    pairs = preferred.lessons(writer, writer.model)
+    for _, better, worse in pairs.dataset.pairs:  # type: ignore[attr-defined]
+        assert (better[0] % 2, worse[0] % 2) == (0, 1)
+    assert pairs.before == lines.before > 0
+
+
+def test_seeds_draw_and_read_other_texts(tokenizer: BPETokenizer) -> None:
+    writer = Generator(GPT(CONFIG, numpy_ops, "float32", seed=1), tokenizer)
+    assert draw(writer, 3, 0) == draw(writer, 5, 0)[:3] != draw(writer, 3, 1)
+    ordinary = replace(plan.planned(Texts(), 1.0)[ORDINARY], sentences=20)  # type: ignore[call-arg]
+    lessons = [seeded(ordinary, seed).lessons(writer, writer.model) for seed in (0, 1)]
+    assert lessons[0].checksum() != lessons[1].checksum()
+    assert isinstance(seeded(plan.held(Texts(), 1.0, 0.0), 2), Rewarded)
+
+
+def test_forgetful_rewards() -> None:
+    texts = ["She sleeps.", "The cat sees the dog.", "Does he sleep?", "she sleeps", "", "."]
+    assert runs.no_word_twice(texts) == [1, 0, 1, 0, 0, 0]
+    assert runs.many_words(texts) == [2, 4, 3, 0, 0, 0]
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The experiment with a small base, few texts and two seeds. Parity stands for the parser."""
+    monkeypatch.setattr(preparation, "GRAMMAR_VALIDATION", 30)
+    monkeypatch.setattr("study.trials.run.CHECKPOINTS", 5)
+    model = {"d_model": 16, "num_heads": 2, "d_ff": 16, "num_layers": 1, "max_length": 128, "bos_id": 2, "eos_id": 2}
+    settings = {"steps": 5, "tokens_per_batch": 512, "warmup_steps": 2, "peak_lr": 1e-2, "label_smoothing": 0.0}
+    monkeypatch.setitem(plan.RECIPES, "gpt", Recipe(("next",), model, settings))
+    monkeypatch.setitem(runs.REWARDS, "grammar", lambda texts: [float(len(text) % 2) for text in texts])
+    monkeypatch.setattr(runs, "WATCHED", 4)
+    for name, value in {"SENTENCES": 200, "SAMPLES": 6, "SEEDS": (0, 1), "TEXTS": 16, "OPERATIONS": 1.0}.items():
+        monkeypatch.setattr(plan, name, value)
+
+
+@pytest.mark.usefixtures("small", "few_samples")
+def test_it_runs_from_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    forward = flops_per_token(plan.base_trial(Texts()).config, LONGEST).target
+    monkeypatch.setattr(plan, "OPERATIONS", 5 * forward * 16 * (5 * LONGEST + TOKENS))
+    runner = Runner(tmp_path, workers=1, say=lambda line: None)
+    runner.run(rewards.trials(Texts(), 1.0))
+    found = json.loads(json.dumps(rewards.find(Context(Texts(), 1.0, runner))))
+    for seeds in found["arms"].values():
+        assert len({run["flops"] for run in seeds}) == len(seeds) == 2  # other texts have other lengths
+        for run in seeds:
+            assert run["curve"][-1][0] == run["flops"]
+            assert run["kl"] > 0
+    first, second = (runner.result(seeded(plan.planned(Texts(), 1.0)[REWARDED], seed)) for seed in (0, 1))
+    assert first.answers().hypotheses != second.answers().hypotheses
+    assert found["held"].keys() == {"0", "0.05", "2"}
+    assert found["longer"]["steps"] > found["arms"][REWARDED][0]["steps"] >= found["loose"]["steps"] > 0
+    assert [each["reward"] for each in found["hacks"]] == ["no word twice", "many words", "many words"]
