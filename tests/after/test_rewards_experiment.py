@@ -1,7 +1,9 @@
 """Training on rewards as an experiment: what its runs learn and cost, and a small run from nothing."""
 
 import json
-from dataclasses import replace
+import re
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -12,17 +14,20 @@ from after.experiments.rewards import arms as runs
 from after.experiments.rewards import plan
 from after.experiments.rewards.arms import Accepted, Counted, Ordinary, Preferred, Rewarded, draw, seeded
 from after.experiments.rewards.plan import ACCEPTED, LONGEST, ORDINARY, PREFERRED, REWARDED, RIGHT, TEXTS, TOKENS
+from after.predictions import is_right
 from after.task import Texts
 from minitransformer.cli.recipes import Recipe
 from minitransformer.costs import flops_per_token
 from minitransformer.data import BPETokenizer, preparation
 from minitransformer.decoding import Generator
+from minitransformer.grammar import sample
 from minitransformer.models import GPT, GPTConfig
 from minitransformer.ops import numpy_ops
 from minitransformer.training.rewards import RewardSettings, Rollouts
-from study.experiment import Context
+from study.experiment import Context, Findings
 from study.trials.counting import counting
 from study.trials.runner import Runner
+from study.trials.trial import Answers, Trial, TrialResult
 
 CONFIG = GPTConfig(
     400, d_model=32, num_heads=2, d_ff=64, num_layers=2, max_length=128, dropout=0.0, attention_dropout=0.0,
@@ -147,3 +152,63 @@ def test_it_runs_from_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert found["held"].keys() == {"0", "0.05", "2"}
     assert found["longer"]["steps"] > found["arms"][REWARDED][0]["steps"] >= found["loose"]["steps"] > 0
     assert [each["reward"] for each in found["hacks"]] == ["no word twice", "many words", "many words"]
+
+
+@dataclass
+class MadeUpWriter:
+    """Gives a made-up result for any run: its share of grammatical texts where its name is known, else 0.8."""
+
+    shares: dict[str, float]
+    diverged: frozenset[str] = frozenset()
+
+    def result(self, trial: Trial) -> TrialResult:
+        """As `Runner.result`: 40 texts for each evaluation, and a curve that rises to the share."""
+        share = self.shares.get(trial.name, 0.8) + 0.005 * trial.settings.seed
+        right = np.arange(40) < 40 * share
+        sentences = islice(sample("train", trial.settings.seed), 40)
+        texts = [
+            each.english if there else f"{n}" for n, (each, there) in enumerate(zip(sentences, right, strict=True))
+        ]
+        tokens = np.full(40, 20.0) + trial.settings.seed
+        statistics = np.stack([right, tokens, 2 * tokens], axis=1)
+        answers = Answers(np.ones((40, 2)), statistics, 1.0, texts)
+        figures = {"validation_reward": share, "validation_kl": 0.05, "reward": share, "perplexity": 7.0 + share}
+        curve = [{"step": n, "operations": 1e12 * n, **figures} for n in (1, 2)]
+        names = [each.name for each in trial.evaluations]
+        diverged = "the loss is nan" if trial.name in self.diverged else None
+        return TrialResult(
+            1000, 2, 100, 60.0, 10, 1.0, 2e12, curve, diverged, {} if diverged else dict.fromkeys(names, answers)
+        )
+
+
+def found_for(shares: dict[str, float], diverged: str = "") -> Findings:
+    """Findings of made-up runs with these shares, by the names of the arms."""
+    names = {f"rewards {arm}, seed {seed}": share for arm, share in shares.items() for seed in plan.SEEDS}
+    writer = MadeUpWriter(names, frozenset([diverged]))
+    return json.loads(json.dumps(rewards.find(Context(Texts(), 1.0, writer))))  # type: ignore[arg-type]
+
+
+def test_a_share_above_the_goal_is_told(tmp_path: Path) -> None:
+    found = found_for({REWARDED: 0.975, ORDINARY: 0.85})
+    text = "\n\n".join(rewards.report(found))
+    goal = next(line for line in text.splitlines() if line.startswith("| grammatical texts |"))
+    assert ": reached |" in goal
+    assert goal.endswith(": **missed** |")  # the longer run has 0.8
+    assert "GRPO has more grammatical texts than ordinary by +1" in text
+    assert rewards.judge(found).keys() == found["predictions"].keys()
+    assert is_right(found["predictions"]["GRPO"], rewards.judge(found)["GRPO"]) is False  # above the range
+    rewards.draw(found, tmp_path)
+    assert set(re.findall(r"pictures/(.+?)\.png", text)) == {path.stem for path in tmp_path.glob("*.png")}
+
+
+def test_runs_that_are_alike_can_not_be_told_apart() -> None:
+    text = "\n\n".join(rewards.report(found_for({})))
+    assert "These seeds can't tell GRPO from ordinary (" in text
+
+
+def test_a_run_that_diverged_is_told(tmp_path: Path) -> None:
+    found = found_for({}, diverged="rewards longer")
+    assert rewards.report(found) == ["1 training runs diverged: nothing can be compared. The first: the loss is nan."]
+    assert {outcome.right for outcome in rewards.judge(found).values()} == {None}
+    rewards.draw(found, tmp_path)
+    assert not list(tmp_path.iterdir())

@@ -3,6 +3,7 @@
 Source: Shao et al. 2024 (GRPO); Rafailov et al. 2023 (DPO).
 """
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -18,8 +19,9 @@ from ...task import Texts
 from . import plan
 from .arms import REWARDS, seeded
 from .plan import NAME, base_trial, hack, held, longer, loose, planned, trials
+from .telling import draw, judge, report
 
-__all__ = ["ALONE", "MINUTES", "NAME", "TITLE", "find", "trials"]
+__all__ = ["ALONE", "MINUTES", "NAME", "TITLE", "draw", "find", "judge", "report", "trials"]
 
 TITLE, MINUTES, ALONE = "Training on rewards", 30.0, 30.0
 
@@ -28,11 +30,14 @@ def find(context: Context[Texts]) -> Findings:
     """What the base and every run write, and the curves of the runs."""
     task, scale, runner = context.task, context.scale, context.runner
     base = runner.result(base_trial(task))
-    whole = [written(base.answers(name)) for name in base.evaluations]
     return {
         "predictions": predictions_of(NAME),
-        "operations": scale * plan.OPERATIONS,
-        "base": {"flops": base.flops, "seconds": base.seconds, "parameters": base.parameters, "runs": whole},
+        "base": {
+            "parameters": base.parameters,
+            "flops": base.flops,
+            "perplexity": base.curve[-1]["perplexity"],
+            "runs": [written(base.answers(name)) for name in base.evaluations],
+        },
         "arms": {
             name: [summary(runner.result(seeded(trial, seed))) for seed in plan.SEEDS]
             for name, trial in planned(task, scale).items()
@@ -41,41 +46,45 @@ def find(context: Context[Texts]) -> Findings:
         "loose": summary(runner.result(loose(task, scale))),
         "held": {f"{kl:g}": summary(runner.result(held(task, scale, kl))) for kl in plan.KLS},
         "hacks": [
-            {
-                "reward": reward,
-                "kl": kl,
-                "before": rewarded(reward, base.answers()),
-                **summary(result := runner.result(hack(task, scale, reward, kl))),
-                "after": rewarded(reward, result.answers()) if result.diverged is None else None,
-            }
+            {"reward": reward, "weight": kl, "before": rewarded(reward, base.answers())}
+            | _hacked(runner.result(hack(task, scale, reward, kl)), reward)
             for reward, kl in plan.HACKS
         ],
     }
 
 
+def _hacked(result: TrialResult, reward: str) -> dict[str, Any]:
+    found = summary(result)
+    return found if result.diverged else found | {"after": rewarded(reward, result.answers())}
+
+
 def written(answers: Answers) -> dict[str, Any]:
-    """What is said of the texts of one model."""
+    """What is said of the texts of one model; `constructions` are the shares of texts that have each."""
     right, tokens, entropy = answers.statistics.T
     accepted = [text for text, each in zip(answers.hypotheses, right, strict=True) if each]
     used = [translate(text.strip()).constructions for text in accepted]
     return {
-        "right": asdict(interval(MEAN, np.stack([right, np.ones_like(right)], axis=1))),
+        "right": mean_of(right),
         "distinct": len(set(answers.hypotheses)) / len(right),
-        "length": float(tokens.mean()),
-        "accepted length": float(tokens[right == 1].mean()) if accepted else 0.0,
+        "length": mean_of(tokens),
         "entropy": float(entropy.sum() / tokens.sum()),
         "constructions": {name: sum(name in each for each in used) / len(right) for name in CONSTRUCTIONS},
         "examples": answers.hypotheses[:6],
     }
 
 
+def mean_of(values: Sequence[float]) -> dict[str, float]:
+    """The mean over texts, with the interval of the texts."""
+    return asdict(interval(MEAN, np.stack([np.asarray(values, np.float64), np.ones(len(values))], axis=1)))
+
+
 def summary(result: TrialResult) -> dict[str, Any]:
-    """What a run's model writes, what the run took, and its curve: operations, share, divergence, length, reward."""
+    """What a run's model writes, what the run took, and its curve: operations, share, divergence, reward of a step."""
     taken = ("steps", "flops", "seconds", "diverged")
     found: dict[str, Any] = {name: getattr(result, name) for name in taken}
-    names = ("operations", "validation_reward", "validation_kl", "validation_length", "reward")
-    found["curve"] = [[point.get(name) for name in names] for point in result.curve]
     if result.diverged is None:
+        names = ("operations", "validation_reward", "validation_kl", "reward")
+        found["curve"] = [[point.get(name) for name in names] for point in result.curve]
         last = result.curve[-1]
         found |= {"kl": last["validation_kl"], "perplexity": last["perplexity"], **written(result.answers())}
     return found
@@ -83,5 +92,4 @@ def summary(result: TrialResult) -> dict[str, Any]:
 
 def rewarded(reward: str, answers: Answers) -> dict[str, float]:
     """The mean of a reward of texts, with the interval of the texts."""
-    values = np.array(REWARDS[reward](answers.hypotheses))
-    return asdict(interval(MEAN, np.stack([values, np.ones_like(values)], axis=1)))
+    return mean_of(REWARDS[reward](answers.hypotheses))
