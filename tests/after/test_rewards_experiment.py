@@ -43,25 +43,22 @@ def tokenizer() -> BPETokenizer:
 
 def test_runs_are_planned_for_the_same_operations() -> None:
     """Their steps are whole twentieths, so that they miss the budget by at most half of one."""
-    planned, forward = plan.planned(Texts(), 1.0), flops_per_token(CONFIG_OF_BASE, LONGEST).target
-    rewarded, ordinary, accepted, preferred = planned.values()
+    rewarded, ordinary, accepted, preferred = plan.planned(Texts(), 1.0).values()
+    text, row = (flops_per_token(rewarded.config, length).target for length in (LONGEST, runs.LENGTH))
     assert isinstance(accepted, Accepted)
     assert isinstance(preferred, Preferred)
-    tokens = {
-        REWARDED: rewarded.settings.steps * TEXTS * (5 * LONGEST + TOKENS),
-        ORDINARY: 3 * ordinary.settings.steps * 2048,
-        ACCEPTED: accepted.draws * TOKENS + 3 * accepted.settings.steps * 2048,
-        PREFERRED: preferred.draws * TOKENS + preferred.settings.steps * TEXTS * 5 * LONGEST,
+    planned = {
+        REWARDED: text * rewarded.settings.steps * TEXTS * (5 * LONGEST + TOKENS),
+        ORDINARY: row * 3 * ordinary.settings.steps * 2048,
+        ACCEPTED: text * accepted.draws * TOKENS + row * 3 * accepted.settings.steps * 2048,
+        PREFERRED: text * (preferred.draws * TOKENS + preferred.settings.steps * TEXTS * 5 * LONGEST),
     }
-    for name, count in tokens.items():
-        assert count * forward == pytest.approx(plan.OPERATIONS, rel=0.04), name
+    for name, operations in planned.items():
+        assert operations == pytest.approx(plan.OPERATIONS, rel=0.04), name
     assert accepted.draws * RIGHT * TOKENS == pytest.approx(accepted.settings.steps * 2048, rel=0.04)
     assert preferred.draws * (1 - RIGHT) == pytest.approx(preferred.settings.steps * TEXTS / 2, rel=0.06)
     assert isinstance(ordinary, Ordinary)
     assert ordinary.sentences * TOKENS > ordinary.settings.steps * 2048  # no sentence is read twice
-
-
-CONFIG_OF_BASE = plan.base_trial(Texts()).config
 
 
 @pytest.mark.parametrize("kl", [0.0, 0.5])

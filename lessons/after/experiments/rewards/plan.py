@@ -15,7 +15,7 @@ from study.trials.text_models import TextTrial
 from study.trials.trial import Trial
 
 from ...task import VOCAB_SIZE, Texts
-from .arms import MOST_TOKENS, SAMPLES, Accepted, Continued, Ordinary, Preferred, Rewarded, Writing, seeded
+from .arms import LENGTH, MOST_TOKENS, SAMPLES, Accepted, Continued, Ordinary, Preferred, Rewarded, Writing, seeded
 
 NAME = "rewards"
 
@@ -60,7 +60,7 @@ def planned(task: Texts, scale: float) -> dict[str, Continued]:
     """The runs that go on, by name, each for about the same operations."""
     base, operations = base_trial(task), scale * OPERATIONS
     config = replace(base.config, dropout=0.0)
-    forward = flops_per_token(config, LONGEST).target
+    forward, of_rows = (flops_per_token(config, length).target for length in (LONGEST, LENGTH))
 
     def settings(tokens_per_batch: int, peak_lr: float, steps: float) -> TrainingSettings:
         shared = TrainingSettings(
@@ -81,9 +81,9 @@ def planned(task: Texts, scale: float) -> dict[str, Continued]:
     drawn, padded = TEXTS * TOKENS, TEXTS * LONGEST
     steps = operations / (forward * (5 * padded + drawn))
     rewarded = Rewarded(**fields(REWARDED, TEXTS * (1 + MOST_TOKENS), 5e-4, steps), reward="grammar", rewards=rewards)
-    tokens = operations / (3 * forward)
+    tokens = operations / (3 * of_rows)
     ordinary = Ordinary(**fields(ORDINARY, 2048, 1e-3, tokens / 2048), sentences=round(1.05 * tokens / TOKENS))
-    draws = operations / (forward * TOKENS * (1 + 3 * RIGHT))
+    draws = operations / (TOKENS * (forward + 3 * RIGHT * of_rows))
     accepted = Accepted(**fields(ACCEPTED, 2048, 1e-3, draws * RIGHT * TOKENS / 2048), draws=round(draws))
     draws = operations / (forward * (TOKENS + (1 - RIGHT) * 2 * 5 * LONGEST))
     preferred = Preferred(
