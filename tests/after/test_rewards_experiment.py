@@ -11,7 +11,7 @@ import pytest
 
 from after.experiments import rewards
 from after.experiments.rewards import arms as runs
-from after.experiments.rewards import plan
+from after.experiments.rewards import plan, telling
 from after.experiments.rewards.arms import Accepted, Counted, Ordinary, Preferred, Rewarded, draw, seeded
 from after.experiments.rewards.plan import ACCEPTED, LONGEST, ORDINARY, PREFERRED, REWARDED, RIGHT, TEXTS, TOKENS
 from after.predictions import is_right
@@ -25,6 +25,7 @@ from minitransformer.models import GPT, GPTConfig
 from minitransformer.ops import numpy_ops
 from minitransformer.training.rewards import RewardSettings, Rollouts
 from study.experiment import Context, Findings
+from study.trials.bootstrap import Interval
 from study.trials.counting import counting
 from study.trials.runner import Runner
 from study.trials.trial import Answers, Trial, TrialResult
@@ -196,6 +197,11 @@ def test_a_share_above_the_goal_is_told(tmp_path: Path) -> None:
     assert is_right(found["predictions"]["GRPO"], rewards.judge(found)["GRPO"]) is False  # above the range
     rewards.draw(found, tmp_path)
     assert set(re.findall(r"pictures/(.+?)\.png", text)) == {path.stem for path in tmp_path.glob("*.png")}
+
+
+@pytest.mark.parametrize(("low", "high", "said"), [(93.0, 95.0, True), (92.9, 95.0, None), (90.0, 92.9, False)])
+def test_a_goal_is_reached_where_all_of_the_interval_is(low: float, high: float, said: bool | None) -> None:
+    assert telling._reached(Interval((low + high) / 2, low, high), 93) is said
 
 
 def test_runs_that_are_alike_can_not_be_told_apart() -> None:
