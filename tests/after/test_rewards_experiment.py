@@ -192,7 +192,8 @@ def test_a_share_above_the_goal_is_told(tmp_path: Path) -> None:
     goal = next(line for line in text.splitlines() if line.startswith("| grammatical texts |"))
     assert ": reached |" in goal
     assert goal.endswith(": **missed** |")  # the longer run has 0.8
-    assert "GRPO has more grammatical texts than ordinary by +1" in text
+    assert "GRPO's share minus ordinary +1" in text
+    assert "GRPO writes more grammatical texts than ordinary, accepted and DPO." in text
     assert rewards.judge(found).keys() == found["predictions"].keys()
     assert is_right(found["predictions"]["GRPO"], rewards.judge(found)["GRPO"]) is False  # above the range
     rewards.draw(found, tmp_path)
@@ -206,7 +207,7 @@ def test_a_goal_is_reached_where_all_of_the_interval_is(low: float, high: float,
 
 def test_runs_that_are_alike_can_not_be_told_apart() -> None:
     text = "\n\n".join(rewards.report(found_for({})))
-    assert "These seeds can't tell GRPO from ordinary (" in text
+    assert "These seeds can't tell GRPO from ordinary, accepted and DPO." in text
 
 
 def test_a_run_that_diverged_is_told(tmp_path: Path) -> None:

@@ -44,6 +44,9 @@ BETA, LOOSE_BETA = 1.0, 0.1
 
 BASE, REWARDED, ORDINARY, ACCEPTED, PREFERRED = "base", "GRPO", "ordinary", "accepted", "DPO"
 
+PEAKS = {REWARDED: 5e-4, ORDINARY: 1e-3, ACCEPTED: 1e-3, PREFERRED: 1e-4}
+"""The peak of each learning rate, after 20 steps; then it falls as 1/√step."""
+
 HACKS = (("no word twice", 0.0), ("many words", 0.0), ("many words", KL))
 """Rewards that forget something, with the weight of the divergence."""
 
@@ -62,32 +65,29 @@ def planned(task: Texts, scale: float) -> dict[str, Continued]:
     config = replace(base.config, dropout=0.0)
     forward, of_rows = (flops_per_token(config, length).target for length in (LONGEST, LENGTH))
 
-    def settings(tokens_per_batch: int, peak_lr: float, steps: float) -> TrainingSettings:
-        shared = TrainingSettings(
+    def fields(name: str, tokens_per_batch: int, steps: float) -> dict[str, Any]:
+        settings = TrainingSettings(
             tokens_per_batch=tokens_per_batch,
-            peak_lr=peak_lr,
+            peak_lr=PEAKS[name],
             warmup_steps=20,
             label_smoothing=0.0,
             clip_norm=1.0,
             threads=1,
         )
-        return lasting(shared, steps)
-
-    def fields(name: str, *of_settings: Any) -> dict[str, Any]:
         shared = {"text": base.text, "config": config, "evaluations": (Writing(samples=SAMPLES),), "base": base}
-        return shared | {"name": f"{NAME} {name}", "settings": settings(*of_settings), "operations": operations}
+        return shared | {"name": f"{NAME} {name}", "settings": lasting(settings, steps), "operations": operations}
 
     rewards = RewardSettings(max_tokens=MOST_TOKENS, kl=KL)
     drawn, padded = TEXTS * TOKENS, TEXTS * LONGEST
     steps = operations / (forward * (5 * padded + drawn))
-    rewarded = Rewarded(**fields(REWARDED, TEXTS * (1 + MOST_TOKENS), 5e-4, steps), reward="grammar", rewards=rewards)
+    rewarded = Rewarded(**fields(REWARDED, TEXTS * (1 + MOST_TOKENS), steps), reward="grammar", rewards=rewards)
     tokens = operations / (3 * of_rows)
-    ordinary = Ordinary(**fields(ORDINARY, 2048, 1e-3, tokens / 2048), sentences=round(1.05 * tokens / TOKENS))
+    ordinary = Ordinary(**fields(ORDINARY, 2048, tokens / 2048), sentences=round(1.05 * tokens / TOKENS))
     draws = operations / (TOKENS * (forward + 3 * RIGHT * of_rows))
-    accepted = Accepted(**fields(ACCEPTED, 2048, 1e-3, draws * RIGHT * TOKENS / 2048), draws=round(draws))
+    accepted = Accepted(**fields(ACCEPTED, 2048, draws * RIGHT * TOKENS / 2048), draws=round(draws))
     draws = operations / (forward * (TOKENS + (1 - RIGHT) * 2 * 5 * LONGEST))
     preferred = Preferred(
-        **fields(PREFERRED, TEXTS * MOST_TOKENS, 1e-4, draws * (1 - RIGHT) / (TEXTS / 2)),
+        **fields(PREFERRED, TEXTS * MOST_TOKENS, draws * (1 - RIGHT) / (TEXTS / 2)),
         draws=round(draws),
         preferences=PreferenceSettings(BETA),
     )
