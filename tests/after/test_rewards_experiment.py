@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -11,8 +12,9 @@ import pytest
 
 from after.experiments import rewards
 from after.experiments.rewards import arms as runs
-from after.experiments.rewards import plan, telling
+from after.experiments.rewards import plan
 from after.experiments.rewards.arms import Accepted, Counted, Ordinary, Preferred, Rewarded, draw, seeded
+from after.experiments.rewards.judging import reached
 from after.experiments.rewards.plan import ACCEPTED, LONGEST, ORDINARY, PREFERRED, REWARDED, RIGHT, TEXTS, TOKENS
 from after.predictions import is_right
 from after.task import Texts
@@ -158,9 +160,12 @@ class MadeUpWriter:
 
     shares: dict[str, float]
     diverged: frozenset[str] = frozenset()
+    missing: frozenset[str] = frozenset()
 
     def result(self, trial: Trial) -> TrialResult:
         """As `Runner.result`: 40 texts for each evaluation, and a curve that rises to the share."""
+        if trial.name in self.missing:
+            raise FileNotFoundError(trial.name)
         share = self.shares.get(trial.name, 0.8) + 0.005 * trial.settings.seed
         right = np.arange(40) < 40 * share
         sentences = islice(sample("train", trial.settings.seed), 40)
@@ -179,10 +184,10 @@ class MadeUpWriter:
         )
 
 
-def found_for(shares: dict[str, float], diverged: str = "") -> Findings:
+def found_for(shares: dict[str, float], diverged: str = "", missing: Sequence[str] = ()) -> Findings:
     """Findings of made-up runs with these shares, by the names of the arms."""
     names = {f"rewards {arm}, seed {seed}": share for arm, share in shares.items() for seed in plan.SEEDS}
-    writer = MadeUpWriter(names, frozenset([diverged]))
+    writer = MadeUpWriter(names, frozenset([diverged]), frozenset(missing))
     return json.loads(json.dumps(rewards.find(Context(Texts(), 1.0, writer))))  # type: ignore[arg-type]
 
 
@@ -202,12 +207,25 @@ def test_a_share_above_the_goal_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("low", "high", "said"), [(93.0, 95.0, True), (92.9, 95.0, None), (90.0, 92.9, False)])
 def test_a_goal_is_reached_where_all_of_the_interval_is(low: float, high: float, said: bool | None) -> None:
-    assert telling._reached(Interval((low + high) / 2, low, high), 93) is said
+    assert reached(Interval((low + high) / 2, low, high), 93) is said
 
 
 def test_runs_that_are_alike_can_not_be_told_apart() -> None:
     text = "\n\n".join(rewards.report(found_for({})))
     assert "These seeds can't tell GRPO from ordinary, accepted and DPO." in text
+
+
+def test_runs_that_were_not_made_yet_are_left_out(tmp_path: Path) -> None:
+    once = [
+        trial.name for trial in plan.trials(Texts(), 1.0) if "seed" not in trial.name and trial.name != "rewards base"
+    ]
+    found = found_for({}, missing=[*once, "rewards DPO, seed 1", "rewards DPO, seed 2"])
+    text = "\n\n".join(rewards.report(found))
+    assert "Seeds: 3 of GRPO, 3 of ordinary, 3 of accepted and 1 of DPO (the others were not made yet)." in text
+    assert rewards.judge(found)["longer"].came == "not all of its runs were made yet"
+    assert rewards.judge(found)["DPO's distance"].right is None
+    rewards.draw(found, tmp_path)
+    assert set(re.findall(r"pictures/(.+?)\.png", text)) == {path.stem for path in tmp_path.glob("*.png")}
 
 
 def test_a_run_that_diverged_is_told(tmp_path: Path) -> None:

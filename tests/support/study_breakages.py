@@ -51,8 +51,8 @@ the optimum's exponent upside down | Law.optimum: return self.beta → return se
 drawing that costs nothing | CountedBatches.batch: figures.get("length", 0.0) → 0.0
 a reference that costs nothing | Rewarded.lessons: 3 + 1 + (reference is not None) → 3 + 1
 pairs the wrong way round | Preferred.lessons: zip(accepted, others, strict=False) → zip(others, accepted, strict=False)
-[after/experiments/rewards/telling.py: after/test_rewards_experiment]
-a goal that is reached as soon as its interval holds it | _reached: found.low >= least → found.high >= least
+[after/experiments/rewards/judging.py: after/test_rewards_experiment]
+a goal that is reached as soon as its interval holds it | reached: found.low >= least → found.high >= least
 """
 
 STUDY_BREAKAGES: list[Breakage] = breakages(TABLE, "lessons")

@@ -12,14 +12,15 @@ import numpy as np
 from minitransformer.grammar import CONSTRUCTIONS, translate
 from study.experiment import Context, Findings
 from study.trials.bootstrap import MEAN, interval
-from study.trials.trial import Answers, TrialResult
+from study.trials.trial import Answers, Trial, TrialResult
 
 from ...predictions import predictions_of
 from ...task import Texts
 from . import plan
 from .arms import REWARDS, seeded
+from .judging import judge
 from .plan import NAME, base_trial, hack, held, longer, loose, planned, trials
-from .telling import draw, judge, report
+from .telling import draw, report
 
 __all__ = ["ALONE", "MINUTES", "NAME", "TITLE", "draw", "find", "judge", "report", "trials"]
 
@@ -27,9 +28,21 @@ TITLE, MINUTES, ALONE = "Training on rewards", 30.0, 30.0
 
 
 def find(context: Context[Texts]) -> Findings:
-    """What the base and every run write, and the curves of the runs."""
+    """What the base and every run write, and the curves of the runs. A run that was not made yet is left out."""
     task, scale, runner = context.task, context.scale, context.runner
     base = runner.result(base_trial(task))
+
+    def made(trial: Trial, reward: str | None = None) -> list[dict[str, Any]]:
+        try:
+            result = runner.result(trial)
+        except FileNotFoundError:
+            return []
+        found = summary(result)
+        if reward is not None:
+            found |= {"reward": reward, "before": rewarded(reward, base.answers())}
+            found |= {} if result.diverged else {"after": rewarded(reward, result.answers())}
+        return [found]
+
     return {
         "predictions": predictions_of(NAME),
         "base": {
@@ -39,23 +52,16 @@ def find(context: Context[Texts]) -> Findings:
             "runs": [written(base.answers(name)) for name in base.evaluations],
         },
         "arms": {
-            name: [summary(runner.result(seeded(trial, seed))) for seed in plan.SEEDS]
+            name: [run for seed in plan.SEEDS for run in made(seeded(trial, seed))]
             for name, trial in planned(task, scale).items()
         },
-        "longer": summary(runner.result(longer(task, scale))),
-        "loose": summary(runner.result(loose(task, scale))),
-        "held": {f"{kl:g}": summary(runner.result(held(task, scale, kl))) for kl in plan.KLS},
+        "longer": made(longer(task, scale)),
+        "loose": made(loose(task, scale)),
+        "held": {f"{kl:g}": run for kl in plan.KLS for run in made(held(task, scale, kl))},
         "hacks": [
-            {"reward": reward, "weight": kl, "before": rewarded(reward, base.answers())}
-            | _hacked(runner.result(hack(task, scale, reward, kl)), reward)
-            for reward, kl in plan.HACKS
+            {"weight": kl} | run for reward, kl in plan.HACKS for run in made(hack(task, scale, reward, kl), reward)
         ],
     }
-
-
-def _hacked(result: TrialResult, reward: str) -> dict[str, Any]:
-    found = summary(result)
-    return found if result.diverged else found | {"after": rewarded(reward, result.answers())}
 
 
 def written(answers: Answers) -> dict[str, Any]:

@@ -1,10 +1,7 @@
-"""What the runs on rewards showed: pictures, tables, and the comparison with the predictions."""
+"""What the runs on rewards showed: pictures, and the part of the report."""
 
-import math
-from collections.abc import Callable, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -12,33 +9,31 @@ from minitransformer.plots.page import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, V
 from study.charts import finish, plain_logarithm
 from study.experiment import Findings
 from study.markdown import listed, paragraph, picture, scientific, table, verbatim
-from study.trials.bootstrap import Interval
-from study.trials.seeds import mean_of_seeds, welch
 
-from ...predictions import Outcome, prediction_blocks
+from ...predictions import prediction_blocks
 from .arms import MOST_TOKENS, SAMPLES, WATCHED
-from .plan import (
-    ACCEPTED,
-    BETA,
-    KL,
-    LONGER,
-    LOOSE_BETA,
-    NAME,
-    ORDINARY,
-    PART,
-    PEAKS,
-    PREFERRED,
-    REWARDED,
-    TEXTS,
+from .judging import (
+    GOAL,
+    LEAST,
+    Run,
+    all_runs,
+    cell,
+    gap,
+    judge,
+    kept,
+    length_of,
+    made,
+    over_seeds,
+    reached,
+    scaled,
+    shares,
+    used,
+    weighted,
 )
+from .plan import ACCEPTED, BETA, KL, LOOSE_BETA, NAME, ORDINARY, PART, PEAKS, PREFERRED, REWARDED, TEXTS
 
 COLOURS = {REWARDED: VERMILION, ORDINARY: BLUE, ACCEPTED: GREEN, PREFERRED: PURPLE}
 HACK_COLOURS = (BLUE, VERMILION, ORANGE)
-
-GOAL = 93
-LEAST = {"distinct": 95, "length": 90, "constructions": 90, "entropy": 80}
-"""The per cent of grammatical texts that GRPO should reach, and what it must keep: the per cent of texts that no other
-text equals, and the length, the constructions and the entropy in per cent of the base's."""
 
 WORDS = {
     "distinct": "different texts",
@@ -47,97 +42,18 @@ WORDS = {
     "entropy": "entropy of a token, of the base's",
 }
 
-Run = dict[str, Any]
-"""What `summary` tells of a run."""
-
-
-# --- Numbers with their intervals -------------------------------------------------------------------------------
-
-
-def over_seeds(runs: Sequence[Run], number: Callable[[Run], float]) -> Interval:
-    """The mean of a number over seeds; of one run the number alone, as an interval without width."""
-    values = [number(run) for run in runs]
-    return mean_of_seeds(values) if len(values) > 1 else Interval(*values * 3)
-
-
-def part_over_seeds(runs: Sequence[Run], number: Callable[[Run], float]) -> Interval:
-    """The same of a number in per cent, whose interval ends at 100."""
-    found = over_seeds(runs, number)
-    return Interval(found.value, found.low, min(found.high, 100.0))
-
-
-def share(run: Run) -> float:
-    """The per cent of its texts that are grammatical."""
-    return 100 * run["right"]["value"]
-
-
-def shares(runs: Sequence[Run]) -> Interval:
-    """That per cent over seeds; of one run with the interval of its texts."""
-    return over_seeds(runs, share) if len(runs) > 1 else scaled(runs[0]["right"], 100)
-
-
-def scaled(found: dict[str, float], factor: float) -> Interval:
-    """An interval times a factor."""
-    return Interval(*(factor * found[end] for end in ("value", "low", "high")))
-
-
-def gap(ours: Sequence[Run], theirs: Sequence[Run]) -> Interval:
-    """Our per cent of grammatical texts minus theirs. Between single runs it is the interval of the texts."""
-    if len(ours) > 1 and len(theirs) > 1:
-        return welch(*([share(run) for run in runs] for runs in (ours, theirs)))
-    a, b = shares(ours), shares(theirs)
-    value, half = a.value - b.value, math.hypot((a.high - a.low) / 2, (b.high - b.low) / 2)
-    return Interval(value, value - half, value + half)
-
-
-def kept(findings: Findings, runs: Sequence[Run], what: str) -> Interval:
-    """What is left, in per cent: see `LEAST`. A ratio to the base has the interval of both, by their logarithms."""
-    base = findings["base"]["runs"]
-    if what == "distinct":
-        return part_over_seeds(runs, lambda run: 100 * run["distinct"])
-    if what == "constructions":
-        return part_over_seeds(runs, lambda run: 100 * len(used([run]) & used(base)) / len(used(base)))
-    numbers = {"length": lambda run: run["length"]["value"], "entropy": lambda run: run["entropy"]}
-    ours, theirs = ([math.log(numbers[what](run)) for run in each] for each in (runs, base))
-    ratio = welch(ours, theirs) if len(ours) > 1 else Interval(*[ours[0] - float(np.mean(theirs))] * 3)
-    return Interval(*(100 * math.exp(end) for end in (ratio.value, ratio.low, ratio.high)))
-
-
-def used(runs: Sequence[Run]) -> set[str]:
-    """The constructions in the grammatical texts of some runs."""
-    return {name for run in runs for name, each in run["constructions"].items() if each}
-
-
-def length_of(findings: Findings, run: Run) -> Interval:
-    """The mean length of one run's texts, divided by the base's, with the interval of its texts."""
-    return scaled(run["length"], 1 / float(np.mean([each["length"]["value"] for each in findings["base"]["runs"]])))
-
-
-def _cell(found: Interval, digits: int = 1) -> str:
-    """An interval as text, without brackets where it has no width."""
-    return found.text(digits) if found.high > found.low else f"{found.value:,.{digits}f}"
-
-
-def _reached(found: Interval, least: float) -> bool | None:
-    """True if all of the interval is at least that, False if none of it is."""
-    return True if found.low >= least else False if found.high < least else None
-
-
-def _all_runs(findings: Findings) -> list[Run]:
-    of_arms = [run for runs in findings["arms"].values() for run in runs]
-    return [*of_arms, findings["longer"], findings["loose"], *findings["held"].values(), *findings["hacks"]]
-
 
 # --- Pictures ---------------------------------------------------------------------------------------------------
 
 
 def draw(findings: Findings, folder: Path) -> None:
     """Draw the share against operations, the price of the divergence, and forgetful rewards, as `rewards-….png`."""
-    if any(run["diverged"] for run in _all_runs(findings)):
+    if any(run["diverged"] for run in all_runs(findings)):
         return
     _draw_shares(findings, folder)
     _draw_price(findings, folder)
-    _draw_hacks(findings, folder)
+    if findings["hacks"]:
+        _draw_hacks(findings, folder)
 
 
 def _curve(run: Run, column: int, first: float) -> tuple[list[float], list[float]]:
@@ -149,30 +65,25 @@ def _draw_shares(findings: Findings, folder: Path) -> None:
     page = Page(7.0, 3.4, layout="constrained")
     axes = page.figure.subplots()
     start = shares(findings["base"]["runs"]).value
-    for name, runs in findings["arms"].items():
+    for name, runs in made(findings).items():
         curves = [_curve(run, 1, start / 100) for run in runs]
         for operations, values in curves:
             axes.plot(operations, np.multiply(values, 100), color=COLOURS[name], lw=0.7, alpha=0.35)
         operations, values = (np.mean([curve[i] for curve in curves], axis=0) for i in (0, 1))
         axes.plot(operations, 100 * values, color=COLOURS[name], lw=1.8, label=name)
-    operations, values = _curve(findings["longer"], 1, start / 100)
-    axes.plot(operations, np.multiply(values, 100), "--", color=VERMILION, lw=1.2, label=f"{REWARDED}, longer")
+    for run in findings["longer"]:
+        operations, values = _curve(run, 1, start / 100)
+        axes.plot(operations, np.multiply(values, 100), "--", color=VERMILION, lw=1.2, label=f"{REWARDED}, longer")
     axes.axhline(GOAL, color=GREY, lw=0.9, ls=":")
     axes.legend(frameon=False, fontsize=8, labelcolor=INK, loc="lower right")
     finish(axes, "operations, 10¹²", "grammatical texts, %")
     page.save(folder / f"{NAME}-share.png")
 
 
-def _weighted(findings: Findings) -> list[tuple[float, list[Run]]]:
-    """The weights of the divergence, from the least on, with their runs."""
-    runs = [(float(kl), [run]) for kl, run in findings["held"].items()]
-    return sorted([*runs, (KL, findings["arms"][REWARDED])], key=lambda pair: pair[0])
-
-
 def _draw_price(findings: Findings, folder: Path) -> None:
     page = Page(7.4, 3.0, layout="constrained")
     both = page.figure.subplots(1, 2, sharex=True)
-    weights = _weighted(findings)
+    weights = weighted(findings)
     numbers = (shares, lambda runs: kept(findings, runs, "length"))
     for axes, number, label in zip(
         both, numbers, ("grammatical texts, %", "mean length, % of the base's"), strict=True
@@ -184,8 +95,8 @@ def _draw_price(findings: Findings, folder: Path) -> None:
             axes.plot([x, x], [each.low, each.high], color=VERMILION, lw=2.2, alpha=0.5)
             axes.plot(x, each.value, "o", ms=5, color=VERMILION)
             axes.annotate(f"{weight:g}", (x, each.value), (5, 5), textcoords="offset points", fontsize=8, color=INK)
-        others = ((f"β {BETA:g}", findings["arms"][PREFERRED]), (f"β {LOOSE_BETA:g}", [findings["loose"]]))
-        for name, runs in others:
+        others = {f"β {BETA:g}": findings["arms"][PREFERRED], f"β {LOOSE_BETA:g}": findings["loose"]}
+        for name, runs in ((name, runs) for name, runs in others.items() if runs):
             x, each = over_seeds(runs, lambda run: run["kl"]).value, number(runs)
             axes.plot(x, each.value, "s", ms=5, color=PURPLE)
             axes.annotate(name, (x, each.value), (5, 5), textcoords="offset points", fontsize=8, color=PURPLE)
@@ -199,7 +110,7 @@ def _draw_hacks(findings: Findings, folder: Path) -> None:
     page = Page(7.4, 3.0, layout="constrained")
     left, right = page.figure.subplots(1, 2, sharex=True)
     start = shares(findings["base"]["runs"]).value / 100
-    for run, colour in zip(findings["hacks"], HACK_COLOURS, strict=True):
+    for run, colour in zip(findings["hacks"], HACK_COLOURS, strict=False):
         before = run["before"]["value"]
         operations, values = _curve(run, 3, before)
         left.plot(operations, np.divide(values, before), color=colour, lw=1.5, label=_hack_name(run))
@@ -215,85 +126,12 @@ def _hack_name(run: Run) -> str:
     return f"{run['reward']}, weight {run['weight']:g}"
 
 
-# --- The predictions --------------------------------------------------------------------------------------------
-
-
-def judge(findings: Findings) -> dict[str, Outcome]:
-    """Return the outcome of each prediction."""
-    if any(run["diverged"] for run in _all_runs(findings)):
-        return dict.fromkeys(findings["predictions"], Outcome("a training run diverged"))
-    arms, held, hacks = findings["arms"], findings["held"], findings["hacks"]
-    rewarded, repeats, words, held_back = arms[REWARDED], *hacks
-
-    def per_cent(found: Interval) -> Outcome:
-        return Outcome(f"{found.text(1)} %", found=found)
-
-    def points(found: Interval) -> Outcome:
-        return Outcome(f"{found.text(1, sign=True)} points", found=found)
-
-    def times(found: Interval) -> Outcome:
-        return Outcome(found.text(2), found=found)
-
-    nearer = welch(*([run["kl"] for run in arms[name]] for name in (PREFERRED, REWARDED)))
-    back = gap([held_back], [words])
-    return {
-        "GRPO": per_cent(shares(rewarded)),
-        "language": _judge_language(findings),
-        "longer": per_cent(shares([findings["longer"]])),
-        "ordinary": per_cent(shares(arms[ORDINARY])),
-        "accepted": per_cent(shares(arms[ACCEPTED])),
-        "against ordinary": points(gap(rewarded, arms[ORDINARY])),
-        "against accepted": points(gap(rewarded, arms[ACCEPTED])),
-        "DPO": per_cent(shares(arms[PREFERRED])),
-        "DPO's distance": Outcome(
-            f"{nearer.text(3, sign=True)} nats a token", nearer.high < 0 if nearer.excludes_zero else None
-        ),
-        "loose DPO": per_cent(shares([findings["loose"]])),
-        "perplexity": _judge_perplexity(findings),
-        "distance": _judge_distance(findings),
-        "price": points(gap([held["0.05"]], [held["2"]])),
-        "length without": times(length_of(findings, held["0"])),
-        "no word twice": per_cent(scaled(repeats["after"], 100)),
-        "short": times(length_of(findings, repeats)),
-        "many words": times(scaled(words["after"], 1 / words["before"]["value"])),
-        "not grammatical": per_cent(shares([words])),
-        "held back": Outcome(f"{back.text(1, sign=True)} points", back.low > 0 if back.excludes_zero else None),
-    }
-
-
-def _judge_language(findings: Findings) -> Outcome:
-    runs = findings["arms"][REWARDED]
-    found = {what: kept(findings, runs, what) for what in LEAST}
-    verdicts = [_reached(found[what], least) for what, least in LEAST.items()]
-    right = False if False in verdicts else None if None in verdicts else True
-    return Outcome("; ".join(f"{what} {_cell(each)} %" for what, each in found.items()), right)
-
-
-def _judge_perplexity(findings: Findings) -> Outcome:
-    before = findings["base"]["perplexity"]
-    ordinary, rewarded = (
-        over_seeds(findings["arms"][name], lambda run: run["perplexity"]) for name in (ORDINARY, REWARDED)
-    )
-    came = f"{before:.2f} before, {ordinary.text(2)} and {rewarded.text(2)}"
-    wrong = ordinary.low > before or rewarded.high < before
-    return Outcome(came, True if ordinary.high < before < rewarded.low else False if wrong else None)
-
-
-def _judge_distance(findings: Findings) -> Outcome:
-    """The order of the weights is right if those beside the one with seeds lie outside its interval."""
-    found = [over_seeds(runs, lambda run: run["kl"]) for _, runs in _weighted(findings)]
-    values = [each.value for each in found]
-    falls = values == sorted(values, reverse=True)
-    apart = all(a.low > b.high for a, b in pairwise(found))
-    return Outcome("; ".join(_cell(each, 3) for each in found), True if falls and apart else None if falls else False)
-
-
 # --- The report -------------------------------------------------------------------------------------------------
 
 
 def report(findings: Findings) -> list[str]:
     """Report what was compared, shares, language, the goal, the price, forgetful rewards, and the predictions."""
-    diverged = [run["diverged"] for run in _all_runs(findings) if run["diverged"]]
+    diverged = [run["diverged"] for run in all_runs(findings) if run["diverged"]]
     if diverged:
         return [f"{len(diverged)} training runs diverged: nothing can be compared. The first: {diverged[0]}."]
     return [
@@ -311,8 +149,7 @@ def report(findings: Findings) -> list[str]:
         *_goal(findings),
         "### The price of staying near",
         *_price(findings),
-        "### Rewards that forget something",
-        *_hacks(findings),
+        *(_hacks(findings) if findings["hacks"] else ()),
         *prediction_blocks(findings["predictions"], judge(findings)),
     ]
 
@@ -339,8 +176,8 @@ def _compared(findings: Findings) -> list[str]:
             {scientific(max(flops))}: texts become shorter or longer while a model learns. A text that is drawn costs a
             forward of its tokens, and a step three. {REWARDED} and {PREFERRED} need two more, for the policy's
             probabilities and the reference's, and compute the padding of short texts, about half of a batch.
-            Cross-entropy reads rows without padding. The parser's work is not counted. There are
-            {len(arms[REWARDED])} seeds of each. All go on from one base, and differ in what is drawn, in the order of
+            Cross-entropy reads rows without padding. The parser's work is not counted. Seeds:
+            {_seeds(arms)}. All go on from one base, and differ in what is drawn, in the order of
             the data, and in the {SAMPLES:,} texts by which they are judged. The brackets of several seeds are 95 %
             intervals by Student's t, or by Welch's for differences; another base could leave them. Those of one run
             cover the choice of its texts only. Without brackets: one run, or no spread.
@@ -348,10 +185,18 @@ def _compared(findings: Findings) -> list[str]:
     ]
 
 
+def _seeds(arms: dict[str, list[Run]]) -> str:
+    """The number of seeds of each arm."""
+    counts = {len(runs) for runs in arms.values()}
+    if len(counts) == 1:
+        return f"{counts.pop()} seeds of each"
+    return f"{listed([f'{len(runs)} of {name}' for name, runs in arms.items()])} (the others were not made yet)"
+
+
 def _named(findings: Findings) -> dict[str, list[Run]]:
     """The runs of the tables, by name."""
-    longer = {f"{REWARDED}, longer": [findings["longer"]]}
-    return {"base": findings["base"]["runs"], **findings["arms"], **longer}
+    longer = {f"{REWARDED}, longer": findings["longer"]} if findings["longer"] else {}
+    return {"base": findings["base"]["runs"], **made(findings), **longer}
 
 
 def _share_table(findings: Findings) -> str:
@@ -369,7 +214,7 @@ def _share_table(findings: Findings) -> str:
 
 def _gaps(findings: Findings) -> str:
     arms = findings["arms"]
-    found = {name: gap(arms[REWARDED], arms[name]) for name in (ORDINARY, ACCEPTED, PREFERRED)}
+    found = {name: gap(arms[REWARDED], arms[name]) for name in (ORDINARY, ACCEPTED, PREFERRED) if arms[name]}
     said = [f"minus {name} {each.text(1, sign=True)}" for name, each in found.items()]
     verdicts = {
         f"{REWARDED} writes more grammatical texts than": [name for name, each in found.items() if each.low > 0],
@@ -384,13 +229,13 @@ def _language_table(findings: Findings) -> str:
     rows, base = [], findings["base"]
     for name, runs in _named(findings).items():
         if runs is base["runs"]:
-            distinct = _cell(kept(findings, runs, "distinct"))
+            distinct = cell(kept(findings, runs, "distinct"))
             rows.append([name, distinct, "", "", f"{len(used(runs))}", "", f"{base['perplexity']:.2f}"])
             continue
-        cells = [_cell(kept(findings, runs, what)) for what in LEAST]
+        cells = [cell(kept(findings, runs, what)) for what in LEAST]
         kl, perplexity = (over_seeds(runs, lambda run, name=name: run[name]) for name in ("kl", "perplexity"))
         distinct, length, constructions, entropy = cells
-        rows.append([name, distinct, length, entropy, constructions, _cell(kl, 3), _cell(perplexity, 2)])
+        rows.append([name, distinct, length, entropy, constructions, cell(kl, 3), cell(perplexity, 2)])
     heads = ("distinct, %", "length, % of the base's", "entropy, % of the base's", "constructions, % of the base's")
     return table(["", *heads, "divergence, nats a token", "perplexity"], rows)
 
@@ -398,24 +243,27 @@ def _language_table(findings: Findings) -> str:
 def _goal(findings: Findings) -> list[str]:
     """What was reached of the goal, by the three seeds and by the longer run."""
     said = {True: "reached", False: "**missed**", None: "can't be told"}
-    heads = {REWARDED: findings["arms"][REWARDED], f"{REWARDED}, longer": [findings["longer"]]}
-    rows = []
+    heads = {name: runs for name, runs in _named(findings).items() if name.startswith(REWARDED)}
+    rows, times = [], [f"{runs[0]['steps']:,} steps {_minutes(runs):.0f}" for runs in heads.values()]
     for what in ("right", *LEAST):
         row = ["grammatical texts" if what == "right" else WORDS[what], f"{LEAST.get(what, GOAL)} %"]
         for runs in heads.values():
             found = shares(runs) if what == "right" else kept(findings, runs, what)
-            row.append(f"{_cell(found)} %: {said[_reached(found, LEAST.get(what, GOAL))]}")
+            row.append(f"{cell(found)} %: {said[reached(found, LEAST.get(what, GOAL))]}")
         rows.append(row)
     return [
         paragraph(f"""
-            The goal was {GOAL} % within twenty minutes of two cores, without a loss of language. A run of {REWARDED}
-            took {np.mean([run["seconds"] for run in findings["arms"][REWARDED]]) / 60:.0f} minutes of the clock on one
-            core, and one that is {LONGER} times as long {findings["longer"]["seconds"] / 60:.0f}; other work shared
-            the machine. In the table a construction counts as used if one of {SAMPLES:,} texts has it.
+            The goal was {GOAL} % within twenty minutes of two cores, without a loss of language. In minutes of the
+            clock, on one core of a machine that did other work too, {listed(times)} took. In the table a construction
+            counts as used if one of {SAMPLES:,} texts has it.
         """),
         table(["", "at least", *heads], rows, left=4),
         _fallen(findings),
     ]
+
+
+def _minutes(runs: Sequence[Run]) -> float:
+    return float(np.mean([run["seconds"] for run in runs])) / 60
 
 
 def _fallen(findings: Findings) -> str:
@@ -436,13 +284,12 @@ def _fallen(findings: Findings) -> str:
 
 def _price(findings: Findings) -> list[str]:
     rows = []
-    for weight, runs in _weighted(findings):
+    for weight, runs in weighted(findings):
         kl = over_seeds(runs, lambda run: run["kl"])
-        language = [_cell(kept(findings, runs, what)) for what in ("length", "entropy", "distinct")]
-        rows.append([f"{weight:g}", shares(runs).text(1), _cell(kl, 3), *language])
+        language = [cell(kept(findings, runs, what)) for what in ("length", "entropy", "distinct")]
+        rows.append([f"{weight:g}", shares(runs).text(1), cell(kl, 3), *language])
     heads = ("divergence, nats a token", "length, % of the base's", "entropy, % of the base's", "distinct, %")
-    loose, start = findings["loose"], shares(findings["base"]["runs"])
-    return [
+    blocks = [
         paragraph(f"""
             The divergence is a term of the loss. With a larger weight the model stays nearer to the base, and has less
             to gain. One run for each weight, but {len(findings["arms"][REWARDED])} for {KL:g}; without the term a step
@@ -450,14 +297,17 @@ def _price(findings: Findings) -> list[str]:
         """),
         table(["weight", "grammatical, %", *heads], rows),
         picture(f"{NAME}-price", "Share of grammatical texts, and mean length, against the divergence from the base"),
-        paragraph(f"""
-            Numbers beside dots: the weights; squares: {PREFERRED}, by its β. With β = {LOOSE_BETA:g}, twice the
-            learning rate and {PART:g} of the operations, one run of {PREFERRED} has {shares([loose]).text(1)} %
-            grammatical texts, where the base has {start.value:.1f} %, at a divergence of {loose["kl"]:.2f} and with
-            {100 * length_of(findings, loose).value:.0f} % of the base's length. It writes:
-        """),
-        verbatim(each.strip() for each in loose["examples"][:4]),
+        "Numbers beside dots: the weights; squares: DPO, by its β.",
     ]
+    for loose in findings["loose"]:
+        said = f"""
+            With β = {LOOSE_BETA:g}, twice the learning rate and {PART:g} of the operations, one run of {PREFERRED} has
+            {shares([loose]).text(1)} % grammatical texts, where the base has
+            {shares(findings["base"]["runs"]).value:.1f} %. Its divergence is {loose["kl"]:.2f}, and its mean length
+            {100 * length_of(findings, loose).value:.0f} % of the base's. It writes:
+        """
+        blocks += [paragraph(said), verbatim(each.strip() for each in loose["examples"][:4])]
+    return blocks
 
 
 def _hacks(findings: Findings) -> list[str]:
@@ -470,6 +320,7 @@ def _hacks(findings: Findings) -> list[str]:
     for run in findings["hacks"]:
         blocks += [f"{_hack_name(run).capitalize()}:", verbatim(each.strip() for each in run["examples"][:3])]
     return [
+        "### Rewards that forget something",
         paragraph(f"""
             Two rewards that a user could write in a minute. *No word twice*: 1 if a text ends with a full stop or a
             question mark and has no word twice, else 0. *Many words*: the number of different words of a text that ends
