@@ -45,7 +45,7 @@ def share(run: Run) -> float:
 
 def shares(runs: Sequence[Run]) -> Interval:
     """That per cent over seeds; of one run with the interval of its texts."""
-    return over_seeds(runs, share) if len(runs) > 1 else scaled(runs[0]["right"], 100)
+    return part_over_seeds(runs, share) if len(runs) > 1 else scaled(runs[0]["right"], 100)
 
 
 def scaled(found: dict[str, float], factor: float) -> Interval:

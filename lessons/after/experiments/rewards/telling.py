@@ -244,7 +244,7 @@ def _goal(findings: Findings) -> list[str]:
     """What was reached of the goal, by the three seeds and by the longer run."""
     said = {True: "reached", False: "**missed**", None: "can't be told"}
     heads = {name: runs for name, runs in _named(findings).items() if name.startswith(REWARDED)}
-    rows, times = [], [f"{runs[0]['steps']:,} steps {_minutes(runs):.0f}" for runs in heads.values()]
+    rows = []
     for what in ("right", *LEAST):
         row = ["grammatical texts" if what == "right" else WORDS[what], f"{LEAST.get(what, GOAL)} %"]
         for runs in heads.values():
@@ -253,11 +253,12 @@ def _goal(findings: Findings) -> list[str]:
         rows.append(row)
     return [
         paragraph(f"""
-            The goal was {GOAL} % within twenty minutes of two cores, without a loss of language. In minutes of the
-            clock, on one core of a machine that did other work too, {listed(times)} took. In the table a construction
-            counts as used if one of {SAMPLES:,} texts has it.
+            The goal was {GOAL} % within twenty minutes of two cores, without a loss of language. {REWARDED} took
+            {listed([f"{_minutes(runs):.0f} minutes for {runs[0]['steps']:,} steps" for runs in heads.values()])}, by
+            the clock, on one core of a machine that did other work too. In the table a construction counts as used if
+            one of {SAMPLES:,} texts has it.
         """),
-        table(["", "at least", *heads], rows, left=4),
+        table(["", "at least", *heads], rows, left=2 + len(heads)),
         _fallen(findings),
     ]
 
