@@ -51,7 +51,8 @@ def draw(findings: Findings, folder: Path) -> None:
     if any(run["diverged"] for run in all_runs(findings)):
         return
     _draw_shares(findings, folder)
-    _draw_price(findings, folder)
+    if findings["held"]:
+        _draw_price(findings, folder)
     if findings["hacks"]:
         _draw_hacks(findings, folder)
 
@@ -147,8 +148,7 @@ def report(findings: Findings) -> list[str]:
         _gaps(findings),
         _language_table(findings),
         *_goal(findings),
-        "### The price of staying near",
-        *_price(findings),
+        *(_price(findings) if findings["held"] else ()),
         *(_hacks(findings) if findings["hacks"] else ()),
         *prediction_blocks(findings["predictions"], judge(findings)),
     ]
@@ -291,6 +291,7 @@ def _price(findings: Findings) -> list[str]:
         rows.append([f"{weight:g}", shares(runs).text(1), cell(kl, 3), *language])
     heads = ("divergence, nats a token", "length, % of the base's", "entropy, % of the base's", "distinct, %")
     blocks = [
+        "### The price of staying near",
         paragraph(f"""
             The divergence is a term of the loss. With a larger weight the model stays nearer to the base, and has less
             to gain. One run for each weight, but {len(findings["arms"][REWARDED])} for {KL:g}; without the term a step
