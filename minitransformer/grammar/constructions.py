@@ -60,8 +60,7 @@ def _clause(clause: Clause) -> Iterator[str]:
         yield "object pronoun"
     if clause.phrase is not None:
         yield "prepositional phrase"
-        yield from _noun_phrase(clause.phrase.object)
-    for phrase in (clause.subject, object, recipient):
+    for phrase in (clause.subject, object, recipient, clause.phrase and clause.phrase.object):
         if isinstance(phrase, NounPhrase):
             yield from _noun_phrase(phrase)
 

@@ -141,6 +141,11 @@ def test_every_construction_is_frequent(samples):
     assert not rare
 
 
+def test_a_sentence_that_is_read_may_have_a_pronoun_after_a_preposition():
+    """The grammar draws no such sentence, but forms it: a model writes one now and then."""
+    assert translate("They dream of him.").constructions == {"simple sentence", "prepositional phrase"}
+
+
 def test_every_word_of_the_lexicon_is_used(samples):
     text = " ".join(each.english.lower() for each in samples)
     seen = set(re.findall(r"[a-z-]+", text))

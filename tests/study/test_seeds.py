@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from study.trials.seeds import loss_difference, loss_of, loss_rise, student_t, welch
+from study.trials.seeds import loss_difference, loss_of, loss_rise, mean_of_seeds, student_t, welch
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,12 @@ def test_welch_s_interval_covers_the_difference_as_often_as_it_says() -> None:
         found = welch((1.0 + 0.1 * rng.standard_normal(3)).tolist(), (0.3 * rng.standard_normal(3)).tolist())
         covered += found.low <= 1.0 <= found.high
     assert 930 <= covered <= 985
+
+
+def test_a_mean_over_seeds_has_students_interval() -> None:
+    """The deviation of 1, 2 and 3 is 1, so half of it is 4.303 / √3."""
+    found = mean_of_seeds([1.0, 2.0, 3.0])
+    assert (found.value, found.low, found.high) == pytest.approx((2, 2 - 2.4843, 2 + 2.4843), abs=2e-3)
 
 
 def test_seeds_that_agree_have_no_width() -> None:

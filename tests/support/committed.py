@@ -27,7 +27,7 @@ class CommittedReport:
 
     def test_the_default_budget_is_enough_for_its_parts(self) -> None:
         parts = self.study.experiments.values()
-        assert sum(each.MINUTES for each in parts) <= self.study.minutes <= 120
+        assert sum(each.MINUTES for each in parts) <= self.study.minutes <= 150
         assert all(each.ALONE >= each.MINUTES for each in parts)
 
     def test_help_has_examples(self, capsys: pytest.CaptureFixture[str]) -> None:
@@ -43,13 +43,14 @@ class CommittedReport:
         assert report_text(self.study, self.study.out) + "\n" == self.text
 
     def test_the_commands_would_take_as_many_steps_today(self) -> None:
+        """A study that got another experiment since has more minutes, for as many steps of the others."""
         for path in self.study.out.glob("results/*.json"):
             origin = json.loads(path.read_text(encoding="utf-8"))["origin"]
             assert origin["command"].startswith(self.study.program)
             args = command.build_parser(self.study).parse(origin["command"].removeprefix(self.study.program).split())
             chosen = [self.study.experiments[name] for name in args.experiments or self.study.experiments]
-            minutes, scale = self.study.budget(chosen, args.minutes, args.task)
-            assert (minutes, scale) == (origin["minutes"], pytest.approx(origin["scale"])), path.name
+            _, scale = self.study.budget(chosen, args.minutes, args.task)
+            assert scale == pytest.approx(origin["scale"]), path.name
             assert f"`{origin['command']}`" in self.text
 
     def test_every_picture_is_there_and_shown(self) -> None:

@@ -47,6 +47,12 @@ one count of parameters for both laws | _described: aside["parameters"][count] �
 squares, so that one outlier moves the law
     minimise: np.minimum(1, DELTA / np.maximum(np.abs(residuals), 1e-300)) → np.ones_like(residuals)
 the optimum's exponent upside down | Law.optimum: return self.beta → return self.alpha
+[after/experiments/rewards/arms.py: after/test_rewards_experiment]
+drawing that costs nothing | CountedBatches.batch: figures.get("length", 0.0) → 0.0
+a reference that costs nothing | Rewarded.lessons: 3 + 1 + (reference is not None) → 3 + 1
+pairs the wrong way round | Preferred.lessons: zip(accepted, others, strict=False) → zip(others, accepted, strict=False)
+[after/experiments/rewards/judging.py: after/test_rewards_experiment]
+a goal that is reached as soon as its interval holds it | reached: found.low >= least → found.high >= least
 """
 
 STUDY_BREAKAGES: list[Breakage] = breakages(TABLE, "lessons")

@@ -1,7 +1,8 @@
 """Run one trial: train a model, or resume its training, and evaluate it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,8 @@ from .counting import counting
 from .trial import Answers, Trial, TrialResult
 
 COUNTED_BATCHES = 8
-VALIDATIONS, FEWEST_STEPS = 10, 50
-"""The number of validations of a training, and the fewest steps between two of them."""
+VALIDATIONS = 10
+"""The number of validations of a training."""
 
 CHECKPOINTS, AVERAGED = 20, 5
 """The numbers of checkpoints that a training writes, and of the last ones that are averaged: after 80 % of its steps.
@@ -44,17 +45,16 @@ def run_trial(
 
     Raises `Interrupted` if Ctrl-C or SIGTERM stopped the training, which is saved then.
     """
-    model = trial.model(ops, dtype)
-    settings = _with_intervals(trial.settings)
-    train, valid = trial.material(data, models)
+    begun, settings = trial.begin(data, models, ops, dtype), _with_intervals(trial)
     trainer = Trainer(
-        model,
-        train,
+        begun.model,
+        begun.train,
         settings,
         folder=folder,
-        valid=valid,
+        valid=begun.valid,
         tokenizer=data.tokenizer,
         languages=data.choice.languages,
+        evaluate=begun.figures,
         progress=False,
     )
     if latest(folder) is not None:
@@ -66,21 +66,24 @@ def run_trial(
     except TrainingDiverged as error:
         diverged = str(error)
     log = read_log(folder / LOG_NAME) if (folder / LOG_NAME).exists() else []  # no log if the first step diverged
+    counted = _counted(log) if log and "operations" in log[0] else None
     return TrialResult(
-        parameters=model.parameters.count,
+        parameters=begun.model.parameters.count,
         steps=trainer.step,
         tokens=trainer.tokens,
         seconds=log[-1]["seconds"] if log else 0.0,
-        pairs=len(train),
+        pairs=len(begun.train),
         epochs=trainer.step * settings.accumulate / len(trainer.batches),
-        flops=trainer.step * settings.accumulate * _batch_flops(trial, train),
+        flops=trainer.step * settings.accumulate * _batch_flops(trial, begun.train)
+        if counted is None
+        else counted[-1]["operations"],
         curve=[
-            {name: record[name] for name in ("step", "loss", "perplexity", "seconds")}
-            for record in log
+            {name: record[name] for name in ("step", "loss", "perplexity", "seconds")} if counted is None else record
+            for record in counted or log
             if "perplexity" in record
         ],
         diverged=diverged,
-        evaluations={} if diverged else _evaluate_all(trial, data, model, folder, kept),
+        evaluations={} if diverged else _evaluate_all(trial, data, begun.model, folder, kept),
     )
 
 
@@ -90,10 +93,17 @@ def lasting(settings: TrainingSettings, steps: float) -> TrainingSettings:
     return replace(settings, steps=count, warmup_steps=min(settings.warmup_steps, count // 3))
 
 
-def _with_intervals(settings: TrainingSettings) -> TrainingSettings:
+def _counted(log: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The records of a log whose batches log their operations, with all operations up to each step."""
+    so_far = accumulate(record["operations"] for record in log)
+    return [{**record, "operations": operations} for record, operations in zip(log, so_far, strict=True)]
+
+
+def _with_intervals(trial: Trial) -> TrainingSettings:
+    settings = trial.settings
     return replace(
         settings,
-        valid_interval=max(FEWEST_STEPS, settings.steps // VALIDATIONS),
+        valid_interval=max(trial.fewest_steps, settings.steps // VALIDATIONS),
         checkpoint_interval=max(1, settings.steps // CHECKPOINTS),
         keep=AVERAGED,
     )

@@ -24,6 +24,13 @@ def student_t(freedom: float) -> float:
     return math.sqrt(freedom) * math.tan(reached)
 
 
+def mean_of_seeds(values: Sequence[float]) -> Interval:
+    """The mean of a number over seeds, at least two, and its interval. Source: Student 1908."""
+    value = float(np.mean(values))
+    half = student_t(len(values) - 1) * float(np.std(values, ddof=1)) / math.sqrt(len(values))
+    return Interval(value, value - half, value + half)
+
+
 def welch(ours: Sequence[float], theirs: Sequence[float]) -> Interval:
     """The difference of two means over seeds, at least two each, and its interval; their variances may differ.
 
@@ -58,9 +65,8 @@ def loss_rise(before: Sequence[NDArray[np.float64]], after: Sequence[NDArray[np.
     The half-widths of Student's interval over the seeds' rises, and of the bootstrap over the rows of either side, are
     added as independent ones.
     """
-    rises = [loss_of(b) - loss_of(a) for a, b in zip(before, after, strict=True)]
-    value = float(np.mean(rises))
-    halves = [student_t(len(rises) - 1) * float(np.std(rises, ddof=1)) / math.sqrt(len(rises))]
+    of_seeds = mean_of_seeds([loss_of(b) - loss_of(a) for a, b in zip(before, after, strict=True)])
+    value, halves = of_seeds.value, [of_seeds.high - of_seeds.value]
     for side in (before, after):
         of_rows = interval(MEAN, np.stack([np.mean([each[:, 0] for each in side], 0), side[0][:, 1]], axis=1))
         halves.append((of_rows.high - of_rows.low) / 2)

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -40,6 +40,16 @@ class Evaluation(Protocol):
 
 
 @dataclass(frozen=True)
+class Beginning:
+    """What a training begins with: the model, its data, and `figures`, more of them in a validation (see `Trainer`)."""
+
+    model: Model[Any]
+    train: Dataset[Any]
+    valid: Dataset[Any]
+    figures: Callable[[Any, Mapping[str, float]], Mapping[str, float]] | None = None
+
+
+@dataclass(frozen=True)
 class Trial:
     """One training and its evaluations; the model of the first evaluation is kept. This one trains a translator."""
 
@@ -48,6 +58,9 @@ class Trial:
     config: Any
     settings: TrainingSettings
     evaluations: tuple[Evaluation, ...]
+
+    fewest_steps: ClassVar[int] = 50
+    """The fewest steps between two validations."""
 
     @property
     def needs(self) -> tuple["Trial", ...]:
@@ -61,6 +74,10 @@ class Trial:
     def material(self, data: PreparedData, models: Sequence[Path]) -> tuple[Dataset[Any], Dataset[Any]]:
         """Return the data to train and to validate on; `models` are the checkpoints of the trials it needs."""
         return data.train, data.valid
+
+    def begin(self, data: PreparedData, models: Sequence[Path], ops: Ops, dtype: str) -> Beginning:
+        """Return what the training begins with; `models` are the checkpoints of the trials it needs."""
+        return Beginning(self.model(ops, dtype), *self.material(data, models))
 
     def describe(self) -> dict[str, Any]:
         """Everything that the result depends on, for JSON."""
@@ -119,8 +136,10 @@ class TrialResult:
     """The result of a trial.
 
     pairs     the number of training pairs, or of lines; `epochs` is how often each was seen
-    flops     operations of the matrix products of all steps, forward and backward, counted on some of the batches
-    curve     step, validation perplexity and seconds at each validation
+    flops     operations of the matrix products of all steps, forward and backward, counted on some of the batches; or
+              those that the batches themselves log
+    curve     step, loss, validation perplexity and seconds at each validation; of batches that log their operations all
+              figures, with the operations so far
     diverged  why the training ended early, without evaluations, or None
     """
 
