@@ -859,6 +859,6 @@ print(f"preferences: error {error(objectives.preference_loss_backward(1.0, cache
 #
 # Write a reward of your own: a function from texts to numbers in a file, and `--reward FILE.py:NAME` (see
 # [how](../minitransformer/pretrained/README.md#train-on-rewards-or-on-preferences)). Before you train, write down what
-# it forgets. Then see what the model finds. An open question: the reward of a text counts for all of its tokens. Which
-# of them made it good? [Lesson 18](18_your_transformer.ipynb) is the one to come back to: everything in one file of
-# your own.
+# it forgets. Then see what the model finds, and compare it with [what we
+# measured](after/after.md#training-on-rewards). An open question: the reward of a text counts for all of its tokens.
+# Which of them made it good? [Lesson 28](28_small_numbers.ipynb) makes a trained model small.

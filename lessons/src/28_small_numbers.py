@@ -808,8 +808,8 @@ print(f"expected for k = 4: about {expected(overlaps['3 bits'], 4):.2f}, and les
 #
 # `generate MODEL --bits 4` and `generate MODEL --draft prompt` do with a published model what you did here
 # ([how](../minitransformer/pretrained/README.md)). [`ops/quantized.py`](../minitransformer/ops/quantized.py) has the
-# map in both types of levels, and [`gguf.py`](../minitransformer/pretrained/gguf.py) more types, with up to three levels
-# of scales. Open questions: our levels lie at equal distances; where would you put sixteen levels for weights that are
-# normally distributed? And if a weight is rounded *down* where its neighbour was rounded up, can errors of one output
-# cancel each other? There are more [ideas for projects](ideas.md). [Lesson 18](18_your_transformer.ipynb) is the one to
-# come back to: everything in one file of your own.
+# map in both types of levels, and [`gguf.py`](../minitransformer/pretrained/gguf.py) more types, with up to three
+# levels of scales. Open questions: our levels lie at equal distances; where would you put sixteen levels for weights
+# that are normally distributed? And if a weight is rounded *down* where its neighbour was rounded up, can errors of one
+# output cancel each other? There are more [ideas for projects](ideas.md). [Lesson 18](18_your_transformer.ipynb) is the
+# one to come back to: everything in one file of your own.
