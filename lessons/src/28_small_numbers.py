@@ -407,7 +407,7 @@ pictures.draw_costs(costs, exact)
 # and with one scale for a matrix it does so one bit earlier. But the scales and minima of small groups cost a bit
 # themselves, and the picture counts that (the numbers at the blue points are the bits without them). At equal bytes the
 # larger groups are as good here, or better. (Newer types in GGUF, whose names end in K, have groups of 16 or 32 and
-# store *their scales* in six bits.)
+# store *their scales* in four to eight bits.)
 #
 # A loss is a mean over all tokens. Do the *translations* change?
 
@@ -784,7 +784,8 @@ print(f"expected for k = 4: about {expected(overlaps['3 bits'], 4):.2f}, and les
 #   another order. The model speaks nonsense.
 # * **A signed shift.** `int8 >> 4` copies the sign: the upper numbers from 8 on come out negative.
 # * **One level too many.** With $d = (\max w - \min w)/16$ the largest weight needs $q = 16$, and four bits end at 15.
-#   Cut off, it is wrong by a whole step. Not cut off, its fifth bit spills into the other number of its byte.
+#   Cut off, it is wrong by a whole step. Not cut off, its fifth bit spills into the other number of its byte, or is
+#   lost.
 # * **Everything in few bits.** Biases, norms and other vectors are few. Rounding them saves nothing, and costs.
 # * **A second draw from $p$** after a refusal. Every sample looks fine, and the distribution is wrong. Only counting
 #   shows it.
@@ -797,19 +798,21 @@ print(f"expected for k = 4: about {expected(overlaps['3 bits'], 4):.2f}, and les
 # The paper's models were small enough for float32. As models grew, weights shrank: eight bits with outliers kept apart
 # (LLM.int8, Dettmers and others 2022); four bits chosen so that a layer's *outputs* change least (GPTQ, Frantar and
 # others 2022; AWQ, Lin and others 2023); levels at unequal distances and training beside them (QLoRA, Dettmers and
-# others 2023). New GPUs multiply numbers of four and eight bits with a common scale themselves. Drafts came in 2023
-# (Leviathan and others; Chen and others), and today a large model often carries its own draft, as some more layers.
+# others 2023). New GPUs multiply numbers of four and eight bits with a common scale themselves. Guesses that one pass
+# checks came in 2018, for greedy decoding (Stern, Shazeer and Uszkoreit; the last two are authors of the paper). The
+# rule for sampling came in 2023 (Leviathan and others; Chen and others). Today a large model often carries its own
+# draft, as some more layers.
 #
 # Sources (arXiv): Dettmers and others 2208.07339 and 2305.14314, Dettmers and Zettlemoyer 2212.09720, Frantar and
 # others 2210.17323, Lin and others 2306.00978, Leviathan and others 2211.17192 (algorithm 1, equation 1, appendix A.1),
-# Chen and others 2302.01318.
+# Chen and others 2302.01318, Stern and others 1811.03115.
 #
 # ## Where next
 #
 # `generate MODEL --bits 4` and `generate MODEL --draft prompt` do with a published model what you did here
 # ([how](../minitransformer/pretrained/README.md)). [`ops/quantized.py`](../minitransformer/ops/quantized.py) has the
-# map in both types of levels, and [`gguf.py`](../minitransformer/pretrained/gguf.py) more types, with up to three
-# levels of scales. Open questions: our levels lie at equal distances; where would you put sixteen levels for weights
-# that are normally distributed? And if a weight is rounded *down* where its neighbour was rounded up, can errors of one
-# output cancel each other? There are more [ideas for projects](ideas.md). [Lesson 18](18_your_transformer.ipynb) is the
-# one to come back to: everything in one file of your own.
+# map in both types of levels, and [`gguf.py`](../minitransformer/pretrained/gguf.py) reads more types, also those whose
+# scales have a scale themselves. Open questions: our levels lie at equal distances; where would you put sixteen levels
+# for weights that are normally distributed? And if a weight is rounded *down* where its neighbour was rounded up, can
+# errors of one output cancel each other? There are more [ideas for projects](ideas.md).
+# [Lesson 18](18_your_transformer.ipynb) is the one to come back to: everything in one file of your own.

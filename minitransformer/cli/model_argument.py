@@ -39,7 +39,7 @@ def is_checkpoint(name: str) -> bool:
 
 def add_bits_option(group: argparse._ActionsContainer) -> None:
     """Declare `--bits`, with which `open_model` makes a model smaller."""
-    help_text = "hold the model's matrices in 8 or 4 bits: a quarter of the memory or less, and slower"
+    help_text = "hold the model's matrices in 8 or 4 bits: less than a third of the memory, and slower"
     add_option(group, "--bits", "N", _bits, help_text)
 
 

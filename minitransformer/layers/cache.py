@@ -111,7 +111,8 @@ class Cache:
 class ByteCache(Cache):
     """A cache whose growing keys and values are whole numbers of a byte, times a scale of each head and position.
 
-    The scale is max |k| / 127, so each number is wrong by at most max |k| / 254. They take (D + 4) / 4D of the memory.
+    The scale is max |k| / 127, so each number is wrong by at most max |k| / 254. They take (D + 4) / 4D of
+    float32's memory.
     """
 
     def extended(self, name: str, key: Array, value: Array, window: int | None = None) -> tuple[Array, Array]:
