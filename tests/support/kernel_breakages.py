@@ -13,7 +13,7 @@ a narrow copy of the parameters that stays behind a step | Adam.step: {"shadow":
 
 MISTAKES = r"""
 [eager/quantized.py: kernels/test_quantized_tensors]
-the upper half of a byte before the lower one, in tensors | columns: q & 15, q >> 4 → q >> 4, q & 15
+the upper half of a byte before the lower one, in tensors | _rows: q & 15, q >> 4 → q >> 4, q & 15
 a gradient of the last columns alone, in tensors | quantized_linear_backward: dx += → dx[:] =
 [quantized.py: kernels/test_triton_quantized]
 each group with the scale of an output's first
