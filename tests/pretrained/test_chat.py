@@ -235,7 +235,7 @@ def test_an_answer_that_nobody_read_to_its_end(tmp_path: Path) -> None:
 def test_answers_with_a_draft_are_the_same(kind: str, tmp_path: Path) -> None:
     """Turn by turn, from a state that may have read more of the last answer than somebody asked for."""
     model, tokenizer, generator = speaker(kind, 2, tmp_path)
-    for draft in (LayersDraft(generator.model, 1), PromptDraft(V, 3)):
+    for draft, least in ((LayersDraft(generator.model, 1), 20), (PromptDraft(V, 3), 3)):
         drafted = Generator(generator.model, generator.tokenizer, draft)
         messages: list[Message] = []
         for text in ("w07 w08 w07 w08", "w09 w07"):
@@ -245,7 +245,7 @@ def test_answers_with_a_draft_are_the_same(kind: str, tmp_path: Path) -> None:
             wanted = answer_of(model, tokenizer, messages, [2], 9)
             assert drafted.chat(messages, 9, GREEDY).strip() == wanted.strip()
             messages.append({"role": "assistant", "content": wanted})
-        assert draft.proposed > 10
+        assert draft.proposed >= least
 
 
 @pytest.mark.parametrize("by", ["the turn's mark", "the model's list"])
