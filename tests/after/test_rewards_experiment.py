@@ -135,6 +135,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(plan, name, value)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small", "few_samples")
 def test_it_runs_from_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     forward = flops_per_token(plan.base_trial(Texts()).config, LONGEST).target
@@ -143,14 +144,14 @@ def test_it_runs_from_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     runner.run(rewards.trials(Texts(), 1.0))
     found = json.loads(json.dumps(rewards.find(Context(Texts(), 1.0, runner))))
     for seeds in found["arms"].values():
-        assert len({run["flops"] for run in seeds}) == len(seeds) == 2  # other texts have other lengths
+        assert len(seeds) == 2
         for run in seeds:
             assert run["curve"][-1][0] == run["flops"]
             assert run["kl"] > 0
     first, second = (runner.result(seeded(plan.planned(Texts(), 1.0)[REWARDED], seed)) for seed in (0, 1))
     assert first.answers().hypotheses != second.answers().hypotheses
     assert found["held"].keys() == {"0", "0.05", "2"}
-    assert found["longer"]["steps"] > found["arms"][REWARDED][0]["steps"] >= found["loose"]["steps"] > 0
+    assert found["longer"][0]["steps"] > found["arms"][REWARDED][0]["steps"] >= found["loose"][0]["steps"] > 0
     assert [each["reward"] for each in found["hacks"]] == ["no word twice", "many words", "many words"]
 
 
