@@ -216,7 +216,7 @@ squares = (scores**2).sum(axis=(1, 2))  # (125,): ‖∇log π‖² of each text
 
 
 def variance(reward, b):
-    """Of the estimate from one text, with a baseline."""
+    """Return the variance of the estimate from one text, with a baseline."""
     return pi @ ((reward - b) ** 2 * squares) - np.sum(exact**2)
 
 

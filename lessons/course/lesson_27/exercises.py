@@ -22,7 +22,7 @@ def _score_function_gradient(logits: Any, ids: Any, counted: Any, rewards: Any) 
 
 
 def _expected(logits: Any, ids: Any, counted: Any, rewards: Any) -> float:
-    """What is differentiated: the mean over texts of reward · log π."""
+    """Return the objective: the mean over texts of reward · log π."""
     log_probs, _ = log_probs_forward(logits, ids)
     return float((rewards * (log_probs * counted).sum(axis=1)).mean())
 

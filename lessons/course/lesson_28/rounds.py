@@ -23,7 +23,7 @@ def likely(drafted: list[int], p: Floats, q: Floats, numbers: Floats) -> Mistake
 
 
 def _kept(drafted: list[int], test: Callable[[int], bool]) -> int:
-    """How many tokens pass a test before the first that does not."""
+    """Return how many tokens pass a test before the first that does not."""
     return len(list(takewhile(test, range(len(drafted)))))
 
 

@@ -41,7 +41,7 @@ class Evaluation(Protocol):
 
 @dataclass(frozen=True)
 class Beginning:
-    """What a training begins with: the model, its data, and `figures`, more of them in a validation (see `Trainer`)."""
+    """The beginning of a training: the model, its data, and `figures`, more of them in a validation (see `Trainer`)."""
 
     model: Model[Any]
     train: Dataset[Any]

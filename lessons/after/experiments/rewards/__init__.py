@@ -28,7 +28,7 @@ TITLE, MINUTES, ALONE = "Training on rewards", 30.0, 30.0
 
 
 def find(context: Context[Texts]) -> Findings:
-    """What the base and every run write, and the curves of the runs. A run that was not made yet is left out."""
+    """Return figures of the base's and every run's texts, and curves. Runs that were not made yet are left out."""
     task, scale, runner = context.task, context.scale, context.runner
     base = runner.result(base_trial(task))
 
@@ -65,7 +65,7 @@ def find(context: Context[Texts]) -> Findings:
 
 
 def written(answers: Answers) -> dict[str, Any]:
-    """What is said of the texts of one model; `constructions` are the shares of texts that have each."""
+    """Return the figures of one model's texts; `constructions` are the shares of texts that have each."""
     right, tokens, entropy = answers.statistics.T
     accepted = [text for text, each in zip(answers.hypotheses, right, strict=True) if each]
     used = [translate(text.strip()).constructions for text in accepted]
@@ -85,7 +85,7 @@ def mean_of(values: Sequence[float]) -> dict[str, float]:
 
 
 def summary(result: TrialResult) -> dict[str, Any]:
-    """What a run's model writes, what the run took, and its curve: operations, share, divergence, reward of a step."""
+    """Return a run's texts and cost in figures, and its curve: operations, share, divergence, reward of a step."""
     taken = ("steps", "flops", "seconds", "diverged")
     found: dict[str, Any] = {name: getattr(result, name) for name in taken}
     if result.diverged is None:

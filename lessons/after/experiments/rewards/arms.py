@@ -146,7 +146,7 @@ class Counted:
 
     @property
     def kept(self) -> Mapping[str, Any]:
-        """What goes into the checkpoints."""
+        """Return the values that go into the checkpoints."""
         return getattr(self.dataset, "kept", {})
 
     def __len__(self) -> int:
@@ -237,7 +237,7 @@ class Rewarded(Continued):
     rewards: RewardSettings
 
     def lessons(self, writer: Generator, start: GPT) -> Counted:
-        """What the model draws: three forwards of the step, one of the policy, and one of the reference if it counts.
+        """Return texts that the model draws; counted are a step, the policy's forward, and the reference's if any.
 
         A program that kept the probabilities of the draw would save that of the policy.
         """
@@ -318,7 +318,7 @@ class Preferred(Drawing):
 
 
 def seeded(trial: Continued, seed: int) -> Continued:
-    """The same training with another seed: of what is drawn, of the order of the data, and of what it writes then."""
+    """Return the training with another seed: of its draws, of the order of the data, and of the texts at its end."""
     return replace(
         trial,
         name=f"{trial.name}, seed {seed}",

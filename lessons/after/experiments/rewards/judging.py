@@ -33,7 +33,7 @@ def over_seeds(runs: Sequence[Run], number: Callable[[Run], float]) -> Interval:
 
 
 def part_over_seeds(runs: Sequence[Run], number: Callable[[Run], float]) -> Interval:
-    """The same of a number in per cent, whose interval ends at 100."""
+    """Return a number in per cent, whose interval ends at 100."""
     found = over_seeds(runs, number)
     return Interval(found.value, found.low, min(found.high, 100.0))
 
@@ -63,7 +63,7 @@ def gap(ours: Sequence[Run], theirs: Sequence[Run]) -> Interval:
 
 
 def kept(findings: Findings, runs: Sequence[Run], what: str) -> Interval:
-    """What is left, in per cent: see `LEAST`. A ratio to the base has the interval of both, by their logarithms."""
+    """Return the per cent that are left (`LEAST`). A ratio to the base has both intervals, by their logarithms."""
     base = findings["base"]["runs"]
     if what == "distinct":
         return part_over_seeds(runs, lambda run: 100 * run["distinct"])

@@ -1,4 +1,4 @@
-"""What the runs on rewards showed: pictures, and the part of the report."""
+"""The runs on rewards as pictures and as a part of the report."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -241,7 +241,7 @@ def _language_table(findings: Findings) -> str:
 
 
 def _goal(findings: Findings) -> list[str]:
-    """What was reached of the goal, by the three seeds and by the longer run."""
+    """Return a table of the goal and its verdicts, by the three seeds and by the longer run."""
     said = {True: "reached", False: "**missed**", None: "can't be told"}
     heads = {name: runs for name, runs in _named(findings).items() if name.startswith(REWARDED)}
     rows = []
