@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.model_cases import CACHED
 
 from kernels import torch_ops
 from minitransformer import Generator, Sampling
@@ -110,15 +111,7 @@ def test_texts_are_distributed_as_the_models(name: str):
 
 # --- The same texts -------------------------------------------------------------------------------------------
 
-CACHES: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "rotary": {"positions": "rotary", "num_kv_heads": 1},
-    "alibi": {"positions": "alibi"},
-    "relative": {"positions": "relative"},
-    "a window": {"window": 3},
-    "windows in turn": {"window": 3, "sparse": SparseConfig(full_every=2)},
-    "a pattern": {"window": 2, "sparse": SparseConfig(stride=4, global_tokens=1)},
-}
+CACHES = CACHED | {"a pattern": {"window": 2, "sparse": SparseConfig(stride=4, global_tokens=1)}}
 
 
 SIZES = ((1, 1, 60, {}), (2, 3, 9, {}), (3, 7, 60, {"eos_id": 2, "other_eos_ids": (5,)}))

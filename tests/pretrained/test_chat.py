@@ -13,13 +13,13 @@ import tokenizers
 import torch
 from support.chat_templates import CHATML, MARKS, TEMPLATES
 from support.cli_runs import Command, in_this_process, refuse
+from support.model_cases import CACHED
 from support.pretrained_cases import tr
 from test_generate import THEIRS, V
 from test_vocabularies import texts
 
 from minitransformer import Generator, Sampling
 from minitransformer.decoding import LayersDraft, PromptDraft
-from minitransformer.layers import SparseConfig
 from minitransformer.models import GPT, GPTConfig, build_model
 from minitransformer.pretrained import PretrainedError, load
 from minitransformer.pretrained.tokenizers import PretrainedTokenizer, load_tokenizer
@@ -266,15 +266,7 @@ def test_an_answer_ends_where_the_model_says(by: str, tmp_path: Path) -> None:
     assert answer_of(model, tokenizer, messages, [50, end]).split()[:place] == words[:place]
 
 
-CACHES: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "rotary": {"positions": "rotary", "num_kv_heads": 1},
-    "alibi": {"positions": "alibi"},
-    "relative": {"positions": "relative"},
-    "a window": {"window": 3},
-    "windows in turn": {"window": 3, "sparse": SparseConfig(full_every=2)},
-    "linear": {"attention": "linear", "attention_dropout": 0.0, "dropout": 0.0},
-}
+CACHES = CACHED | {"linear": {"attention": "linear", "attention_dropout": 0.0, "dropout": 0.0}}
 
 
 @pytest.mark.parametrize("name", CACHES)

@@ -8,8 +8,18 @@ import numpy as np
 import pytest
 from support.prove import read_only
 
-from minitransformer.layers import DropoutStream
+from minitransformer.layers import DropoutStream, SparseConfig
 from minitransformer.models import ConvolutionalConfig, ModelConfig, RecurrentConfig, TransformerConfig, build_model
+
+CACHED: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "rotary": {"positions": "rotary", "num_kv_heads": 1},
+    "alibi": {"positions": "alibi"},
+    "relative": {"positions": "relative"},
+    "a window": {"window": 3},
+    "windows in turn": {"window": 3, "sparse": SparseConfig(full_every=2)},
+}
+"""Options of a GPT, by what its cache has to keep."""
 
 STREAM = DropoutStream(seed=11, step=3, sentence=2)
 
