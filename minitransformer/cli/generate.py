@@ -123,7 +123,7 @@ def run(args: argparse.Namespace) -> int:
             status = go_on(generator, sampling, args)
     if draft is not None:
         counts = f"{draft.proposed:,} tokens proposed, {draft.accepted:,} accepted"
-        print(f"{counts}, {draft.calls:,} calls of the model", file=sys.stderr)
+        print(f"{counts}, {draft.calls:,} {'call' if draft.calls == 1 else 'calls'} of the model", file=sys.stderr)
     return status
 
 

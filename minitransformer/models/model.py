@@ -7,6 +7,7 @@ from typing import Any, Generic, Self, TypeVar
 from ..config import require
 from ..layers import AdaptedLinear, FlatParameters, Layer, quantized_layers
 from ..ops import Array, Ops, Quantized, numpy_ops
+from ..ops.quantized import check_bits
 from .config import ModelConfig, TextConfig, most_tokens
 from .tuning import Tuning, is_adapter
 
@@ -40,7 +41,7 @@ class Model(Layer, ABC, Generic[ConfigT]):
         self.most_tokens = most_tokens(config) if isinstance(config, TextConfig) else 0
         self._build(ops.unchecked())  # arguments are checked where they come in; inside nothing can be wrong
         if bits is not None:
-            require(bits in (4, 8), f"bits is {bits!r}, expected 8 or 4")
+            check_bits("bits", bits)
             self.bits = bits
             some = quantized_layers(self, bits, self.dtype) > 0
             require(some, "no matrix of the model has rows of a multiple of 32 weights, which few bits need")

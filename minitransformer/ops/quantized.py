@@ -86,13 +86,14 @@ class Quantized:
         return replace(self, packed=function(self.packed), scales=function(self.scales), zeros=zeros)
 
 
-def _check_bits(name: str, bits: Any) -> None:
+def check_bits(name: str, bits: Any) -> None:
+    """Raise `TypeError` or `ValueError` unless the value is 4 or 8."""
     check_integer(name, bits)
     if bits not in (4, 8):
         raise ValueError(f"{name} is {bits}, expected 4 or 8")
 
 
-@arguments("weight C_in C_out", bits=_check_bits, group=partial(check_integer, at_least=1), symmetric=check_flag)
+@arguments("weight C_in C_out", bits=check_bits, group=partial(check_integer, at_least=1), symmetric=check_flag)
 def quantize(weight: Array, bits: int = 8, group: int = 32, symmetric: bool | None = None) -> Quantized:
     """Round a weight `(C_in, C_out)` to `bits` bits, in groups along C_in. The module's docstring has the formulas.
 

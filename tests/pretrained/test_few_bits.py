@@ -136,8 +136,10 @@ def test_matrices_that_do_not_fit_stay_in_float(tmp_path: Path) -> None:
     save(build_model(GPTConfig(**sizes, max_length=8)), tmp_path / "none")
     with pytest.raises(ValueError, match="no matrix of the model has rows of a multiple of 32 weights, which few bits"):
         load(tmp_path / "none", bits=8)
-    with pytest.raises(ValueError, match="bits is 5, expected 8 or 4"):
+    with pytest.raises(ValueError, match="bits is 5, expected 4 or 8"):
         load(tmp_path / "some", bits=5)
+    with pytest.raises(TypeError, match=r"^bits "):
+        model.merged().quantized("4")  # pyright: ignore[reportArgumentType]
 
 
 def test_what_few_bits_can_not_do_is_refused() -> None:
