@@ -187,6 +187,7 @@ function placesIn(text) {
     sublayers: [],
     masked: [],
     unplaced: [],
+    patches: [],
   });
   for (const place of text.split(" ").slice(0, 1000)) {
     const [what, stack, number, kind, head] = /** @type {any[]} */ (place.split("."));
