@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from support.browser import NEEDS, absent, marks, run_in_a_browser
 from support.explorer_engine import COURSE, input_gradients
+from support.explorer_patches import patch_at, patched, shares_of, values_in
 from support.explorer_tokenizers import tokenizer_of
 from tokenizers import AddedToken, Tokenizer
 
@@ -26,6 +27,7 @@ SENTENCE = "The old teacher reads a book in the garden."
 PROMPT = "the old teacher"
 EDITED = "young"
 FORCED = "Heute"
+OTHER = SENTENCE.replace("teacher", "woman")
 
 pytestmark = marks(NEEDS)
 
@@ -77,7 +79,19 @@ def translated(model: Transformer, tokenizer: BPETokenizer) -> dict[str, Any]:
         "forced": {"text": FORCED, "logProb": float(log_probs[0, tokenizer.encode(FORCED)[0]])},
         "edited": {"word": EDITED, "text": translator.translate([edited])[0]},
         "gradient": np.linalg.norm(gradient, axis=1).tolist(),
+        "patching": patching(model, translator, source),
     }
+
+
+def patching(model: Transformer, translator: Translator, source: list[int]) -> dict[str, Any]:
+    """What of the other sentence's run brings its first word over, and a translation with one of its vectors."""
+    spot = patch_at("encoder", 1, 2)
+    (other,) = translator.encode([OTHER], truncate=False)
+    _, shares = shares_of(model, source, other)
+    with patched(model, spot, values_in(model, spot, other, [1])):
+        text, target = translator.translate([SENTENCE])[0], [model.config.bos_id]
+        probabilities = np.exp(log_probs_of(model, source, target)[0])
+    return {"other": OTHER, "shares": shares, "text": text, "best": float(probabilities.max())}
 
 
 def log_probs_of(model: Transformer, source: list[int], target: list[int]) -> np.ndarray:
@@ -98,7 +112,10 @@ def continued(folder: Path) -> dict[str, Any]:
     marked.parameters.named["tokens.table"].data[-4:] *= 30  # tokens without a text, which would be the most probable
     explore(marked, tokenizer, folder / "marked.html", name="marked", examples=[PROMPT])
     text = Generator(model, tokenizer).generate(PROMPT, max_tokens=40, beam=1)[0].strip()
-    return {"prompt": PROMPT, "continuation": text}
+    length = len(tokenizer.encode(PROMPT))
+    others = (f"the old {word}" for word in SENTENCE.lower().split())
+    other = next(each for each in others if each != PROMPT and len(tokenizer.encode(each)) == length)
+    return {"prompt": PROMPT, "continuation": text, "otherPrompt": other}
 
 
 def odd(folder: Path) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from support.explorer_engine import (
     relative_error,
     run_engine,
 )
+from support.explorer_patches import patch_at, patched, values_in
 
 from minitransformer import Transformer, TransformerConfig
 from minitransformer.decoding import Generator, beam_search
@@ -97,9 +98,25 @@ CONFIGS: dict[str, Callable[[], Any]] = {
     "GPT, strided pattern": lambda: GPTConfig(VOCAB, **SIZES, **MARKS, window=2, sparse=SparseConfig(stride=3)),
     "GPT, global tokens": lambda: GPTConfig(VOCAB, **SIZES, **MARKS, window=1, sparse=SparseConfig(global_tokens=2)),
 }
-NOTHING: dict[str, Any] = {"heads": [], "sublayers": [], "masked": [], "unplaced": []}
+NOTHING: dict[str, Any] = {"heads": [], "sublayers": [], "masked": [], "unplaced": [], "patches": []}
 SOURCE = [50, 260, 17, 200, 3, 99, 261, 120, 2]
 TARGET = [1, 77, 260, 31, 240, 5, 265, 80]
+OTHER = [50, 44, 17, 200, 133, 99, 261, 8, 2]
+PROMPT = [7, 44, 201]
+PLACES = [
+    ("paper", patch_at("encoder", 0, 4)),
+    ("paper", patch_at("encoder", 1, 3)),
+    ("paper", patch_at("encoder", 2, None)),
+    ("paper", patch_at("encoder", 2, 1, head=3)),
+    ("paper, pre-norm", patch_at("encoder", 1, 4)),
+    ("paper, pre-norm", patch_at("decoder", 2, 1)),
+    ("paper, widths", patch_at("encoder", 1, None, head=1)),
+    ("T5", patch_at("encoder", 1, 0)),
+    ("GPT-2", patch_at("decoder", 0, 1)),
+    ("GPT-2", patch_at("decoder", 1, None)),
+    ("Llama", patch_at("decoder", 1, 2, head=3)),
+    ("Gemma 3", patch_at("decoder", 2, 2)),
+]
 
 
 def made(config: Any, dtype: str) -> Any:
@@ -188,7 +205,7 @@ def test_a_token_without_a_place(name: str) -> None:
     exact = made(CONFIGS[name](), "float64")
     source = None if isinstance(exact, GPT) else SOURCE
     stack, place = "decoder", 4
-    off = {"heads": [], "sublayers": [], "masked": [], "unplaced": [{"stack": stack, "position": place}]}
+    off = NOTHING | {"unplaced": [{"stack": stack, "position": place}]}
     (found,) = run_engine(
         payload_of(exact, bytes_tokenizer(VOCAB)),
         [Call("trace", [{"source": source, "target": TARGET}, off], ["logits"])],
@@ -219,12 +236,40 @@ def _forget(stack: Any, place: int) -> None:
 
 
 @needs_node
+@pytest.mark.parametrize(("name", "spot"), PLACES)
+def test_a_patch_changes_what_it_changes_in_numpy(name: str, spot: dict[str, Any]) -> None:
+    """The logits, also where a text goes on from its beginning, and the gradient."""
+    exact = made(CONFIGS[name](), "float64")
+    source, donor = (None, None) if isinstance(exact, GPT) else (SOURCE, OTHER)
+    inputs, position, token = {"source": source, "target": TARGET}, len(TARGET) - 2, 123
+    plain, _, _, whole, _, rest, gradient = run_engine(
+        payload_of(exact, bytes_tokenizer(VOCAB)),
+        [
+            Call("trace", [inputs], ["logits"]),
+            Call("trace", [{"source": donor, "target": PROMPT}], []),
+            Call("patch", [NOTHING, Result(1), spot], []),
+            Call("trace", [inputs, Result(2)], ["logits"]),
+            Call("trace", [{"source": source, "target": TARGET[:2]}, Result(2)], []),
+            Call("trace", [inputs, Result(2), Result(4)], ["logits"]),
+            Call("gradient", [Result(3), position, token]),
+        ],
+    )
+    with patched(exact, spot, values_in(exact, spot, donor, PROMPT)):
+        expected = forward_of(exact, source, TARGET)
+        sides = input_gradients(exact, source, TARGET, position, token)
+    for (logits,) in (whole, rest):
+        np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-4)
+    assert np.abs(whole[0] - plain[0]).max() > 0.01
+    for side, vectors in zip(("source", "target"), sides, strict=True):
+        assert vectors is None or relative_error(gradient[side]["vectors"], vectors) <= 1e-4
+
+
+@needs_node
 def test_a_masked_token_of_a_gpt_is_seen_by_nobody() -> None:
     exact = made(CONFIGS["GPT-2"](), "float64")
     mask = np.ones((1, len(TARGET)), bool)
     mask[0, [0, 3]] = False
-    masked = [{"stack": "decoder", "position": place} for place in (0, 3)]
-    off = {"heads": [], "sublayers": [], "unplaced": [], "masked": masked}
+    off = NOTHING | {"masked": [{"stack": "decoder", "position": place} for place in (0, 3)]}
     calls = [
         Call("trace", [{"source": None, "target": TARGET}, off], ["logits", "decoder.layers.0.sublayers.0.attention"])
     ]

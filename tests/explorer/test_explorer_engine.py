@@ -19,6 +19,7 @@ from support.explorer_engine import (
     run_engine,
     timed_engine,
 )
+from support.explorer_patches import PAIR, patch_at, shares_of
 
 from minitransformer.decoding import Sampling, open_checkpoint
 from minitransformer.inside import attention_maps, logit_lens
@@ -27,7 +28,7 @@ pytestmark = needs_node
 
 LOGITS = 1e-4
 GRADIENTS = 1e-4
-NOTHING = {"heads": [], "sublayers": [], "masked": [], "unplaced": []}
+NOTHING = {"heads": [], "sublayers": [], "masked": [], "unplaced": [], "patches": []}
 
 
 def target_of(course: Course, number: int) -> list[int]:
@@ -227,6 +228,40 @@ def _check_intervention(
         assert relative_error(gradient["target"]["vectors"], sides[1]) <= GRADIENTS
     assert search[0]["ids"] == tokens[:-1]
     assert search[0]["logProb"] == pytest.approx(after.sum(), abs=1e-3)
+
+
+def test_own_numbers_change_no_bit_and_the_whole_memory_of_the_other_is_the_other(course: Course) -> None:
+    own, other = ({"source": [*course.tokenizer.encode(text), 2], "target": [1]} for text in PAIR)
+    spots = [patch_at("encoder", 1, 3), patch_at("encoder", 1, None, head=2), patch_at("encoder", 2, None)]
+    calls = [Call("trace", [each], ["logits"]) for each in (own, other)]
+    for donor, spot in ((0, spots[0]), (0, spots[1]), (1, spots[2])):
+        calls += [
+            Call("patch", [NOTHING, Result(donor), spot], []),
+            Call("trace", [own, Result(len(calls))], ["logits"]),
+        ]
+    mine, others, _, same, _, also, _, whole = run_engine(course.payload, calls)
+    for found, expected in ((same, mine), (also, mine), (whole, others)):
+        np.testing.assert_array_equal(found[0], expected[0])
+    assert np.abs(mine[0] - others[0]).max() > 1
+
+
+def test_the_share_that_a_patch_brings_over_is_numpys(course: Course) -> None:
+    own, other = ([*course.tokenizer.encode(text), 2] for text in PAIR)
+    tokens, rows = shares_of(course.exact, own, other)
+    calls = [Call("trace", [{"source": ids, "target": [1]}], []) for ids in (own, other)]
+    calls += [Call("patches.js:leaningOf", [Result(n), tokens]) for n in (0, 1)]
+    for layer, position in ((0, 2), (1, 2), (1, 0), (2, 0)):
+        here = len(calls)
+        calls += [
+            Call("patch", [NOTHING, Result(1), patch_at("encoder", layer, position)], []),
+            Call("trace", [{"source": own, "target": [1]}, Result(here)], []),
+            Call("patches.js:leaningOf", [Result(here + 1), tokens]),
+            Call("patches.js:shareOf", [Result(here + 2), Result(2), Result(3)]),
+        ]
+        assert np.abs(rows[layer][position]) > 0.01
+    found = run_engine(course.payload, calls)
+    assert found[2]["probabilities"][0] > 0.5 < found[3]["probabilities"][1]
+    np.testing.assert_allclose(found[7::4], [rows[0][2], rows[1][2], rows[1][0], rows[2][0]], atol=1e-4)
 
 
 def test_a_search_returns_its_whole_tree(course: Course) -> None:

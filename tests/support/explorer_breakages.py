@@ -36,6 +36,13 @@ the scale of int8's rows forgotten | productWithTransposed: b.rowScales ? b.rowS
 [explorer/src/engine/pattern.js: explorer/test_explorer_configurations]
 causal mask off by one | allows: key > query → key >= query
 window off by one | allows: <= window → < window
+[explorer/src/engine/patches.js: explorer/test_explorer_configurations]
+a patch that counts positions from where a text goes on | patched: covers(patch, start + t) → covers(patch, t)
+a patch of one head in all heads | patchesOf: && each.head === head → && (each.head === null) === (head === null)
+a patch after the layer before it | valuesAt: layers[layer - 1].output → layers[Math.max(layer - 2, 0)].output
+a gradient through what was replaced | patchedBackward: isPatched(patches, t) → false
+[explorer/src/engine/patches.js: explorer/test_explorer_engine]
+a share of the way from zero | shareOf: patched.difference - own.difference → patched.difference
 [explorer/src/engine/norm.js: explorer/test_explorer_configurations]
 the mean of the gradient forgotten | normBackward: dn[c] - meanOfDn → dn[c]
 [explorer/src/engine/block.js: explorer/test_explorer_configurations]

@@ -28,11 +28,13 @@ export class App {
     this.changed();
   }
 
-  /** The state that the address names; a model without an encoder has one stack and one map. */
+  /** The state that the address names; a model without an encoder has one stack and one map, and none has all heads. */
   fromAddress() {
+    const { translates, config } = this.engine;
     const state = fromFragment(location.hash, this.initial);
-    const { map, stack } = this.engine.translates ? state : this.initial;
-    return { ...state, map, stack };
+    const { map, stack } = translates ? state : this.initial;
+    const { numHeads } = (config.encoder ?? config.decoder).attentions[0];
+    return { ...state, map, stack, part: (state.part ?? 0) < numHeads ? state.part : null };
   }
 
   /** Put the state into the address. Safari and Firefox refuse more than some changes in half a minute: then later. */

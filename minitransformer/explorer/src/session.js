@@ -128,6 +128,11 @@ export class Writing {
   }
 }
 
+/**
+ * What the model reads of a text: a translator's source, a GPT's start.
+ * @typedef {{ source: number[] | null, start: number[], isCut: boolean }} Read
+ */
+
 /** The model's run on the sentence, and the changed model's. */
 export class Session {
   /** @param {Engine} engine */
@@ -191,7 +196,7 @@ export class Session {
 
   /**
    * @param {string} text
-   * @returns {{ source: number[] | null, start: number[], isCut: boolean } | null} null where there is nothing to read
+   * @returns {Read | null} null where there is nothing to read
    */
   begin(text) {
     if (!this.engine.translates) {
@@ -208,14 +213,57 @@ export class Session {
    */
   changed(state) {
     if (!this.original || !isChanged(state)) return null;
-    const { off, prefix, edited, beams, penalty, seed, temperature } = state;
-    const key = JSON.stringify([off, prefix, edited, beams, penalty, seed, temperature]);
+    const { off, prefix, edited, text, other, part, patch } = state;
+    return this.finished(state, edited ?? text, [off, prefix, patch && [other, part, patch]], (read) => [
+      this.patched(withinSentence(off, read), read, state),
+      this.prefixIds(prefix),
+    ]);
+  }
+
+  /**
+   * With what the visitor chose of the other sentence, if this run and the model have that place.
+   * @param {Interventions} off
+   * @param {Read} read
+   * @param {State} state
+   */
+  patched(off, read, state) {
+    const { part, patch } = state;
+    const other = patch && this.other(state);
+    if (!patch || !other || positionsOf(other).length !== positionsOf(read).length) return off;
+    const place = placeAt(this.engine, part, patch.layer, patch.position);
+    return place && (patch.position ?? 0) < positionsOf(read).length
+      ? this.engine.patch(off, this.donor(other), place)
+      : off;
+  }
+
+  /** What a run makes of all that it has read. @param {Writing} writing */
+  donor(writing) {
+    return this.trace(writing, []);
+  }
+
+  /**
+   * The model's run on the other sentence, to its end; null where there is none.
+   * @param {State} state
+   */
+  other(state) {
+    return state.other.trim() ? this.finished(state, state.other, "other", () => [NO_INTERVENTIONS, []]) : null;
+  }
+
+  /**
+   * A run to its end, kept for the next time; null where there is nothing to read.
+   * @param {State} state
+   * @param {string} text
+   * @param {unknown} choices all that it depends on besides
+   * @param {(read: Read) => [Interventions, number[]]} change what is changed in it, and what it writes first
+   */
+  finished(state, text, choices, change) {
+    const { beams, penalty, seed, temperature } = state;
+    const key = JSON.stringify([text, choices, beams, penalty, seed, temperature]);
     let writing = this.changes.get(key);
     if (!writing) {
-      const read = this.begin(edited ?? state.text);
+      const read = this.begin(text);
       if (!read) return null;
-      const first = this.prefixIds(prefix);
-      writing = new Writing(this.engine, read.source, read.start, state, withinSentence(off, read), first).finish();
+      writing = new Writing(this.engine, read.source, read.start, state, ...change(read)).finish();
       if (this.changes.size > 8) this.changes.clear();
       this.changes.set(key, writing);
     }
@@ -254,15 +302,41 @@ export class Session {
   }
 }
 
+/** The tokens whose positions can be patched. @param {Pick<Read, "source" | "start">} run */
+export function positionsOf({ source, start }) {
+  return source ?? start;
+}
+
+/**
+ * A place of the stack that reads the sentence; null where the model has none such.
+ * @param {Engine} engine
+ * @param {number | null} part
+ * @param {number} layer
+ * @param {number | null} position
+ * @returns {import("./engine/types.js").PatchPlace | null}
+ */
+export function placeAt({ config }, part, layer, position) {
+  const stack = config.encoder ? "encoder" : "decoder";
+  const { numLayers, attentions } = config.encoder ?? config.decoder;
+  if (layer > numLayers || (part !== null && (layer === 0 || part >= attentions[0].numHeads))) return null;
+  return { stack, layer, kind: part === null ? null : "self_attention", head: part, position };
+}
+
 /** @param {State} state */
-export function isChanged({ off, prefix, edited, text }) {
-  return Object.values(off).some((places) => places.length) || Boolean(prefix.trim()) || (edited ?? text) !== text;
+export function isChanged({ off, prefix, edited, text, other, patch }) {
+  const isPatched = Boolean(patch && other.trim());
+  return (
+    isPatched ||
+    Object.values(off).some((places) => places.length) ||
+    Boolean(prefix.trim()) ||
+    (edited ?? text) !== text
+  );
 }
 
 /**
  * The places of positions that this sentence has: an edited one may be shorter.
  * @param {Interventions} off
- * @param {{ source: number[] | null, start: number[] }} read
+ * @param {Read} read
  * @returns {Interventions}
  */
 function withinSentence(off, { source, start }) {

@@ -28,7 +28,10 @@ import { NO_INTERVENTIONS } from "./engine/interventions.js";
  * seed          null: the search writes; else a GPT's text is drawn
  * prefix        what the changed model writes first
  * edited        the sentence that the changed model reads; null: the same
- * off           what is switched off in the changed model
+ * off           what is switched off in the changed model; patches are made of the next three
+ * other         the sentence whose run gives its numbers to the changed model
+ * part          what is patched: a head's output, or null: the residual stream
+ * patch         where: after how many layers, and at which position, null: at all
  * changed       the other views show the changed model
  * @typedef {object} State
  * @property {string} text
@@ -51,6 +54,9 @@ import { NO_INTERVENTIONS } from "./engine/interventions.js";
  * @property {string} prefix
  * @property {string | null} edited
  * @property {Interventions} off
+ * @property {string} other
+ * @property {number | null} part
+ * @property {{ layer: number, position: number | null } | null} patch
  * @property {boolean} changed
  */
 
@@ -89,6 +95,9 @@ export function initialState(translates, numLayers, text) {
     prefix: "",
     edited: null,
     off: NO_INTERVENTIONS,
+    other: "",
+    part: null,
+    patch: null,
     changed: false,
   };
 }
@@ -110,7 +119,7 @@ const words = (text) => (text.length <= LONGEST ? text : undefined);
 /** @type {(read: Reader) => Reader} */
 const orAll = (read) => (text) => (text === "all" ? null : read(text));
 
-/** @type {Record<Exclude<keyof State, "off">, Reader>} */
+/** @type {Record<Exclude<keyof State, "off" | "patch">, Reader>} */
 const READERS = {
   text: words,
   view: oneOf(VIEWS),
@@ -131,6 +140,8 @@ const READERS = {
   seed: orAll(whole(0, 999999)),
   prefix: words,
   edited: words,
+  other: words,
+  part: orAll(whole(0, 999)),
   changed: flag,
 };
 
@@ -156,6 +167,7 @@ export function toFragment(state, initial) {
     ...state.off.unplaced.map(({ stack, position }) => `u.${stack}.${position}`),
   ];
   if (off.length) values.set("off", off.join(" "));
+  if (state.patch) values.set("patch", `${state.patch.layer}.${state.patch.position ?? "all"}`);
   return values.toString();
 }
 
@@ -174,7 +186,9 @@ export function fromFragment(fragment, initial) {
     const value = text === null ? undefined : read(text);
     if (value !== undefined) found[name] = value;
   }
-  return /** @type {State} */ ({ ...initial, ...found, off: placesIn(values.get("off") ?? "") });
+  const [, layer, position] = /^(\d{1,3})\.(\d{1,5}|all)$/.exec(values.get("patch") ?? "") ?? [];
+  const patch = layer ? { layer: +layer, position: position === "all" ? null : +position } : null;
+  return /** @type {State} */ ({ ...initial, ...found, off: placesIn(values.get("off") ?? ""), patch });
 }
 
 /**
@@ -187,6 +201,7 @@ function placesIn(text) {
     sublayers: [],
     masked: [],
     unplaced: [],
+    patches: [],
   });
   for (const place of text.split(" ").slice(0, 1000)) {
     const [what, stack, number, kind, head] = /** @type {any[]} */ (place.split("."));

@@ -25,7 +25,9 @@ for (const [name, text] of Object.entries(TEXTS))
       }
       await tab(page, "What if");
       await page.getByLabel("Force the beginning of the translation").fill(text.slice(0, 80));
+      await page.getByLabel("Patch in a vector of another sentence").fill(text);
       await page.waitForTimeout(400);
+      assert.equal(await page.locator("#view img, #view script, #view b").count(), 0);
     }));
 
 test("a vocabulary that is markup", () =>
@@ -113,5 +115,10 @@ for (const width of [360, 768, 1440])
               });
           }
         },
-        { width, scheme, height: 900, fragment: `#prefix=${expected.forced.text}` },
+        {
+          width,
+          scheme,
+          height: 900,
+          fragment: `#prefix=${expected.forced.text}&other=${encodeURIComponent(expected.patching.other)}`,
+        },
       ));

@@ -187,6 +187,47 @@ test("parts are switched off, a beginning is forced and a word edited, beside th
     await page.waitForSelector("#figure .output:nth-child(2)");
   }));
 
+test("vectors of another sentence are patched in, and each says what it brings over", () =>
+  visit("translator.html", async (page) => {
+    const { other, shares, text, best } = expected.patching;
+    await write(page, sentence);
+    await tab(page, "What if");
+    const input = page.getByLabel("Patch in a vector of another sentence");
+    await page.getByRole("button", { name: "Copy the sentence from above" }).click();
+    await page.getByText("there is no difference to bring over").waitFor();
+    await input.fill(`${sentence} It sleeps.`);
+    await page.getByText("their positions don’t belong together").waitFor();
+    await input.fill(other);
+    const grid = page.getByRole("group", { name: "What each patch brings over" });
+    await grid.waitFor();
+    const cells = (await grid.getByRole("button").allTextContents()).map((each) => +each.replace("−", "-"));
+    assert.equal(cells.length, shares.flat().length);
+    shares.flat().forEach((share, i) => assert.ok(Math.abs(cells[i] - 100 * share) <= 0.6, `${cells[i]}: ${share}`));
+    await page.focus('[data-key="patch-0-0"]');
+    for (const key of ["ArrowRight", "ArrowRight", "ArrowDown", "Enter"]) await page.keyboard.press(key);
+    assert.equal(await page.evaluate(() => document.activeElement.dataset.key), "patch-1-2");
+    assert.match(page.url(), /patch=1\.2/);
+    const changed = page.locator(".what-if .output", { hasText: "Changed" }).locator("bdi");
+    assert.deepEqual(
+      (await changed.allTextContents()).map((each) => each.trim()),
+      [text, text],
+    ); // also as all changes
+    const table = page.getByRole("table", { name: "Probability of the token" });
+    const probabilities = await table.getByRole("row", { name: "changed" }).getByRole("cell").allTextContents();
+    assert.equal(Math.max(...probabilities.map(parseFloat)), Math.round(100 * best));
+    await page.getByLabel(/Show the changed model/).check();
+    await tab(page, "Stack");
+    await press(page, "Stack", "Encoder");
+    await page.locator('[aria-label="Token"] button').nth(2).click();
+    assert.match((await texts(page, "#figure .name")).join(), /stream,\S.*stream, patched,2 self/);
+    await tab(page, "What if");
+    await press(page, "Replace", "Head 2");
+    assert.equal(await grid.getByRole("button").count(), cells.length - shares[0].length); // no head is in the input
+    assert.equal(await grid.getByRole("button", { pressed: true }).count(), 1);
+    await grid.getByRole("button", { pressed: true }).click();
+    await changed.first().waitFor({ state: "detached" });
+  }));
+
 test("the gradient of a token goes to the source and to what was written before", () =>
   visit("translator.html", async (page) => {
     await write(page, sentence);
@@ -254,6 +295,7 @@ test("a link shows another visitor the same, and a picture can be saved", async 
     "#view=gradient&text=+",
     "#edited=&view=what-if",
     "#prefix=zzz&view=beam&changed=1",
+    `#view=what-if&changed=1&patch=99.999&part=88&other=${encodeURIComponent(expected.patching.other)}`,
   ])
     await visit("translator.html", async (page) => assert.ok(await count(page, "#view *")), { fragment: odd });
 });
@@ -353,5 +395,13 @@ test("a language model continues a prompt", () =>
         name: /Switch off: decoder, layer 1, self-attention, head 1/,
       })
       .click();
+    await page.waitForSelector("#figure table");
+    await page.getByRole("button", { name: "Undo all changes" }).click();
+    await page.getByLabel("Patch in a vector of another prompt").fill(expected.otherPrompt);
+    const grid = page.getByRole("group", { name: "What each patch brings over" });
+    const all = grid.locator('[data-key$="-all"]');
+    await all.first().waitFor();
+    assert.deepEqual(await all.allTextContents(), ["100", "100", "100"]); // the outputs differ from the first token on
+    await all.last().click();
     await page.waitForSelector("#figure table");
   }));

@@ -31,6 +31,7 @@ import {
   zeros,
 } from "./matrix.js";
 import { normBackward, normForward } from "./norm.js";
+import { patched, patchedBackward, patchesOf } from "./patches.js";
 import { allows } from "./pattern.js";
 import { relativeBias, turned } from "./positions.js";
 import { softmaxBackward, softmaxForward } from "./softmax.js";
@@ -92,7 +93,8 @@ export function attentionForward(layer, x, pass, past) {
     const weights = softmaxForward(masked);
     const output = product(weights, value); // (Tq, Dv)
     const isOff = isHeadOff(pass.off, stack, layer.layer, kind, head);
-    if (!isOff) addColumns(mixed, head * dV, output);
+    const patches = patchesOf(pass.off, stack, layer.layer + 1, kind, head);
+    if (!isOff) addColumns(mixed, head * dV, patched(output, patches, pass.start));
     const norms = { queryNorm, keyNorm: keyNorms[shared] ?? null };
     const all = { query, key, value, ...norms, bias, scores, masked, weights, output, isOff };
     return withNorms(all, layer.output, head * dV);
@@ -118,9 +120,10 @@ export function attentionBackward(layer, dout, trace, pass) {
   const dkeysValues = zeros(numKeys, numKvHeads * (dK + dV));
 
   trace.heads.forEach(({ query, key, value, queryNorm, keyNorm, bias, scores, weights, isOff }, head) => {
-    if (isOff) return; // mixed += output, unless the head is off
+    if (isOff) return; // mixed += patched(output), unless the head is off
     const shared = Math.floor((head * numKvHeads) / numHeads);
-    const doutput = columns(dmixed, head * dV, dV); // (Tq, Dv)
+    const patches = patchesOf(pass.off, stack, layer.layer + 1, kind, head);
+    const doutput = patchedBackward(columns(dmixed, head * dV, dV), patches); // (Tq, Dv)
     const dvalue = transposedProduct(weights, doutput); // output = weights @ value
     const dweights = productWithTransposed(doutput, value); // output = weights @ value
     let dscores = softmaxBackward(dweights, weights); // weights = softmax(masked)

@@ -20,6 +20,7 @@ import { feedForwardBackward, feedForwardForward } from "./feed_forward.js";
 import { isSublayerOff } from "./interventions.js";
 import { add, zeros } from "./matrix.js";
 import { normBackward, normForward } from "./norm.js";
+import { patched, patchedBackward, patchesOf } from "./patches.js";
 
 /**
  * @typedef {object} Sublayer
@@ -43,6 +44,8 @@ export function blockForward(block, x, pass, past) {
     sublayers.push(trace);
     x = trace.after;
   });
+  x = patched(x, patchesOf(pass.off, block.stack, block.layer + 1), pass.start);
+  sublayers[sublayers.length - 1].after = x;
   return { sublayers, output: x };
 }
 
@@ -54,6 +57,7 @@ export function blockForward(block, x, pass, past) {
 export function blockBackward(block, dx, trace, pass) {
   /** @type {Matrix | null} */
   let dmemory = null;
+  dx = patchedBackward(dx, patchesOf(pass.off, block.stack, block.layer + 1)); // x = patched(x)
   for (let i = block.sublayers.length - 1; i >= 0; i--) {
     const back = sublayerBackward(block, block.sublayers[i], dx, trace.sublayers[i], pass);
     dx = back.dx;

@@ -11,6 +11,7 @@ import { NO_INTERVENTIONS } from "./interventions.js";
 import { logitLens } from "./lens.js";
 import { row } from "./matrix.js";
 import { buildModel, modelForward } from "./model.js";
+import { withPatch } from "./patches.js";
 import { bestOf, probabilities, sampleText } from "./sampling.js";
 import { beamSearch } from "./search.js";
 import { Pretrained } from "./pretrained.js";
@@ -66,6 +67,7 @@ export function createEngine(payload) {
       return bestOf(tokenizer, shares, row(trace.logProbs, position), count);
     },
     compare: comparePasses,
+    patch: withPatch,
     search: (inputs, options) => beamSearch(model, tokenizer, inputs, options),
     sample: (inputs, options) => sampleText(model, tokenizer, inputs, options),
     gradient: (trace, position, token) => tokenGradient(model, trace, position, token),

@@ -13,6 +13,7 @@ export const NO_INTERVENTIONS = Object.freeze({
   sublayers: Object.freeze([]),
   masked: Object.freeze([]),
   unplaced: Object.freeze([]),
+  patches: Object.freeze([]),
 });
 
 /**

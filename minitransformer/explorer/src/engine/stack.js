@@ -12,6 +12,7 @@ import { blockBackward, blockForward } from "./block.js";
 import { placesOf } from "./interventions.js";
 import { add, row, scaled, scaledRow, zeros } from "./matrix.js";
 import { normBackward, normForward } from "./norm.js";
+import { patched, patchedBackward, patchesOf } from "./patches.js";
 import { positionVectors } from "./positions.js";
 
 /**
@@ -35,7 +36,8 @@ export function stackForward(stack, ids, pass, past) {
   const embedding = embed(stack, ids); // (T, C)
   const places = placesOf(pass.off, stack.name, pass.start, ids.length);
   const positions = positionVectors(stack.config.positions, embedding.cols, stack.positionTable, places);
-  const input = positions ? add(embedding, positions) : embedding;
+  const entered = positions ? add(embedding, positions) : embedding;
+  const input = patched(entered, patchesOf(pass.off, stack.name, 0), pass.start);
   /** @type {LayerTrace[]} */
   const layers = [];
   let x = input;
@@ -62,7 +64,8 @@ export function stackBackward(stack, doutput, trace, pass) {
     dx = back.dx;
     if (back.dmemory) dmemory = dmemory ? add(dmemory, back.dmemory) : back.dmemory; // every block reads the memory
   }
-  return { dembedding: dx, dmemory }; // input = embedding + positions
+  dx = patchedBackward(dx, patchesOf(pass.off, stack.name, 0)); // input = patched(embedding + positions)
+  return { dembedding: dx, dmemory };
 }
 
 /**

@@ -257,7 +257,7 @@
  *
  * embedding    (T, C): what was looked up, times the embedding's scale
  * positions    (T, C): what was added to it, zeros where it was switched off; null where nothing is ever added
- * input        (T, C): the residual stream before the first layer, embedding + positions
+ * input        (T, C): the residual stream before the first layer, embedding + positions, or what was patched in
  * finalNorm    of pre-norm stacks, else null
  * output       (T, C): of an encoder the memory; of a decoder what the output layer reads
  * @typedef {object} StackTrace
@@ -272,7 +272,7 @@
  */
 
 /**
- * `output` (T, C): the residual stream after the layer.
+ * `output` (T, C): the residual stream after the layer, with what was patched in; so is the last sub-layer's `after`.
  * @typedef {{ sublayers: SublayerTrace[], output: Matrix }} LayerTrace
  */
 
@@ -321,7 +321,7 @@
  * Attention of all heads. `kind` says whose keys they are: in "self_attention" those of the same stack, in
  * "cross_attention" the encoder's. Queries of a trace are all T positions, so Tq = T.
  *
- * mixed   (T, H·Dv): the heads' outputs side by side; a head that is switched off is zeros here
+ * mixed   (T, H·Dv): the heads' outputs side by side, with what was patched in; a head that is switched off is zeros
  * @typedef {object} AttentionTrace
  * @property {AttentionKind} kind
  * @property {number} scale
@@ -341,7 +341,7 @@
  * scores            (Tq, Tk): before the mask; may be 0 for a key after the query
  * masked            (Tq, Tk): −Infinity where the query may not see the key
  * weights           (Tq, Tk): rows sum to 1, or to 0 where a query sees no key
- * output            (Tq, Dv): weights · value; computed also where the head is switched off
+ * output            (Tq, Dv): weights · value; computed also where the head is switched off or patched
  * valueNorms        (Tk): the size of each value
  * projectedNorms    (Tk): the size of each value after the output projection, what it can add to the stream; the
  *                   weight times this is what Kobayashi et al. 2020 plot
@@ -392,17 +392,42 @@
 /** @typedef {{ stack: StackName, position: number }} TokenPlace */
 
 /**
- * What is switched off. All lists may be empty: `NO_INTERVENTIONS` of interventions.js. Frozen values are welcome.
+ * What a patch replaces at one position, or, with `position` null, at all that the donor has too.
+ *
+ * layer        the number of layers passed, a layer that has begun counts: 0 is the input
+ * kind, head   null: the residual stream there; else the output of this head of the layer, before the output projection
+ * @typedef {object} PatchPlace
+ * @property {StackName} stack
+ * @property {number} layer
+ * @property {AttentionKind | null} kind
+ * @property {number | null} head
+ * @property {number | null} position
+ */
+
+/**
+ * `values`: what the donor, another run, has in this place, a row for each of its positions.
+ * @typedef {PatchPlace & { values: Matrix }} Patch
+ */
+
+/**
+ * What is changed in a pass. All lists may be empty: `NO_INTERVENTIONS` of interventions.js. Frozen values are welcome.
  *
  * heads       their output is zero before the output projection
  * sublayers   their contribution is zero; `kind` null: all of the layer
  * masked      positions that no query sees; of the encoder: neither the source itself nor the target
  * unplaced    positions whose place the model is not told: nothing is added, nothing turned, no bias of their scores
+ * patches     numbers of another run in the place of this one's; `patch` of the engine makes them
  * @typedef {object} Interventions
  * @property {readonly HeadPlace[]} heads
  * @property {readonly SublayerPlace[]} sublayers
  * @property {readonly TokenPlace[]} masked
  * @property {readonly TokenPlace[]} unplaced
+ * @property {readonly Patch[]} patches
+ */
+
+/**
+ * What a run says of two tokens, its own and another run's: the other's logit − its own, and the probability of each.
+ * @typedef {{ difference: number, probabilities: number[] }} Leaning
  */
 
 /**
@@ -556,6 +581,7 @@
  * top             the `count` best next tokens (10) after a position of the target, with temperature (1)
  * compare         log-probabilities of `tokens` (one for each position of the target) in two passes with equally long
  *                 targets
+ * patch           interventions with one more: what the trace of another run has in a place
  * search          a beam search (greedy with `beams: 1`) that can be paused; `inputs.target` is `encodeTarget("").ids`,
  *                 or a GPT's prompt
  * sample          a text drawn from the model's distribution, token by token
@@ -572,6 +598,7 @@
  * @property {(trace: Trace, position: number, count?: number, target?: number | null) => LensEntry[]} lens
  * @property {(trace: Trace, position: number, count?: number, temperature?: number) => Candidate[]} top
  * @property {(original: Trace, changed: Trace, tokens: number[]) => Comparison} compare
+ * @property {(off: Interventions, donor: Trace, place: PatchPlace) => Interventions} patch
  * @property {(inputs: Inputs, options?: SearchOptions) => Search} search
  * @property {(inputs: Inputs, options?: SamplingOptions) => SampledText} sample
  * @property {(trace: Trace, position: number, token: number) => GradientResult} gradient

@@ -93,6 +93,18 @@ export function slider(label, { least, most, step }, get, set, text = String) {
 }
 
 /**
+ * A listener that waits until nothing has been typed for a moment.
+ * @param {() => void} act
+ */
+export function later(act) {
+  let timer = 0;
+  return () => {
+    clearTimeout(timer);
+    timer = setTimeout(act, 250);
+  };
+}
+
+/**
  * @param {...Control} controls
  * @returns {Control}
  */

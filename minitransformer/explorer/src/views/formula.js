@@ -1,5 +1,6 @@
 /** The formula of one cell of attention with its real numbers, in a dialog. */
 
+import { isPatched, patchesOf } from "../engine/patches.js";
 import { byId, fixed, h, percent, replace, s } from "./dom.js";
 import { attentionOf, NAMES } from "./maps.js";
 import { labelOf } from "./tokens.js";
@@ -36,6 +37,8 @@ export function openFormula(app, trace, map, layer, number, q, k, tokens) {
   const total = visible.reduce((sum, each) => sum + Math.exp(each - highest), 0);
   const [looks, seen] = [labelOf(tokens.queries, q), labelOf(tokens.keys, k)];
   const softcap = attention.softcap;
+  const stack = map === "encoder" ? "encoder" : "decoder";
+  const patches = patchesOf(trace.interventions, stack, layer + 1, attention.kind, number);
   const go = (/** @type {number} */ down, /** @type {number} */ right) => () =>
     openFormula(
       app,
@@ -112,6 +115,7 @@ export function openFormula(app, trace, map, layer, number, q, k, tokens) {
         "The sum over all tokens is the head’s output",
         strip("output", row(head.output, q)),
         head.isOff && h("p", {}, "This head is switched off: zeros go on in place of its output."),
+        isPatched(patches, q) && h("p", {}, "This head is patched: the other sentence’s output goes on in its place."),
       ),
     ),
   );

@@ -1,5 +1,6 @@
 /** One token's way through a stack: what each part adds to the residual stream, and what the model would say there. */
 
+import { isPatched, patchesOf } from "../engine/patches.js";
 import { choice, controls, rove, tokenChoice } from "./controls.js";
 import { fitted, fixed, h, percent, replace, s, signed } from "./dom.js";
 import { drawing, explained, roomIn } from "./figure.js";
@@ -96,7 +97,7 @@ export function stackView(app) {
     replace(
       figure,
       h("p", { class: "caption" }, ...caption),
-      draw(stagesOf(stack, row, lens), roomIn(figure), open),
+      draw(stagesOf(stack, row, lens, trace.interventions), roomIn(figure), open),
       heads(trace, stack, row),
     );
 
@@ -171,27 +172,30 @@ function bestKey({ cols, data }, row) {
  * @param {StackTrace} stack
  * @param {number} row
  * @param {LensEntry[]} lens
+ * @param {import("../engine/types.js").Interventions} off
  * @returns {Stage[]}
  */
-function stagesOf(stack, row, lens) {
+function stagesOf(stack, row, lens, off) {
   const of = (/** @type {Matrix} */ { cols, data }) => data.subarray(row * cols, (row + 1) * cols);
   const at = (/** @type {number} */ layer, /** @type {string | null} */ sublayer) =>
     lens.find((each) => each.layer === layer && each.sublayer === sublayer) ?? null;
+  const named = (/** @type {string} */ name, /** @type {number} */ layer) =>
+    isPatched(patchesOf(off, stack.name, layer), row) ? `${name}, patched` : name;
   /** @type {Stage[]} */
   const stages = [{ name: "embedding", vector: of(stack.embedding), adds: true, lens: null, sublayer: null, layer: 0 }];
   if (stack.positions) {
     stages.push({ name: "position", vector: of(stack.positions), adds: true, lens: null, sublayer: null, layer: 0 });
     stages.push({
-      name: "embedding + position",
+      name: named("embedding + position", 0),
       vector: of(stack.input),
       adds: false,
       lens: at(0, null),
       sublayer: null,
       layer: 0,
     });
-  } else stages[0].lens = at(0, null);
+  } else stages[0] = { ...stages[0], name: named("embedding", 0), vector: of(stack.input), lens: at(0, null) };
   stack.layers.forEach(({ sublayers }, layer) =>
-    sublayers.forEach((sublayer) => {
+    sublayers.forEach((sublayer, i) => {
       const name = `${layer + 1} ${PARTS[sublayer.kind]}`;
       stages.push({
         name: sublayer.isOff ? `${name}, off` : name,
@@ -202,7 +206,7 @@ function stagesOf(stack, row, lens) {
         layer,
       });
       stages.push({
-        name: "stream",
+        name: i === sublayers.length - 1 ? named("stream", layer + 1) : "stream",
         vector: of(sublayer.after),
         adds: false,
         lens: at(layer + 1, sublayer.kind),

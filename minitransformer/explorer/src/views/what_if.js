@@ -4,10 +4,12 @@ import { NO_INTERVENTIONS } from "../engine/interventions.js";
 import { isChanged } from "../session.js";
 import { isOff, toggled } from "../state.js";
 import { drawBars } from "./bars.js";
-import { checkbox } from "./controls.js";
+import { checkbox, later } from "./controls.js";
 import { fixed, h, replace, signed, widthOf } from "./dom.js";
 import { roomIn } from "./figure.js";
 import { PARTS } from "./maps.js";
+import { pair } from "./pair.js";
+import { patchingPanel } from "./patching.js";
 import { labelOf } from "./tokens.js";
 
 /** @typedef {import("../app.js").App} App */
@@ -39,10 +41,14 @@ export function whatIfView(app) {
   );
   const reset = h(
     "button",
-    { type: "button", onclick: () => app.set({ off: NO_INTERVENTIONS, prefix: "", edited: null, changed: false }) },
+    {
+      type: "button",
+      onclick: () => app.set({ off: NO_INTERVENTIONS, prefix: "", edited: null, patch: null, changed: false }),
+    },
     "Undo all changes",
   );
   const result = h("div", { id: "figure" });
+  const patching = patchingPanel(app);
   const element = h(
     "div",
     { class: "what-if" },
@@ -62,10 +68,12 @@ export function whatIfView(app) {
     prefix,
     h("h3", {}, engine.translates ? "Edit a word of the sentence" : "Edit a word of the prompt"),
     edited,
+    patching.element,
   );
 
   function update() {
     carried.show();
+    patching.update();
     if (document.activeElement !== prefix) prefix.value = app.state.prefix;
     replace(switches, ...switchboard());
     showWords();
@@ -77,7 +85,7 @@ export function whatIfView(app) {
     if (!changed) {
       const why = isChanged(app.state)
         ? "The changed sentence is empty."
-        : "Nothing has been changed yet: switch a part off below, force a beginning, or edit a word.";
+        : "Nothing has been changed yet: switch a part off below, force a beginning, edit a word, or patch.";
       return replace(result, pair("Original", original.text, original.text), h("p", { class: "nothing" }, why));
     }
     replace(
@@ -351,55 +359,4 @@ function joined(values, parts) {
  */
 function runsOn({ source, start, interventions }) {
   return JSON.stringify([source, start, interventions]);
-}
-
-/**
- * A listener that waits until nothing has been typed for a moment.
- * @param {() => void} act
- */
-function later(act) {
-  let timer = 0;
-  return () => {
-    clearTimeout(timer);
-    timer = setTimeout(act, 250);
-  };
-}
-
-/**
- * A text, with the words marked that the other one does not have at this place.
- * @param {string} name
- * @param {string} text
- * @param {string} other
- */
-function pair(name, text, other) {
-  const [words, others] = [text.split(" "), other.split(" ")];
-  const kept = common(words, others);
-  return h(
-    "p",
-    { class: "output" },
-    h("span", { class: "label" }, name),
-    h("bdi", {}, ...words.flatMap((word, i) => [kept.has(i) ? word : h("mark", {}, word), " "])),
-  );
-}
-
-/**
- * The indices of `words` in the longest common subsequence with `others`.
- * @param {string[]} words
- * @param {string[]} others
- */
-function common(words, others) {
-  const length = words.map(() => new Uint16Array(others.length + 1));
-  length.push(new Uint16Array(others.length + 1));
-  for (let i = words.length - 1; i >= 0; i -= 1)
-    for (let j = others.length - 1; j >= 0; j -= 1)
-      length[i][j] = words[i] === others[j] ? length[i + 1][j + 1] + 1 : Math.max(length[i + 1][j], length[i][j + 1]);
-  const kept = new Set();
-  for (let i = 0, j = 0; i < words.length && j < others.length;)
-    if (words[i] === others[j]) {
-      kept.add(i);
-      i += 1;
-      j += 1;
-    } else if (length[i + 1][j] >= length[i][j + 1]) i += 1;
-    else j += 1;
-  return kept;
 }
