@@ -453,6 +453,8 @@ an error of a stream that swallows what came before it
 keys in bytes cut off, not rounded | ByteCache._in_bytes: 127.5 → 127
 keys in bytes with one scale for all heads
     ByteCache._in_bytes: self.ops.topk(abs(x), 1)[0] → (0 * self.ops.topk(abs(x), 1)[0] + abs(x).max())
+keys in bytes divided by a scale that was rounded
+    ByteCache._in_bytes: parts * 127 + 127.5 → x / (most * (1 / 127) + (most == 0)) + 127.5
 a cache that forgets its past when its room is full
     Cache.extended: keys[:, :, old], room), self._with_room(values[:, :, old] →
         keys[:, :, :0], room), self._with_room(values[:, :, :0]
