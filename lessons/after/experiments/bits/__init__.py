@@ -158,7 +158,7 @@ def draw(findings: Findings, folder: Path) -> None:
                 bits, [each.low for each in rises], [each.high for each in rises], color=COLOURS[name], alpha=0.5
             )
         axes.set_yscale("symlog", linthresh=0.1)
-        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
         axes.axhline(0, color=GREY, lw=0.9, ls=":")
         axes.set_title(kind, **text_style([kind], 9))
         finish(axes, "bits a weight, with scales and minima", "rise of perplexity, %" if kind == GPT else "")
@@ -246,7 +246,9 @@ def report(findings: Findings) -> list[str]:
             none. 8 and 4 bits are the package's own, with groups of other sizes. 3 bits are simulated: weights are
             rounded to 8 levels and stay in float32, and their bytes are counted. The models are the grammar's GPT
             {"and SmolLM2-135M-Instruct" if SMOLLM2 in models else ""}; they read sentences of the grammar's test set:
-            {listed(texts)}. Brackets are those of 1,000 bootstrap samples of the rows, the same for all ways.
+            {listed(texts)}. Brackets are those of 1,000 bootstrap samples of the rows, the same for all ways. They
+            cover the choice of the text. Rounding also moves a model a little by chance, which they leave out: so not
+            every row of 4 bits is better than those with larger groups.
         """),
         *(block for kind, found in models.items() for block in _costs(kind, found)),
         *(() if SMOLLM2 in models else (f"SmolLM2 is left out: `{FILE}` did not name its file.",)),
@@ -262,9 +264,9 @@ def report(findings: Findings) -> list[str]:
         table(HEAD, [[kind, *_where(found)] for kind, found in models.items()]),
         picture(f"{NAME}-channels", "Inputs of one map by channel, and the share of the error in the largest channels"),
         paragraph("""
-            Left: the map whose largest channel is farthest from its median. Right: the share of the squared error in
-            the largest channels, a mean over maps; dotted: if all channels had the same. No time was measured here:
-            NumPy unpacks weights more slowly than it reads them, so that bytes are what few bits save.
+            One panel for each model: the map whose largest channel is farthest from its median. Right: the share of the
+            squared error in the largest channels, a mean over maps; dotted: if all channels had the same. No time was
+            measured here: NumPy unpacks weights more slowly than it reads them, so that bytes are what few bits save.
         """),
         *prediction_blocks(findings["predictions"], judge(findings)),
     ]
@@ -278,7 +280,7 @@ def _costs(kind: str, found: Mapping[str, Any]) -> list[str]:
         for each in points:
             rows.append(
                 [name, str(each["group"] or "column"), f"{each['bits']:.2f}", f"{each['bytes'] / 1e6:.2f}",
-                 f"{found['operations'] / each['bytes']:.2f}", f"{each['perplexity']['value']:.3f}",
+                 f"{found['operations'] / each['bytes']:.2f}", f"{each['perplexity']['value']:,.3f}",
                  Interval(**each["rise"]).text(2, sign=True)]
             )  # fmt: skip
     said = paragraph(f"""
@@ -287,9 +289,10 @@ def _costs(kind: str, found: Mapping[str, Any]) -> list[str]:
     """)
     if kind == SMOLLM2:
         said += " " + paragraph("""
-            Its file holds the maps in 4 bits with a minimum, in groups of 32, and the table in 8 bits. So these cost
-            nothing by construction, and *float32* is what this file stands for: not the model as it was trained, which
-            4 bits have changed already. The other rows show what rounding costs once more.
+            Its file (`MINITRANSFORMER_SMOLLM2` names it) holds the maps in 4 bits with a minimum, in groups of 32, and
+            the table in 8 bits. So these cost nothing by construction, and *float32* is what this file stands for: not
+            the model as it was trained, which 4 bits have changed already. The other rows show what rounding costs once
+            more.
         """)
     return [
         said,
