@@ -247,6 +247,7 @@ rows of queries and keys left as llama.cpp turns them | Packed._in_order: rows.s
 an offset in weights where bytes are meant | Packed._blocks: start // weights * size → start
 a tensor that lies above another | opened: first + tensor.start != stop → first + tensor.start > stop
 [pretrained/gguf_model.py: pretrained/test_gguf]
+norms of Gemma as the file has them | folder_like: added=family.added → added=0.0
 keys put in order as if they had as many heads as queries
     folder_like: "attn_k": "num_key_value_heads" → "attn_k": "num_attention_heads"
 stretched rotations read as if they were plain | _rope: if tensor is None → if True
