@@ -90,7 +90,7 @@ class Matrices:
 
 @dataclass(frozen=True)
 class Channels:
-    """What a text shows of the channels of a map's input x `(N, C_in)`, where its weight W is rounded to W'.
+    """The channels of a map's input x `(N, C_in)` in a text, where its weight W is rounded to W'.
 
     size   √(mean x²) of each channel, `(C_in,)`
     share  of the squared error of the outputs E = x (W' − W), `(C_in,)`: Σ_no x_ni (W' − W)_io E_no for channel i. All
