@@ -47,7 +47,14 @@ def run(args: argparse.Namespace) -> int:
         name = Path(args.checkpoint).name
         try:
             explored = explore(
-                model, tokenizer, args.out, name=name, languages=languages, examples=examples, int8=args.int8
+                model,
+                tokenizer,
+                args.out,
+                name=name,
+                languages=languages,
+                examples=examples,
+                int8=args.int8,
+                progress=True,
             )
         except ValueError as error:
             raise ValueError(f"{args.checkpoint}: {error}") from None

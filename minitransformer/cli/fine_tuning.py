@@ -55,7 +55,10 @@ def check_start(args: argparse.Namespace) -> None:
     if args.start is None:
         for option in (*TUNING_OPTIONS, "table"):
             if getattr(args, option) is not None and (option != "table" or args.resume is None):
-                raise ValueError(f"--{option.replace('_', '-')} goes with --from MODEL")
+                says = "goes with --from MODEL"
+                if args.resume is not None:
+                    says = "does not go with --resume: what is trained, and in how many bits, comes from its checkpoint"
+                raise ValueError(f"--{option.replace('_', '-')} {says}")
         if args.merge and args.resume is None:
             raise ValueError("--merge goes with --from MODEL, or with --resume")
         return

@@ -73,6 +73,8 @@ def add_options(parser: Parser) -> None:
     help_text = "what proposes tokens: a smaller MODEL, layers:N (the model's own first) or prompt (the text itself)"
     add_option(parser, "--draft", "DRAFT", draft_name, help_text)
     add_option(parser, "--draft-tokens", "N", positive_int, "tokens that a draft proposes at a time (default: 4)")
+    help_text = "keep the keys and values of a text in a byte each: a little more than a quarter of the memory, rounded"
+    parser.add_argument("--cache-in-bytes", action="store_true", help=help_text)
     group = parser.add_argument_group("how the next token is chosen")
     add_field_options(group, Sampling, SAMPLING_OPTIONS, ())
     add_bits_option(parser)
@@ -112,7 +114,7 @@ def run(args: argparse.Namespace) -> int:
                 f"{args.model} holds a model of kind {model.config.kind!r}, which does not continue texts{advice}"
             )
         draft = None if args.draft is None else opened_draft(args, model, tokenizer, backend)
-        generator = Generator(model, tokenizer, draft)
+        generator = Generator(model, tokenizer, draft, args.cache_in_bytes)
         if chosen.keys() <= {"seed"} and args.beam is None and (advice := suggested(model)):
             print(f"{args.model} suggests {advice}, which counts if you give it", file=sys.stderr)
         if args.lens is not None:

@@ -26,17 +26,26 @@ class Generator(FromCheckpoint):
     A `draft` proposes tokens, of which the model reads several at once. Texts are drawn one after the other, from the
     same distribution as without it; at temperature 0 they are the same texts. A beam does not use it.
 
-    Raises `ValueError` for a model that is no language model, or that has fewer tokens than the tokenizer, and as
-    `check_draft` does.
+    With `cache_in_bytes` the keys and values of a text take a little more than a quarter of float32's memory, and are
+    rounded (`ByteCache`): texts may be others. A draft keeps its own in floats.
+
+    Raises `ValueError` for a model that is no language model, or that has fewer tokens than the tokenizer, for bytes
+    where linear attention keeps neither keys nor values, and as `check_draft` does.
     """
 
-    def __init__(self, model: GPT, tokenizer: Tokenizer, draft: Draft | None = None) -> None:
+    def __init__(
+        self, model: GPT, tokenizer: Tokenizer, draft: Draft | None = None, cache_in_bytes: bool = False
+    ) -> None:
         if not isinstance(model, GPT):
             raise ValueError(f"a model of kind {model.config.kind!r} does not continue texts")
         check_vocabulary(model.config, tokenizer)
         if draft is not None:
             check_draft(draft, model)
-        self.model, self.tokenizer, self.draft = model, tokenizer, draft
+        if cache_in_bytes and model.config.attention == "linear":
+            raise ValueError(
+                "linear attention keeps sums of what it reads: there are no keys and values to hold in bytes"
+            )
+        self.model, self.tokenizer, self.draft, self.cache_in_bytes = model, tokenizer, draft, cache_in_bytes
         self.forbidden = without_text(model.config, tokenizer)
         self.pieces: Callable[[list[int]], list[str]] = getattr(tokenizer, "pieces", tokenizer.tokens)
         self.last_chat: tuple[list[int], list[int], Decoding] | None = None
@@ -136,7 +145,7 @@ class Generator(FromCheckpoint):
         known = [*before, *said][: state.position] if state else []
         common = common_length(known, ids[:-1])
         if state is None or not state.cache.go_back(common):
-            common, state = 0, self.model.start_decoding(np.empty((1, 0), np.int64))
+            common, state = 0, self._start(np.empty((1, 0), np.int64))
         if common < len(ids) - 1:
             self.model.read(self.model.ops.asarray([ids[common:-1]], "int64"), state)
         self.last_chat = ids, answer, state
@@ -147,8 +156,13 @@ class Generator(FromCheckpoint):
         limit = min(max_tokens, most_tokens(self.model.config) - len(ids))
         if limit < 1:
             return []
-        start = Start(first=np.array([ids[-1]]), limits=np.array([limit]), forbidden=self.forbidden)
-        return beam_search(self.model, np.array([ids[:-1]], np.int64), beam, 0.0, start=start)[0][0].ids
+        prompt = np.array([ids[:-1]], np.int64)
+        start = Start(np.array([ids[-1]]), np.array([limit]), self.forbidden, self._start(prompt, beam))
+        return beam_search(self.model, prompt, beam, 0.0, start=start)[0][0].ids
+
+    def _start(self, prompts: np.ndarray, num_beams: int = 1) -> Decoding:
+        """Return a state that has read prompts `(B, T)`."""
+        return self.model.start_decoding(prompts, num_beams, self.cache_in_bytes)
 
     def _tokens(
         self,
@@ -176,7 +190,7 @@ class Generator(FromCheckpoint):
         for row, prompt in zip(padded, prompts, strict=True):
             row[longest - len(prompt) :] = prompt
         running, texts = np.arange(len(prompts)), [list(prompt) for prompt in prompts]
-        state = self.model.start_decoding(padded[:, :-1]) if state is None else state
+        state = self._start(padded[:, :-1]) if state is None else state
         ids = padded[:, -1:]
         for _ in range(limit):
             logits = to_numpy(self.model.decode_step(ids, state))[:, 0]  # (B, V)
@@ -206,7 +220,7 @@ class Generator(FromCheckpoint):
     ) -> Iterator[list[tuple[int, int]]]:
         """Yield what `_tokens` yields, one text after the other, with the help of a draft."""
         for number, prompt in enumerate(prompts):
-            read = self.model.start_decoding(np.array([prompt[:-1]], np.int64)) if state is None else state
+            read = self._start(np.array([prompt[:-1]], np.int64)) if state is None else state
             for token in speculate(self.model, draft, prompt, limit, sampling, number, self.forbidden, read):
                 is_last = is_end(token, self.model.config) or token in ends
                 if with_ends or not is_last:

@@ -71,11 +71,13 @@ class Start:
     first      the last token of each prompt, `(B,)`
     limits     the most tokens that each text may get, `(B,)`
     forbidden  the tokens that no text may get
+    state      what has read all other tokens of the prompts, for `num_beams` beams; `None`: the search reads them
     """
 
     first: np.ndarray
     limits: np.ndarray
     forbidden: Sequence[int] = ()
+    state: Any = None
 
 
 def is_end(ids: Any, config: Any) -> Any:
@@ -162,7 +164,8 @@ def beam_search(
     prefixes = np.zeros((len(source), num_beams, limits.max()), dtype=np.int64)
     first = start.first if start else np.full(len(source), model.config.bos_id)
     ids = np.repeat(first[:, None], num_beams, axis=1)
-    state = model.start_decoding(source, num_beams=num_beams)
+    state = None if start is None else start.state
+    state = model.start_decoding(source, num_beams=num_beams) if state is None else state
 
     for length in range(1, prefixes.shape[2] + 1):
         beams, ids, log_probs = _best_extensions(log_probs, *_best_tokens(model, ids, state, num_beams, forbidden))

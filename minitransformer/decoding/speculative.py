@@ -1,13 +1,13 @@
 """Speculative decoding: a draft proposes tokens, and the model, which reads them all at once, takes or refuses each.
 
-To read several tokens at once takes less time than one by one, since the model's weights come from memory only once. A
-proposed token x, drawn from the draft's q, is taken with the probability min(1, p(x) / q(x)). The first one that is
-refused gives way to a token drawn from max(0, p − q), normalised, and the proposals after it are dropped. After k that
-are taken comes one from p. The sum of max(0, p − q) is also the probability of a refusal, 1 − Σ min(p, q), so
+The model's weights come from memory once for all of them, where one by one they come once for each. A proposed token x,
+drawn from the draft's q, is taken with the probability min(1, p(x) / q(x)). The first one that is refused gives way to
+a token drawn from max(0, p − q), normalised, and the proposals after it are dropped. After k that are taken comes one
+from p. The sum of max(0, p − q) is also the probability of a refusal, 1 − Σ min(p, q), so
 
     P(x) = q(x) · min(1, p(x) / q(x)) + max(0, p(x) − q(x)) = min(p(x), q(x)) + max(0, p(x) − q(x)) = p(x)
 
-and texts have the model's own distribution, whatever the draft is; a bad one only costs time.
+and texts have the model's own distribution, whatever the draft is.
 
 Source: Leviathan et al. 2023, algorithm 1; Chen et al. 2023, algorithm 2.
 """
@@ -23,7 +23,7 @@ from ..models import GPT, Decoding, most_tokens
 from .sampling import Sampling, drawn
 
 LONGEST_MATCH = 8
-"""The most tokens that `PromptDraft` compares: a longer n-gram says hardly more about what follows."""
+"""The most tokens that `PromptDraft` compares."""
 
 
 def take(p: np.ndarray, q: np.ndarray, proposals: Sequence[int], uniforms: np.ndarray) -> tuple[int, int]:
@@ -109,7 +109,7 @@ class PromptDraft(Draft):
         for back in range(min(LONGEST_MATCH, len(places))):  # the n-gram has one token more
             places = places[places >= back]
             places = places[text[places - back] == text[-1 - back]]
-            best = places if back and len(places) else best  # one token alone seldom tells the next
+            best = places if back and len(places) else best  # one token alone is not enough
         proposals = np.resize(text[best[-1] + 1 :], count) if len(best) else text[:0]
         q = np.zeros((len(proposals), self.vocab_size))
         q[np.arange(len(proposals)), proposals] = 1

@@ -39,11 +39,13 @@ def explore(
     languages: tuple[str, str] | None = None,
     examples: Sequence[str] = (),
     int8: bool = False,
+    progress: bool = False,
 ) -> Explored:
     """Write the page of a model and its tokenizer into a file.
 
     name: the model's name on the page; languages: those that it translates from and into; examples: sentences to try,
-    by default some of the grammar's; int8: store matrices in a quarter of the bytes, and measure what that changes.
+    by default some of the grammar's; int8: store matrices in a quarter of the bytes, and measure what that changes;
+    progress: show a bar on a terminal meanwhile.
     Raises `ValueError` for a model that the page can't compute or that is too large, and `OSError` if the file can't be
     written.
     """
@@ -51,7 +53,7 @@ def explore(
     check_model(model, tokenizer, int8)
     count = max(3, min(50, MOST_MEASURED // model.parameters.count))
     sentences = list(examples)[:count] or example_sentences(model, languages, count)
-    loss = measure_loss(model, tokenizer, sentences) if int8 else None
+    loss = measure_loss(model, tokenizer, sentences, progress) if int8 else None
     shown = list(examples) or example_sentences(model, languages, 12)
     page = in_page(payload(model, tokenizer, name, languages, shown, loss))
     with atomic_write(path) as file:

@@ -1,6 +1,6 @@
 """Weights as int8, in a quarter of the bytes, and a measure of how that changes the model's outputs."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +10,7 @@ from ..decoding.search import Start, beam_search
 from ..decoding.tokenizer import without_text
 from ..models import GPT
 from ..ops import numpy_ops
+from ..system.progress import tqdm
 
 LARGEST = 127
 LONGEST_CONTINUATION = 30
@@ -56,11 +57,12 @@ def stored_as_int8(model: Any) -> Any:
     return twin
 
 
-def measure_loss(model: Any, tokenizer: Tokenizer, sentences: Sequence[str]) -> StorageLoss:
+def measure_loss(model: Any, tokenizer: Tokenizer, sentences: Sequence[str], progress: bool = False) -> StorageLoss:
     """Measure the changes by int8 on these sentences, which for a GPT are beginnings of texts."""
     changed = stored_as_int8(model)
     differences, equal, count = list[float](), 0, 0
-    for source in _encoded(model, tokenizer, sentences):
+    encoded = _encoded(model, tokenizer, sentences)
+    for source in tqdm(encoded, desc="what int8 changes", unit=" sentences", disable=None if progress else True):
         output = _greedy(model, tokenizer, source)
         before, after = (_log_probs(each, source, output) for each in (model, changed))
         differences += np.abs(before - after).tolist()
@@ -71,7 +73,7 @@ def measure_loss(model: Any, tokenizer: Tokenizer, sentences: Sequence[str]) -> 
     return StorageLoss(count, max(differences), sum(differences) / len(differences), equal)
 
 
-def _encoded(model: Any, tokenizer: Tokenizer, sentences: Sequence[str]) -> Iterable[list[int]]:
+def _encoded(model: Any, tokenizer: Tokenizer, sentences: Sequence[str]) -> list[list[int]]:
     """Return the ids of each sentence that is not blank, cut to the model's longest."""
     if isinstance(model, GPT):
         generator = Generator(model, tokenizer)

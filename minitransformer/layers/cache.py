@@ -111,8 +111,8 @@ class Cache:
 class ByteCache(Cache):
     """A cache whose growing keys and values are whole numbers of a byte, times a scale of each head and position.
 
-    The scale is max |k| / 127, so each number is wrong by at most max |k| / 254. They take (D + 4) / 4D of
-    float32's memory.
+    The scale is max |k| / 127, so each number is wrong by at most max |k| / 254. (The scale itself is rounded to the
+    dtype of the keys: coarsely where it is below 6e-5 in float16.) They take (D + 4) / 4D of float32's memory.
     """
 
     def extended(self, name: str, key: Array, value: Array, window: int | None = None) -> tuple[Array, Array]:
@@ -125,8 +125,9 @@ class ByteCache(Cache):
 
     def _in_bytes(self, x: Array) -> tuple[Array, Array]:
         """Round `(N, H, T, D)` to scale · (q − 127), q = 0, …, 254; return q and the scales `(N, H, T, 1)`."""
-        scale = self.ops.topk(abs(x), 1)[0] * (1 / 127)
-        return self.ops.cast(x / (scale + (scale == 0)) + 127.5, "uint8"), scale  # cut off: the nearest number
+        most = self.ops.topk(abs(x), 1)[0]
+        parts = x / (most + (most == 0))  # at most 1, also where a 127th of it is no normal number
+        return self.ops.cast(parts * 127 + 127.5, "uint8"), most * (1 / 127)  # cut off: the nearest number
 
 
 def moved(array: Array, places: Array, rows: Array, count: int, filled: int | None = None) -> Array:

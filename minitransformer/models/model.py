@@ -101,8 +101,10 @@ class Model(Layer, ABC, Generic[ConfigT]):
     def quantized(self, bits: int) -> Self:
         """Return a model whose matrices are in `bits` bits, 8 or 4: `layers.quantized` says which; adapters are merged.
 
-        Raises `ValueError` for other numbers, for a model that has few bits already, and for one without such a matrix.
+        Raises `TypeError` for what is no integer, and `ValueError` for other numbers, for a model that has few bits
+        already, and for one without such a matrix.
         """
+        check_bits("bits", bits)
         if self.bits is not None:
             raise ValueError(f"the model is in {self.bits} bits already: round what merged() returns")
         model = self.merged() if self.tuning is not None and self.tuning.rank else self

@@ -39,10 +39,12 @@ class Packed(Tensor):
 
     Llama's rotary positions pair row i of a head with row i + D/2. llama.cpp pairs neighbours, so its files have the
     rows of queries and keys in the order 0, D/2, 1, D/2 + 1, …; here they come back into the order of Llama.
+    `added` was added to each number of a folder's: Gemma's norms multiply by 1 + γ, and its files hold that.
     """
 
     packing: Packing
     heads: int = 0
+    added: float = 0.0
 
     @property
     def readable(self) -> bool:
@@ -61,7 +63,7 @@ class Packed(Tensor):
     def _read(self, first: int, stop: int) -> np.ndarray:
         if self.heads:
             return self._in_order(self._blocks(0, math.prod(self.shape))).reshape(-1)[first:stop]
-        return self._blocks(first, stop)
+        return self._blocks(first, stop) - np.float32(self.added) if self.added else self._blocks(first, stop)
 
     def _in_order(self, content: np.ndarray) -> np.ndarray:
         """Return the rows that lie one after the other in an array, in the order of Llama."""

@@ -4,15 +4,15 @@ Another architecture is another row in `FAMILIES`, if its folder's `model_type` 
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from reprlib import repr as shortened
 from typing import Any
 
 import numpy as np
 
-from ..layers import RotaryConfig
+from ..layers import RotaryConfig, SparseConfig
 from ..system.tensor_file import Tensor
 from .errors import PretrainedError
 from .gguf_file import Content, opened
@@ -71,6 +71,16 @@ NAMES = {
 HEAD_NORMS = {"attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm"}
 """Those of Qwen 3's own parts."""
 
+MORE_NORMS = {
+    "post_attention_norm": "post_attention_layernorm",
+    "ffn_norm": "pre_feedforward_layernorm",
+    "post_ffw_norm": "post_feedforward_layernorm",
+}
+"""Those of Gemma 2's four norms that are named otherwise than Llama's two."""
+
+LARGEST_GEMMA2 = 46
+"""The layers of Gemma 2's model of 27 billion parameters, by which llama.cpp knows it: see `_gemma2`."""
+
 
 @dataclass(frozen=True)
 class Family:
@@ -80,12 +90,36 @@ class Family:
     names          the parts of its tensors' names in a file and in a folder
     turned         True if the rows of queries and keys come in pairs (`gguf_file.Packed`)
     biases         names of a folder's options that say whether a linear map has a bias, with such a bias in the file
+    added          what a file's norms are more than a folder's
+    options        more names of options than `OPTIONS`
+    implied        the options of a folder that llama.cpp makes of others
+    activation     the only one of ours that its files have
+    sparse         the layers without a window, in files that have windows
     """
 
     model_type: str
     names: Mapping[str, str]
     turned: bool = False
     biases: Mapping[str, str] | None = None
+    added: float = 0.0
+    options: Mapping[str, str] = field(default_factory=dict)
+    implied: Callable[[Mapping[str, Any]], dict[str, Any]] = lambda values: {}
+    activation: str = "silu"
+    sparse: SparseConfig | None = None
+
+    @property
+    def keys(self) -> Keys:
+        """The options that are read, after the architecture's name."""
+        supported = {name: value for name, value in KEYS.supported.items() if name not in self.options}
+        return replace(KEYS, obeyed=KEYS.obeyed | self.options.keys(), supported=supported)
+
+
+def _gemma2(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return by the root of which width scores are divided: a head's, but in the largest model d_model / H."""
+    width, heads = values.get("hidden_size"), values.get("num_attention_heads")
+    if values.get("num_hidden_layers") == LARGEST_GEMMA2 and isinstance(width, int) and isinstance(heads, int):
+        return {"query_pre_attn_scalar": width // max(1, heads)}
+    return {"query_pre_attn_scalar": values.get("head_dim")}
 
 
 FAMILIES = {
@@ -97,6 +131,20 @@ FAMILIES = {
     ),
     "qwen2": Family("qwen2", NAMES),
     "qwen3": Family("qwen3", NAMES | HEAD_NORMS),
+    "gemma": Family("gemma", NAMES, added=1.0, activation="gelu_tanh"),
+    "gemma2": Family(
+        "gemma2",
+        NAMES | MORE_NORMS,
+        added=1.0,
+        options={
+            "attention.sliding_window": "sliding_window",
+            "attn_logit_softcapping": "attn_logit_softcapping",
+            "final_logit_softcapping": "final_logit_softcapping",
+        },
+        implied=_gemma2,
+        activation="gelu_tanh",
+        sparse=SparseConfig(full_every=2),
+    ),
 }
 """By `general.architecture`."""
 
@@ -121,7 +169,7 @@ def folder_like(path: Path) -> tuple[dict[str, Any], dict[str, Tensor], Mapping[
         if isinstance(value, list | np.ndarray):
             raise PretrainedError(f"{path}: {name}.{key} is a list, and only layers that are all alike are supported")
     try:
-        values = _config(family, KEYS.checked(options), content)
+        values = _config(family, family.keys.checked(options), content)
     except PretrainedError as error:
         raise PretrainedError(f"{path}: {error}") from None
     tensors: dict[str, Tensor] = {}
@@ -132,6 +180,8 @@ def folder_like(path: Path) -> tuple[dict[str, Any], dict[str, Tensor], Mapping[
             if type(count) is not int or count < 1 or tensor.shape[0] % (2 * count):
                 raise PretrainedError(f"{path}: {theirs} has {tensor.shape[0]} rows, not those of {count} heads")
             tensor = replace(tensor, heads=count)
+        if theirs.endswith("norm.weight"):
+            tensor = replace(tensor, added=family.added)
         if theirs != STRETCHED:
             tensors[_renamed(theirs, family.names)] = tensor
     return values, tensors, metadata
@@ -149,7 +199,8 @@ def _renamed(name: str, names: Mapping[str, str]) -> str:
 def _config(family: Family, options: Mapping[str, Any], content: Content) -> dict[str, Any]:
     """Return the `config.json` of a file's model."""
     metadata, tensors = content
-    values = {OPTIONS[name]: value for name, value in options.items() if name in OPTIONS}
+    names = {**OPTIONS, **family.options}
+    values = {names[name]: value for name, value in options.items() if name in names}
     values.setdefault("num_key_value_heads", values.get("num_attention_heads"))
     width = options.get("rope.dimension_count")
     if width is not None and values.setdefault("head_dim", width) != width:
@@ -167,6 +218,7 @@ def _config(family: Family, options: Mapping[str, Any], content: Content) -> dic
     return {
         "model_type": family.model_type,
         **values,
+        **family.implied(values),
         "tie_word_embeddings": "output.weight" not in tensors,
         "rope_parameters": _rope(options.get("rope.freq_base", 10_000.0), width, content),
     }

@@ -55,7 +55,11 @@ def write_model(
     for parts and tokenizers that llama.cpp's files can't express.
     """
     config, family = model.config, FAMILIES[values["model_type"]]
-    require_ours(config, "a GGUF file", activation="silu", window=None, sparse=None)
+    require_ours(config, "a GGUF file", activation=family.activation, sparse=family.sparse)
+    if family.sparse is None:
+        require_ours(config, "a GGUF file", window=None)
+    if family.added:  # a Gemma
+        require_ours(config, "a GGUF file", attention_bias=False, tied=True)
     tensors = dict[str, Content]()
     for row in rows:
         tensors |= _tensors(model, row, family, values)
@@ -70,7 +74,12 @@ def write_model(
         "general.quantization_version": 2,
     }
     more = {"rope.freq_base": float(rotary.theta), "rope.dimension_count": values["head_dim"]}
-    options = {ours: values[theirs] for ours, theirs in OPTIONS.items()} | more
+    options = {ours: values[theirs] for ours, theirs in {**OPTIONS, **family.options}.items()} | more
+    for name, value in family.implied(values).items():
+        if values[name] != value:
+            raise PretrainedError(f"{name} {values[name]} can't be written as a GGUF file, only {value}")
+    if lacking := [name for name, value in options.items() if value is None]:
+        raise PretrainedError(f"a GGUF file needs {', '.join(lacking)}, which the model does not have")
     options["attention.value_length"] = values["head_dim"]
     metadata |= {f"{values['model_type']}.{name}": value for name, value in options.items()}
     _write(path, metadata | _tokens(tokenizer, config), tensors)
@@ -86,7 +95,8 @@ def _tensors(model: Model[Any], row: Row, family: Family, values: Mapping[str, A
         layer = re.match(r"model\.layers\.(\d+)\.", module)
         part = names[module[layer.end() :] if layer else module]
         if few is None:
-            content = _plain(arrays[theirs])
+            array = arrays[theirs]
+            content = _plain(array + family.added if part.endswith("norm") else array)
         else:
             columns = slice(start, start + shape[0])
             weight = few.value.mapped(lambda each, columns=columns: model.ops.to_numpy(each[columns]))

@@ -64,7 +64,7 @@ class RewardSettings(Config):
     clip: float = positive(
         0.2, "how far the ratio of a token's probability to that at its drawing counts; grpo", most=1
     )
-    kl: float = not_negative(0.05, "weight of the divergence from the model at the start")
+    kl: float = not_negative(0.5, "weight of the divergence from the model at the start, which keeps its language")
 
     def __post_init__(self) -> None:
         super().__post_init__()

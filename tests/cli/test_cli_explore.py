@@ -1,5 +1,6 @@
 """`explore`: a page from a checkpoint, and one line where there can be none."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -33,11 +34,16 @@ def test_a_page_of_a_translator(trained: Run, tmp_path: Path, command: Command) 
     assert '"storage":"float32"' in page
 
 
-def test_a_page_of_a_gpt_as_int8_with_examples(gpt: Path, tmp_path: Path, command: Command) -> None:
+def test_a_page_of_a_gpt_as_int8_with_examples(
+    gpt: Path, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
     examples = tmp_path / "examples.txt"
     examples.write_text("A dog\n\n  The old teacher  \n" + "long " * 100 + "\n", encoding="utf-8")
-    status, said, _ = command("explore", "--int8", gpt, "--out", tmp_path / "page.html", "--examples", examples)
-    assert status == 0
+    write = ["explore", "--int8", gpt, "--out", tmp_path / "page.html", "--examples", examples]
+    status, said, bar = command(*write)
+    assert (status, bar) == (0, "")  # standard error is no terminal
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert "what int8 changes: 100%" in command(*write)[2]
     assert "of 3 greedy outputs are equal" in said
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert '"examples":["A dog","The old teacher","long long' in page

@@ -34,6 +34,7 @@ from minitransformer.data.text import TextDataset
 from minitransformer.decoding import Filler, Generator, Sampling, SpanFiller, beam_search
 from minitransformer.evaluation import accuracy, text_nats
 from minitransformer.inside import logit_lens
+from minitransformer.layers import ByteCache
 from minitransformer.models import BERTConfig, GPTConfig, RecurrentConfig, T5Config, ViTConfig, build_model
 from minitransformer.plots import plot_logit_lens
 from minitransformer.pretrained import save
@@ -245,6 +246,20 @@ def test_generate_with_a_draft(command: Command, models: Path, tmp_path: Path) -
         (["--draft-tokens", "2"], "--draft-tokens goes with --draft"),
     ):
         refuse(command, *write[:3], *options, says=says)
+
+
+def test_generate_keeps_keys_and_values_in_bytes(
+    command: Command, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened, write = load_checkpoint(models / "gpt"), ["The dog", "--max-tokens", "9", "--temperature", "0"]
+    text = command("generate", models / "gpt", *write)[1]
+    monkeypatch.setattr(ByteCache, "_in_bytes", lambda self, x: (self.ops.cast(0 * x, "uint8"), x[..., :1]))
+    assert command("generate", models / "gpt", *write)[1] == text
+    assert command("generate", models / "gpt", *write, "--cache-in-bytes")[1] != text
+    config = replace(GPTConfig.from_dict(opened.config), attention="linear", attention_dropout=0.0)
+    weights = build_model(config).parameters.state_dict()
+    save_checkpoint(tmp_path / "linear", Checkpoint(config.to_dict(), weights, tokenizer=opened.tokenizer))
+    refuse(command, "generate", tmp_path / "linear", *write, "--cache-in-bytes", says="linear attention keeps sums")
 
 
 def test_generate_draws_what_each_layer_would_say(command: Command, models: Path, tmp_path: Path) -> None:

@@ -76,6 +76,7 @@ BASES: dict[str, list[tuple[list[str], list[str]]]] = {
         (["gpt"], ["--file", "few.en", "--max-tokens", "3"]),
         (["gpt", "A dog"], ["--lens", "maps.png", "--max-tokens", "3"]),
         (["gpt", "A dog"], ["--draft", "prompt", "--draft-tokens", "2", "--max-tokens", "5"]),
+        (["gpt", "A dog"], ["--cache-in-bytes", "--bits", "8", "--max-tokens", "5"]),
     ],
     "fill": [(["bert", "A [MASK] sleeps."], [])],
     "classify": [(["vit"], ["--digits", "1", "2"])],

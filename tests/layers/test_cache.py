@@ -123,6 +123,20 @@ def test_keys_in_bytes_are_wrong_by_at_most_half_a_scale(ops):
         np.testing.assert_allclose(ops.to_numpy(whole), rounded(wanted), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("ops", "dtype"), [(numpy_ops, "float32"), (kernels.torch_ops("cpu", "float16"), "float16")], ids=["numpy", "torch"]
+)
+def test_the_tiniest_keys_fit_into_bytes(ops, dtype):
+    """A 127th of each largest number is far from its rounded self, or 0: a quotient by that would leave a byte."""
+    tiny = np.finfo(dtype).smallest_subnormal
+    for most in (1, 50, 126, 170, 1000):
+        key = (np.linspace(-most, most, 6).reshape(1, 1, 2, 3) * tiny).astype(dtype)
+        kept = ops.asarray(key, dtype)
+        found = ops.to_numpy(ByteCache(ops, 1, 1).extended("a", kept, kept)[0])
+        most_wrong = 127 / 2 + most / 254 + 1  # 127 times half a step of the scale, half a scale, and two roundings
+        assert (abs(found.astype(float) - key) <= most_wrong * float(tiny)).all()
+
+
 @pytest.mark.parametrize("changes", [{}, {"window": 5}])
 def test_a_text_goes_on_from_keys_in_bytes(changes):
     config = GPTConfig.llama(30, d_model=64, num_heads=2, d_ff=96, num_layers=2, max_length=64, **changes)

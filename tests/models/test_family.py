@@ -18,9 +18,9 @@ from transformers.generation.logits_process import (
 )
 
 from minitransformer.data import BPETokenizer
-from minitransformer.decoding import Filler, Generator, Sampling, SpanFiller
+from minitransformer.decoding import Filler, Generator, PromptDraft, Sampling, SpanFiller
 from minitransformer.decoding.filler import encode_marks
-from minitransformer.layers import RotaryConfig, SparseConfig
+from minitransformer.layers import ByteCache, RotaryConfig, SparseConfig
 from minitransformer.models import GPT, IGNORED, BERTConfig, GPTConfig, T5Config, build_model
 
 V = 23
@@ -140,6 +140,34 @@ def test_a_text_does_not_depend_on_the_others_and_streams_as_it_is_generated():
     assert greedy == generator.generate(prompts, 6, beam=1)
     with pytest.raises(ValueError, match="a prompt has 41 tokens, and the model's texts have at most 40"):
         generator.generate("c" * 39, 5)
+
+
+@pytest.mark.parametrize("way", ["generate", "stream", "beam", "draft", "chat"])
+def test_keys_and_values_are_in_bytes_whatever_is_written(way: str, monkeypatch: pytest.MonkeyPatch):
+    model, tokenizer = texts()
+    draft = PromptDraft(model.config.vocab_size) if way == "draft" else None
+    generator, begun = Generator(model, tokenizer, draft, cache_in_bytes=True), []
+    start = model.start_decoding
+
+    def watched(*arguments: Any) -> Any:
+        begun.append(start(*arguments))
+        return begun[-1]
+
+    monkeypatch.setattr(model, "start_decoding", watched)
+    if way in ("stream", "chat"):
+        state = generator._read(generator.encode("ab"), []) if way == "chat" else None
+        assert "".join(generator.stream("ab", 12)) if state is None else state.position
+    else:
+        assert generator.generate("ab", 12, beam=3 if way == "beam" else None)[0]
+    assert begun
+    for each in begun:
+        assert isinstance(each.cache, ByteCache)
+        assert {array.dtype for keys, values, _ in each.cache.grown.values() for array in (keys, values)} == {
+            np.dtype("uint8"), np.dtype("float64"),
+        }  # fmt: skip
+    linear = perturbed(replace(model.config, attention="linear", attention_dropout=0.0))
+    with pytest.raises(ValueError, match="linear attention keeps sums of what it reads: there are no keys"):
+        Generator(linear, tokenizer, cache_in_bytes=True)
 
 
 def test_no_work_is_no_text():

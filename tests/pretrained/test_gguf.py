@@ -106,17 +106,37 @@ def small_model(family: str, seed: int, **changed: Any) -> Any:
     values = {**model.config.to_dict(), "rms_norm_eps": 2.0**-17, **changed}
     if values["rope_parameters"]["rope_type"] == "llama3":
         values["rope_parameters"] = {"rope_type": "default", "rope_theta": 500.0}
-    values |= {"mlp_bias": False} if family == "llama" else {"use_sliding_window": False, "layer_types": None}
-    values |= {"attention_bias": False} if family == "qwen3" else {}
+    llama, gemma = {"mlp_bias": False}, {"attention_bias": False, "tie_word_embeddings": True}
+    qwen2 = {"use_sliding_window": False, "layer_types": None}
+    gemma2 = {
+        "query_pre_attn_scalar": values["head_dim"],
+        "layer_types": None,
+        "hidden_activation": "gelu_pytorch_tanh",
+    }
+    gemma2 |= {
+        "attn_logit_softcapping": 4.0,
+        "final_logit_softcapping": 8.0,
+        "sliding_window": 3,
+        "num_hidden_layers": 3,
+    }
+    values |= {
+        "llama": llama,
+        "qwen2": qwen2,
+        "qwen3": {**qwen2, "attention_bias": False},
+        "gemma": {**gemma, "hidden_act": "gelu_pytorch_tanh"},
+        "gemma2": gemma | gemma2,
+    }[family]
     torch.manual_seed(seed)
     fresh = type(model)(type(model.config)(**values))
     for parameter in fresh.parameters():
         parameter.data = torch.randn_like(parameter) * 0.4
+        if parameter.ndim == 1:  # so that 1 can be added to a norm's, and taken away again
+            parameter.data = (parameter.data * 128).round() / 128
     return fresh.eval()
 
 
 @pytest.mark.parametrize("kind", ["F32", "F16", "BF16"])
-@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
+@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3", "gemma", "gemma2"])
 @pytest.mark.parametrize("seed", range(4))
 def test_a_model_is_the_same_as_from_its_folder(seed: int, family: str, kind: str, tmp_path: Path) -> None:
     model = small_model(family, seed)

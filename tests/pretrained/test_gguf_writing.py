@@ -1,5 +1,6 @@
 """GGUF files that are written: the package gguf and transformers read them, and so do we, to the last bit."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from tokenizers import decoders, models, pre_tokenizers, trainers
 from transformers import AutoModelForCausalLM
 
 from minitransformer.data import BPETokenizer
-from minitransformer.layers import RotaryConfig
+from minitransformer.layers import RotaryConfig, SparseConfig
 from minitransformer.models import GPTConfig, Tuning, build_model, is_adapter
 from minitransformer.pretrained import PretrainedError, load, save
 from minitransformer.pretrained.tokenizers import PretrainedTokenizer, load_tokenizer
@@ -28,14 +29,20 @@ CONFIGS = {
     "qwen2": GPTConfig.llama(50, **SIZES, attention_bias="inputs"),
     "qwen3": GPTConfig.llama(50, **SIZES, d_k=32, extra_norms="heads"),
 }
+GEMMA: dict[str, Any] = {**SIZES, "norm": "rmsnorm1p", "embedding_scale": 8.0, "activation": "gelu_tanh", "tied": True}
+CONFIGS["gemma"] = GPTConfig.llama(50, **GEMMA)
+WINDOWS: dict[str, Any] = {"window": 5, "sparse": SparseConfig(full_every=2), "softcap": 50.0, "logits_softcap": 30.0}
+CONFIGS["gemma2"] = GPTConfig.llama(50, **GEMMA, **WINDOWS, d_k=256, extra_norms="outputs")
 IDS = np.random.default_rng(0).integers(0, 50, (2, 9))
 
 
 def random_model(kind: str) -> Any:
     model = build_model(CONFIGS[kind], seed=1)
     rng = np.random.default_rng(2)
-    for parameter in model.parameters.named.values():
+    for name, parameter in model.parameters.named.items():
         parameter.data[...] += 0.3 * rng.standard_normal(parameter.shape)
+        if name.endswith("gamma"):
+            parameter.data[...] = np.round(4096 * parameter.data) / 4096  # 1 can be added, and taken away again
     return model
 
 
@@ -76,11 +83,13 @@ def test_the_package_gguf_reads_what_it_would_write(bits: int, tmp_path: Path) -
     assert all(each.data_offset % 32 == 0 for each in reader.tensors)
 
 
-@pytest.mark.parametrize("kind", ["llama", "qwen2"])
+@pytest.mark.parametrize("kind", ["llama", "qwen2", "gemma2"])
 def test_transformers_reads_it(kind: str, tmp_path: Path) -> None:
     few = random_model(kind).quantized(8)
     save(few, tmp_path / "some.gguf")
-    theirs = AutoModelForCausalLM.from_pretrained(tmp_path, gguf_file="some.gguf", dtype=torch.float32).eval()
+    theirs = AutoModelForCausalLM.from_pretrained(
+        tmp_path, gguf_file="some.gguf", dtype=torch.float32, attn_implementation="eager"
+    ).eval()
     with torch.no_grad():
         wanted = theirs(torch.from_numpy(IDS)).logits.numpy()
     assert abs(few.forward(IDS)[0] - wanted).max() <= 1e-4 * abs(wanted).max()
@@ -140,11 +149,15 @@ def test_what_no_file_can_hold_is_refused_before_anything_is_written(tmp_path: P
     gpt2, relu = GPTConfig(50, **{**SIZES, "num_kv_heads": 2}), GPTConfig.llama(50, **SIZES, activation="relu")
     many = GPTConfig.llama(50, **SIZES, eos_id=1, other_eos_ids=(2, 3, 4))
     for each, tokenizer, message in (
-        (gpt2, None, "a model as of gpt2 can't be written in a GGUF file, only llama, qwen2, qwen3"),
+        (gpt2, None, "a model as of gpt2 can't be written in a GGUF file, only llama, qwen2, qwen3, gemma, gemma2"),
         (config, words, "the tokenizer can't be written in a GGUF file, only byte pairs as GPT-2's or Llama's"),
         (config, BPETokenizer("", []), "a BPETokenizer can't be written in a GGUF file, only one that was loaded"),
         (relu, None, "activation 'relu' can't be written as a GGUF file, only 'silu'"),
         (many, None, "a GGUF file names three tokens that end a text, and the model has 4"),
+        (replace(CONFIGS["gemma2"], scale=0.25), None, "query_pre_attn_scalar 16 can't be written .* only 256"),
+        (replace(CONFIGS["gemma2"], softcap=None), None, "a GGUF file needs attn_logit_softcapping, which the model"),
+        (replace(CONFIGS["gemma2"], sparse=None), None, "sparse None can't be written as a GGUF file"),
+        (replace(CONFIGS["gemma"], tied=False), None, "tied False can't be written as a GGUF file"),
     ):
         model = build_model(each)
         with pytest.raises(PretrainedError, match=message):

@@ -247,6 +247,7 @@ rows of queries and keys left as llama.cpp turns them | Packed._in_order: rows.s
 an offset in weights where bytes are meant | Packed._blocks: start // weights * size → start
 a tensor that lies above another | opened: first + tensor.start != stop → first + tensor.start > stop
 [pretrained/gguf_model.py: pretrained/test_gguf]
+norms of Gemma as the file has them | folder_like: added=family.added → added=0.0
 keys put in order as if they had as many heads as queries
     folder_like: "attn_k": "num_key_value_heads" → "attn_k": "num_attention_heads"
 stretched rotations read as if they were plain | _rope: if tensor is None → if True
@@ -453,6 +454,8 @@ an error of a stream that swallows what came before it
 keys in bytes cut off, not rounded | ByteCache._in_bytes: 127.5 → 127
 keys in bytes with one scale for all heads
     ByteCache._in_bytes: self.ops.topk(abs(x), 1)[0] → (0 * self.ops.topk(abs(x), 1)[0] + abs(x).max())
+keys in bytes divided by a scale that was rounded
+    ByteCache._in_bytes: parts * 127 + 127.5 → x / (most * (1 / 127) + (most == 0)) + 127.5
 a cache that forgets its past when its room is full
     Cache.extended: keys[:, :, old], room), self._with_room(values[:, :, old] →
         keys[:, :, :0], room), self._with_room(values[:, :, :0]

@@ -33,7 +33,7 @@ def write_gguf(
     tensors: Mapping[str, Any] | None = None,
     kinds: Mapping[str, str] | None = None,
 ) -> None:
-    """Write a Llama or a Qwen of `transformers` as llama.cpp's converter does, matrices in this type.
+    """Write a Llama, a Qwen or a Gemma of `transformers` as llama.cpp's converter does, matrices in this type.
 
     Those of the modules that `kinds` names are in others, vectors in float32.
     """
@@ -51,6 +51,10 @@ def write_gguf(
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_vocab_size(config.vocab_size)
+    if family == "gemma2":
+        writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
+        writer.add_final_logit_softcapping(config.final_logit_softcapping)
+        writer.add_sliding_window(config.sliding_window)
     for name, value in (more or {}).items():
         add(writer, name, value)
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH[family.upper()], config.num_hidden_layers)
@@ -60,6 +64,7 @@ def write_gguf(
         heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}.get(name.split(".")[-2])
         array = tensor.float().numpy()
         array = shuffled(array, heads) if heads and family == "llama" else array
+        array = array + np.float32(1) if family.startswith("gemma") and name.endswith("norm.weight") else array
         which = (kinds or {}).get(name.split(".")[-2], kind) if array.ndim > 1 else "F32"
         theirs: Any = names.get_name(name, try_suffixes=(".weight", ".bias"))
         writer.add_tensor(theirs, packed(array, which), raw_dtype=KINDS[which])

@@ -51,6 +51,12 @@ the optimum's exponent upside down | Law.optimum: return self.beta → return se
 drawing that costs nothing | CountedBatches.batch: figures.get("length", 0.0) → 0.0
 a reference that costs nothing | Rewarded.lessons: 3 + 1 + (reference is not None) → 3 + 1
 pairs the wrong way round | Preferred.lessons: zip(accepted, others, strict=False) → zip(others, accepted, strict=False)
+[after/experiments/bits/rounding.py: after/test_bits_experiment]
+one level fewer in three bits | simulated: np.float32(2**bits - 1) → np.float32(2**bits - 2)
+channels that are rounded though they are spared | Matrices.rounded: new[kept] = matrix[kept] → pass
+matrices that stay rounded | Matrices.rounded: parameters.data[...] = before → pass
+each channel's error as if there were no other
+    channels: x.T @ (x @ wrong[name]) → (x**2).sum(0)[:, None] * wrong[name]
 [after/experiments/rewards/judging.py: after/test_rewards_experiment]
 a goal that is reached as soon as its interval holds it | reached: found.low >= least → found.high >= least
 """

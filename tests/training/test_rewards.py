@@ -272,7 +272,7 @@ def test_a_reward_must_be_a_number_for_each_text(given):
     ("make", "says"),
     [
         (lambda writer: Rollouts(writer, shares_of_a, RewardSettings(kl=0.0), []), "there are no prompts"),
-        (lambda writer: Rollouts(writer, shares_of_a, RewardSettings()), "kl is 0.05, which needs the reference"),
+        (lambda writer: Rollouts(writer, shares_of_a, RewardSettings()), "kl is 0.5, which needs the reference"),
         (lambda writer: Rollouts(writer, shares_of_a, RewardSettings(kl=0.0), ["ab" * 9]), "have at most"),
         (lambda writer: RewardSettings("reinforce", updates=2), "updates is for grpo"),
         (lambda writer: RewardSettings(group=1), "group is 1, expected 2 to 4096"),
