@@ -34,6 +34,9 @@ before(async () => {
 });
 after(() => browser?.close());
 
+/** A promise of two frames: in the first, observers of sizes have run. */
+const drawn = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+
 /** A visitor at a page; afterwards nothing must have asked another host or failed. */
 async function visit(name, use, { width = 1024, scheme = "light" } = {}) {
   const context = await browser.newContext({ viewport: { width, height: 844 }, colorScheme: scheme });
@@ -56,6 +59,8 @@ async function visit(name, use, { width = 1024, scheme = "light" } = {}) {
     );
   });
   await page.goto(SITE + name, { waitUntil: "networkidle" });
+  await page.waitForLoadState("load");
+  await page.evaluate(drawn);
   await use(page, loaded);
   await context.close();
   assert.deepEqual(faults, [], name);
