@@ -12,15 +12,14 @@ import pytest
 from after.experiments import code
 from after.experiments.code import plan, telling
 from after.experiments.code.library import compiles, functions, line_of, parses, text_of
-from after.experiments.code.plan import Judged, Reading, Writing, base_trial, rewarded_trial
-from after.predictions import is_right
+from after.experiments.code.plan import Reading, Writing
 from after.task import Texts
 from minitransformer.cli.recipes import Recipe
 from minitransformer.data.preparation import PreparedData, prepare
 from minitransformer.models import GPT, GPTConfig
 from study.experiment import Context, Findings
 from study.trials.runner import Runner
-from study.trials.trial import Answers, Trial, TrialResult
+from study.trials.trial import Answers
 
 pytestmark = pytest.mark.usefixtures("few_samples")
 SOURCE = '''
@@ -98,7 +97,7 @@ def test_judges(recwarn: pytest.WarningsRecorder) -> None:
 def test_figures_of_lines() -> None:
     lines = ["def f():¶→return 1", "def f(a, a):¶→if a:¶→→pass", "def f("]
     assert Writing.judged(lines, {lines[0]}).tolist() == [[1, 1, 1, 1, 21], [1, 0, 0, 0, 35], [0, 0, 0, 1, 6]]
-    found = code.shares(Writing.judged(lines, {lines[0]}))
+    found = code.shares(lines, Writing.judged(lines, {lines[0]}))
     assert found["parses"] == pytest.approx(2 / 3)
     assert found["new"] == pytest.approx(1 / 3)
 
@@ -124,99 +123,47 @@ def test_bits_are_those_of_whole_functions(data: PreparedData) -> None:
         assert size == len(text_of(data.tokenizer.decode(ids))) + 1
 
 
-def test_texts_are_drawn_anew_for_each_part_and_seed(data: PreparedData, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "TOGETHER", 4)
-    first, second = (Writing("writing", 1.0, seed, samples=8).answer(GPT(CONFIG, seed=1), data) for seed in (0, 1))
-    assert len({*first.hypotheses, *second.hypotheses}) == 16
-
-
-def test_a_base_is_the_start_of_its_own_seed() -> None:
-    trials = code.trials(Texts(), 1.0)
-    assert len({trial.name for trial in trials}) == len(trials) == 9
-    for trial in trials[3:]:
-        assert isinstance(trial, Judged)
-        assert trial.needs == (base_trial(1.0, trial.settings.seed),)
-    assert rewarded_trial(1.0, 0, 0.5).describe() != rewarded_trial(1.0, 0, 0.0).describe()
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("small_library")
-def test_it_runs_from_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def found(small_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Findings:
+    """Findings of two seeds of a small model."""
     model = {"d_model": 16, "num_heads": 2, "d_ff": 16, "num_layers": 1, "bos_id": 2, "eos_id": 2}
     settings = {"tokens_per_batch": 512, "warmup_steps": 2, "peak_lr": 1e-2, "label_smoothing": 0.0}
     monkeypatch.setitem(plan.RECIPES, "gpt", Recipe(("next",), model, settings))
     monkeypatch.setattr("study.trials.run.CHECKPOINTS", 5)
     small = {"VOCAB_SIZE": 320, "LENGTH": 64, "MOST_TOKENS": 20, "STEPS": 5, "REWARDED_STEPS": 5, "SAMPLES": 6}
-    for name, value in {**small, "SEEDS": (0, 1), "TEXTS": 8, "KLS": (0.5, 0.0)}.items():
+    for name, value in {**small, "SEEDS": (0, 1), "TEXTS": 8}.items():
         monkeypatch.setattr(plan, name, value)
-    monkeypatch.setattr(Judged, "fewest_steps", 5)
+    monkeypatch.setattr(plan.Judged, "fewest_steps", 5)
     monkeypatch.setattr(plan, "parses", lambda lines: [float(len(line) % 2) for line in lines])  # so small, none does
     runner = Runner(tmp_path / "work", workers=1, say=lambda line: None)
     runner.run(code.trials(Texts(), 1.0))
-    found = json.loads(json.dumps(code.find(Context(Texts(), 1.0, runner))))
+    return json.loads(json.dumps(code.find(Context(Texts(), 1.0, runner))))
+
+
+def test_it_runs_from_nothing(found: Findings, tmp_path: Path) -> None:
     assert found["library"]["compiles"] == 1
     for runs in (found["models"][name] for name in ("0.5", "0")):
         assert [run["curve"][-1][0] for run in runs] == [5, 5]
         assert all(run["curve"][-1][3] > 0 for run in runs)  # the divergence is told without its weight too
-    assert telling.report(found)
-
-
-# --- What the results say ---------------------------------------------------------------------------------------
-
-LINE = "def f(self):¶→return {}"
-
-
-class MadeUpRunner:
-    """Gives a made-up result for any run, of a higher share and with shorter texts if it was without a divergence."""
-
-    def __init__(self, data: PreparedData, diverged: str = "") -> None:
-        self.prepared, self.diverged = data, diverged
-
-    def data(self, choice: plan.LibraryText) -> PreparedData:
-        """As `Runner.data`."""
-        return self.prepared
-
-    def result(self, trial: Trial) -> TrialResult:
-        """As `Runner.result`."""
-        kind, seed = trial.name.removeprefix("code ").split(", seed ")
-        share = {"base": 0.5, "kl 0.5": 0.7, "kl 0": 0.95}[kind] + 0.01 * int(seed)
-        lines = [LINE.format(number if number < 100 * share else "(") for number in range(100)]
-        written = Answers(np.empty((0, 2)), Writing.judged(lines, {lines[0]}), 1.0, lines)
-        reading = Answers(np.empty((0, 2)), np.array([[10 + share, 8.0], [20, 10]]), 1.0)
-        point = {"validation_reward": share, "validation_length": 9.0, "validation_kl": 0.1}
-        curve = [] if kind == "base" else [{"step": step, **point} for step in (1, 2)]
-        asked = {each.name: reading if each.name == "reading" else written for each in trial.evaluations}
-        if trial.name == self.diverged:
-            return TrialResult(1000, 2, 100, 60.0, 10, 1.0, 2e12, [], "the loss is nan", {})
-        return TrialResult(1000, 2, 100, 60.0, 10, 1.0, 2e12, curve, None, asked)
-
-
-def found_for(data: PreparedData, diverged: str = "") -> Findings:
-    context = Context(Texts(), 1.0, MadeUpRunner(data, diverged))  # type: ignore[arg-type]
-    return json.loads(json.dumps(code.find(context)))
-
-
-def test_what_came_is_told(data: PreparedData, tmp_path: Path) -> None:
-    found = found_for(data)
     text = "\n\n".join(telling.report(found))
-    assert "| base | 1 | 51.0 (48.5 to 53.5) |" in text
-    assert "With the weight 0.5 the rewards add, at temperature 1, +20.0" in text
-    outcomes = telling.judge(found)
-    assert outcomes.keys() == found["predictions"].keys()
-    assert is_right({"low": 49, "high": 52}, outcomes["cooler"]) is None  # it is 48.5 to 53.5
-    assert outcomes["compiles"].came == "0.0 (0.0 to 0.0) %"
-    assert outcomes["forgotten"].found == telling.change(found, "0", telling.bits)
+    assert telling.judge(found).keys() == found["predictions"].keys()
     telling.draw(found, tmp_path)
     assert set(re.findall(r"pictures/(.+?)\.png", text)) == {path.stem for path in tmp_path.glob("*.png")}
 
 
-def test_no_line_of_the_training_text_is_shown(data: PreparedData) -> None:
-    shown = found_for(data)["models"]["base"][0]["writing"]["1"]["examples"]
-    assert shown == [LINE.format(number) for number in range(1, 7)]
+def test_runs_are_compared_with_their_own_bases() -> None:
+    runs = {"base": [100, 200], "0.5": [90, 160]}
+    models = {
+        name: [{"length": each, "writing": {"1": {"parses": 0.97 + each / 1e4}}} for each in lengths]
+        for name, lengths in runs.items()
+    }
+    ratio = telling.against_base({"models": models}, "0.5", lambda run, base: run["length"] / base["length"])
+    assert ratio.value == pytest.approx(0.85)
+    shown = telling.written({"models": models}, "base", "parses")
+    assert shown.high == 100 > shown.value > shown.low
 
 
-def test_a_run_that_diverged_is_told(data: PreparedData, tmp_path: Path) -> None:
-    found = found_for(data, "code kl 0, seed 1")
-    assert telling.report(found) == ["1 training runs diverged: nothing can be compared. The first: the loss is nan."]
-    telling.draw(found, tmp_path)
-    assert {each.right for each in telling.judge(found).values()} == {None}
+def test_no_line_of_the_training_text_is_shown() -> None:
+    lines = [f"def f():¶→return {number}" for number in range(9)]
+    answers = Answers(np.empty((0, 2)), Writing.judged(lines, {lines[0], lines[3]}), 1.0, lines)
+    assert code.written(answers)["examples"] == [lines[number] for number in (1, 2, 4, 5, 6, 7)]

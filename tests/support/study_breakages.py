@@ -61,7 +61,7 @@ a function without its end | Reading.answer: [ids.tolist()] → [ids.tolist()[:-
 [after/experiments/code/__init__.py: after/test_code_experiment]
 bits of what was packed before | bits_packed: - len(pack(before)) → - 0
 [after/experiments/code/telling.py: after/test_code_experiment]
-what rewards take for what they add | change: number(run) - number(base) → number(base) - number(run)
+a base that is measured by its run | against_base: number(run, base) → number(base, run)
 """
 
 STUDY_BREAKAGES: list[Breakage] = breakages(TABLE, "lessons")

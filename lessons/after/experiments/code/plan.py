@@ -5,7 +5,6 @@ Of each seed there is a base, and from it two runs of GRPO: with a weight of the
 
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
-from functools import cached_property
 from math import log
 from pathlib import Path
 from platform import python_version
@@ -16,7 +15,6 @@ import numpy as np
 
 from minitransformer.cli.objectives import policy_of
 from minitransformer.cli.recipes import RECIPES
-from minitransformer.costs import flops_per_token
 from minitransformer.data.preparation import PreparedData, Split, TextChoice
 from minitransformer.data.sentence_pairs import Corpus, SentencePair
 from minitransformer.data.text import TextDataset
@@ -35,7 +33,7 @@ from study.trials.trial import Answers, Beginning, Trial
 from ..rewards.arms import Counted
 from .library import compiles, functions, parses, text_of
 
-NAME = "code"
+NAME, BASE = "code", "base"
 
 VOCAB_SIZE, LENGTH = 2000, 256
 """Tokens of the vocabulary, and of a row of the base's training."""
@@ -63,11 +61,6 @@ TEMPERATURES = (1.0, 0.7)
 @dataclass(frozen=True, kw_only=True)
 class LibraryText(TextChoice):
     """The functions of the standard library of the Python that runs this; `dataset` names its version."""
-
-    @property
-    def name(self) -> str:
-        """A short name for folders."""
-        return f"{self.dataset}"
 
     def corpus(self) -> None:
         """None: the functions are read where Python keeps them."""
@@ -142,17 +135,11 @@ class Reading:
         return Answers(np.array(likelihood), np.stack([nats / log(2), sizes], axis=1), perf_counter() - start)
 
 
-def evaluations(seed: int, averaged: bool) -> tuple[Any, ...]:
-    """What a model is asked at its end."""
-    written = (Writing(f"writing {each:g}", each, seed, SAMPLES, averaged) for each in TEMPERATURES)
-    return (*written, Reading(averaged=averaged))
-
-
 # --- Training runs ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judged(Trial):
+class Judged(TextTrial):
     """GRPO from a base, with `ast.parse` as the judge. A validation draws as many texts as a step."""
 
     base: Trial
@@ -163,11 +150,6 @@ class Judged(Trial):
     def needs(self) -> tuple[Trial, ...]:
         """The base's training."""
         return (self.base,)
-
-    @cached_property
-    def weight(self) -> float:
-        """The operations of the training, roughly."""
-        return self.settings.steps * 5 * TEXTS * MOST_TOKENS * flops_per_token(self.config, MOST_TOKENS).target
 
     def begin(self, data: PreparedData, models: Sequence[Path], ops: Ops, dtype: str) -> Beginning:
         """Return the base, the texts that it draws, and the validation, which also tells the divergence."""
@@ -183,38 +165,38 @@ class Judged(Trial):
         return super().describe() | {"base": self.base.describe(), "rewards": self.rewards.to_dict()}
 
 
+def planned(scale: float) -> dict[str, list[TextTrial]]:
+    """The bases, one of each seed, and the runs on rewards that go on from them, by the weight of the divergence."""
+    bases = [base_trial(scale, seed) for seed in SEEDS]
+    return {BASE: bases, **{f"{kl:g}": [rewarded_trial(scale, base, kl) for base in bases] for kl in KLS}}
+
+
 def base_trial(scale: float, seed: int) -> TextTrial:
     """The training of a GPT on the library, by the recipe of `train --kind gpt` with other rows and positions."""
     recipe = RECIPES["gpt"]
     config = GPTConfig(VOCAB_SIZE, **{**recipe.model, "max_length": LENGTH, "positions": "rotary"})
     settings = lasting(TrainingSettings(**{**recipe.settings, "seed": seed, "threads": 1}), scale * STEPS)
-    return TextTrial(f"{NAME} base, seed {seed}", text_choice(), config, settings, evaluations(seed, averaged=True))
+    asked = (*(Writing(f"writing {each:g}", each, seed, SAMPLES, averaged=True) for each in TEMPERATURES),)
+    return TextTrial(f"{NAME} {BASE}, seed {seed}", text_choice(), config, settings, (*asked, Reading(averaged=True)))
 
 
-def rewarded_trial(scale: float, seed: int, kl: float) -> Judged:
-    """The run on rewards that goes on from the base of a seed."""
-    base = base_trial(scale, seed)
+def rewarded_trial(scale: float, base: TextTrial, kl: float) -> Judged:
+    """The run on rewards that goes on from a base, and is asked the same as it, with the same random numbers."""
     settings = TrainingSettings(
         tokens_per_batch=TEXTS * (1 + MOST_TOKENS),
         peak_lr=PEAK,
         warmup_steps=20,
         label_smoothing=0.0,
         clip_norm=1.0,
-        seed=seed,
+        seed=base.settings.seed,
         threads=1,
     )
     return Judged(
-        f"{NAME} kl {kl:g}, seed {seed}",
+        f"{NAME} weight {kl:g}, seed {settings.seed}",
         base.text,
         replace(base.config, dropout=0.0),
         lasting(settings, scale * REWARDED_STEPS),
-        evaluations(len(SEEDS) + seed, averaged=False),
+        tuple(replace(each, averaged=False) for each in base.evaluations),  # type: ignore[type-var]
         base=base,
         rewards=RewardSettings(max_tokens=MOST_TOKENS, kl=kl),
     )
-
-
-def trials(scale: float) -> list[Trial]:
-    """All bases, then all runs on rewards."""
-    bases = [base_trial(scale, seed) for seed in SEEDS]
-    return [*bases, *(rewarded_trial(scale, seed, kl) for kl in KLS for seed in SEEDS)]
