@@ -828,6 +828,26 @@ mine = preference_backward(1.0, now, at_start, there, BETA)
 print(f"preferences: error {error(objectives.preference_loss_backward(1.0, cache), mine):.0e}")
 
 # %% [markdown]
+# ## Python, and a judge that every machine has (optional)
+#
+# Python's parser says whether a text is Python, and does not run it. And where Python is, there is a text to learn
+# from: its own library. These commands write its shorter functions to a file, one a line, train a GPT on them, and go
+# on with `ast.parse` as the judge. Nothing is downloaded, and it takes tens of minutes.
+#
+# ```bash
+# python lessons/after/experiments/code/library.py functions.txt
+# python -m minitransformer train --kind gpt --text functions.txt --vocab-size 2000 --max-length 256 \
+#     --positions rotary --steps 2400 --out runs/code
+# python -m minitransformer train --from runs/code/step-00002400.safetensors --objective grpo \
+#     --reward lessons/after/experiments/code/library.py:parses --max-tokens 160 --tokens-per-batch 10304 \
+#     --peak-lr 5e-4 --kl 0.5 --steps 80 --out runs/code-rewarded
+# ```
+#
+# A line break stands as ¶ in a line, and four spaces after it as →. Let the model write before and after, with
+# `python -m minitransformer generate MODEL "def"`. The judge is the function `parses` in
+# [`library.py`](after/experiments/code/library.py), a dozen lines. Before you train with `--kl 0`, write down what it
+# forgets. `make after ARGS=code` does all of this with three seeds, and compares the GPT with gzip and xz.
+#
 # ## Common mistakes, and what they look like
 #
 # * **The sign.** Optimisers go down; $J$ is to go up. With the wrong sign the reward falls, and if all rewards are 0 at

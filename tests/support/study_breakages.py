@@ -59,6 +59,15 @@ each channel's error as if there were no other
     channels: x.T @ (x @ wrong[name]) → (x**2).sum(0)[:, None] * wrong[name]
 [after/experiments/rewards/judging.py: after/test_rewards_experiment]
 a goal that is reached as soon as its interval holds it | reached: found.low >= least → found.high >= least
+[after/experiments/code/library.py: after/test_code_experiment]
+modules that validate before the others | functions: digest < HELD_OUT → digest > HELD_OUT
+a judge that forgives what compile refuses | compiles: _is_accepted(line, 0) → _is_accepted(line, ast.PyCF_ONLY_AST)
+[after/experiments/code/plan.py: after/test_code_experiment]
+a function without its end | Reading.answer: [ids.tolist()] → [ids.tolist()[:-1]]
+[after/experiments/code/__init__.py: after/test_code_experiment]
+bits of what was packed before | bits_packed: - len(pack(before)) → - 0
+[after/experiments/code/telling.py: after/test_code_experiment]
+a base that is measured by its run | against_base: number(run, base) → number(base, run)
 """
 
 STUDY_BREAKAGES: list[Breakage] = breakages(TABLE, "lessons")

@@ -3,8 +3,8 @@
 from study.experiment import Experiment
 
 from ..task import Texts
-from . import ablation, bits, decoding, distillation, inside, rewards, scaling
+from . import ablation, bits, code, decoding, distillation, inside, rewards, scaling
 
-MODULES: tuple[Experiment[Texts], ...] = (decoding, inside, ablation, distillation, scaling, rewards, bits)
+MODULES: tuple[Experiment[Texts], ...] = (decoding, inside, ablation, distillation, scaling, rewards, bits, code)
 EXPERIMENTS = {module.NAME: module for module in MODULES}
 """By name, in the order of the report."""
