@@ -37,6 +37,8 @@ def _line(block: BlockConfig) -> str:
     network, norm = block.feed_forward, block.norm
     parts = [f"{_residual('attention', norm)} [{_attention(block.attention, norm)}]"]
     parts += [f"{_residual('attention to the memory', norm)}"] * block.cross
+    if network.d_ff == 0:
+        return "; ".join(parts)
     words = [f"{block.d_model:,} → {network.d_ff:,} → {block.d_model:,}", network.activation.replace("_", " ")]
     words += ["gated"] * network.gated + ["biases"] * network.bias
     return "; ".join([*parts, f"{_residual('network', norm)} [{', '.join(words)}]"])

@@ -40,6 +40,8 @@ def check_model(model: Any, tokenizer: Tokenizer, int8: bool = False) -> None:
     count, kind = model.parameters.count, model.config.decoder.block.attention.kind
     if kind != "softmax":
         raise ValueError(f"the model's attention is {kind!r}: the explorer shows weights, which only softmax has")
+    if model.config.decoder.block.feed_forward.d_ff == 0:
+        raise ValueError("the model's blocks are attention alone: the explorer shows those with a feed-forward network")
     as_float32, as_int8 = (PAGE_BYTES + size * count * 4 / 3 for size in (4, 1))
     if (as_int8 if int8 else as_float32) > MOST_BYTES:
         raise ValueError(

@@ -192,6 +192,8 @@ def neurons_of(stream: Stream, raised: Any, said: Callable[[Any], list[int]]) ->
     `[[token, activation], …]`, and the tokens whose logits it raises most, or `null` where nobody can say.
     """
     neurons = stream.neurons[:, 0]  # (L, T, F)
+    if not neurons.size:
+        return {"neurons": [], "fired": []}
     _, best = topk(np.abs(neurons), min(FIRING, neurons.shape[-1]))
     values = np.take_along_axis(neurons, best, -1)
     numbers: dict[tuple[int, int, int], int] = {}
@@ -222,7 +224,7 @@ def raised_by(model: Any, stack: Any) -> Callable[..., dict[tuple[int, int, int]
     There is one only where a pre-norm stack adds a neuron's row of the second map to the stream as it is, and the
     output layer reads this through the final norm: its scale does not change the order.
     """
-    plain = not hasattr(stack.layers[0].feed_forward_norm, "of_output")
+    plain = stack.layers[0].has_network and not hasattr(stack.layers[0].feed_forward_norm, "of_output")
     if stack.final_norm is None or not plain or not hasattr(model, "output"):
         return None
     few, norm = model.parameters.quantized.values(), stack.final_norm

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..layers import CrossAttention, LinearSelfAttention, SelfAttention, Stack
+from ..layers import Block, CrossAttention, LinearSelfAttention, SelfAttention, Stack
 from ..ops import Array
 from ..probe import Call, probe
 
@@ -18,8 +18,10 @@ class Stream:
 
     states         `(L + 1, B, T, C)`: the stream after the embedding, then after each block; the final norm comes later
     contributions  `(L, B, T, C)` each: what "self_attention", "cross_attention" (in a decoder with a memory) and
-                   "feed_forward" of each block add to the stream, before dropout
+                   "feed_forward" (where there is one) of each block add to the stream, before dropout
     neurons        `(L, B, T, F)`: the hidden activations of each feed-forward network, which its second map reads
+    heads          `(L, B, T, H, Dv)` each: what the heads of "self_attention" and "cross_attention" give, which the
+                   layer's `output`, W^O, reads
 
     In a pre-norm stack `states[0]` and all contributions add up to `states[-1]`. In a post-norm stack they do not: each
     sum is normalised on its way, `states[n + 1] = norm(norm(states[n] + attention) + feed_forward)`.
@@ -28,6 +30,7 @@ class Stream:
     states: np.ndarray
     contributions: dict[str, np.ndarray]
     neurons: np.ndarray
+    heads: dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -124,19 +127,37 @@ def logit_lens(model: Any, *inputs: Any, **options: Any) -> np.ndarray:
     return np.stack(list(record(model, *inputs, **options).lens()))
 
 
+def sublayers(stack: Stack) -> list[str]:
+    """Return the names of a block's sub-layers, in their order."""
+    block = stack.layers[0]
+    return ["self_attention", *["cross_attention"] * block.cross, *["feed_forward"] * block.has_network]
+
+
+def adds(block: Block, name: str) -> Any:
+    """Return the layer whose output is what a block's sub-layer adds: its own or, in a sandwich, its norm."""
+    return getattr(getattr(block, f"{name}_norm"), "of_output", getattr(block, name))
+
+
 def _watched(stack: Stack) -> Callable[[], Stream]:
     """Watch the layers of a stack; return the function that returns its stream after a run."""
-    states, added, neurons = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
+    states, added, neurons, heads = (list[np.ndarray]() for _ in range(4))
     keep: Callable[[Array], np.ndarray] = stack.ops.to_numpy
-    names = ["self_attention", *["cross_attention"] * stack.layers[0].cross, "feed_forward"]
-    norms = [(getattr(block, f"{name}_norm"), getattr(block, name)) for block in stack.layers for name in names]
-    _watch((getattr(norm, "of_output", sublayer) for norm, sublayer in norms), lambda _, y: added.append(keep(y)))
-    _watch((block.feed_forward.contract for block in stack.layers), lambda x, _: neurons.append(keep(x)))
+    names = sublayers(stack)
+    num_layers, num_heads = len(stack.layers), stack.layers[0].self_attention.num_heads
+    attentions = [name for name in names if name.endswith("attention")]
+    _watch((adds(block, name) for block in stack.layers for name in names), lambda _, y: added.append(keep(y)))
+    networks = [block.feed_forward for block in stack.layers if block.has_network]
+    _watch((network.contract for network in networks), lambda x, _: neurons.append(keep(x)))
+    joined = [getattr(block, name).output for block in stack.layers for name in attentions]
+    _watch(joined, lambda x, _: heads.append(keep(x)))
     _watch((stack.embedding, *stack.layers), lambda _, y: states.append(keep(y)))
 
     def stream() -> Stream:
         contributions = {name: np.stack(added[i :: len(names)]) for i, name in enumerate(names)}  # in turn
-        return Stream(np.stack(states), contributions, np.stack(neurons))
+        split = [each.reshape(*each.shape[:2], num_heads, -1) for each in heads]
+        of_heads = {name: np.stack(split[i :: len(attentions)]) for i, name in enumerate(attentions)}
+        fired = np.stack(neurons) if neurons else np.zeros((num_layers, *states[0].shape[:2], 0))
+        return Stream(np.stack(states), contributions, fired, of_heads)
 
     return stream
 

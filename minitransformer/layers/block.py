@@ -32,7 +32,7 @@ class BlockConfig(Config):
 
 
 class Block(Layer):
-    """Self-attention, attention to the memory where `config.cross`, then the feed-forward network.
+    """Self-attention, attention to the memory where `config.cross`, then the feed-forward network, if there is one.
 
     Each of them stands in a residual connection with its normalisation: see `ResidualNorm` for the two orders.
     """
@@ -57,15 +57,17 @@ class Block(Layer):
         if self.cross:
             self.cross_attention = CrossAttention(ops, width, attention, init=config.init)
             self.cross_attention_norm = residual(ops, width, norm, config.dropout)
-        self.feed_forward = FeedForward(ops, width, config.feed_forward, config.init)
-        self.feed_forward_norm = residual(ops, width, norm, config.dropout)
+        self.has_network = config.feed_forward.d_ff > 0
+        if self.has_network:
+            self.feed_forward = FeedForward(ops, width, config.feed_forward, config.init)
+            self.feed_forward_norm = residual(ops, width, norm, config.dropout)
 
     def forward(self, x: Array, context: Context = PLAIN) -> tuple[Array, tuple]:
         """x `(B, T, C)` → `(B, T, C)`."""
         h, enter_cache = self.self_attention_norm.enter(x)  # h goes through the sub-layer, x past it
         h, attention_cache = self.self_attention.forward(h, context)
         x, leave_cache = self.self_attention_norm.leave(x, h, context)
-        self_caches, cross_caches = (enter_cache, attention_cache, leave_cache), None
+        self_caches, cross_caches, network_caches = (enter_cache, attention_cache, leave_cache), None, None
 
         if self.cross:
             h, enter_cache = self.cross_attention_norm.enter(x)
@@ -73,19 +75,23 @@ class Block(Layer):
             x, leave_cache = self.cross_attention_norm.leave(x, h, context)
             cross_caches = enter_cache, attention_cache, leave_cache
 
-        h, enter_cache = self.feed_forward_norm.enter(x)
-        h, feed_forward_cache = self.feed_forward.forward(h)
-        x, leave_cache = self.feed_forward_norm.leave(x, h, context)
-        return x, (self_caches, cross_caches, (enter_cache, feed_forward_cache, leave_cache))
+        if self.has_network:
+            h, enter_cache = self.feed_forward_norm.enter(x)
+            h, feed_forward_cache = self.feed_forward.forward(h)
+            x, leave_cache = self.feed_forward_norm.leave(x, h, context)
+            network_caches = enter_cache, feed_forward_cache, leave_cache
+        return x, (self_caches, cross_caches, network_caches)
 
     def backward(self, dx: Array, cache: tuple) -> tuple[Array, Array | None]:
         """Return (dx, dmemory or `None`); add into the parameters' gradients."""
-        self_caches, cross_caches, (enter_cache, feed_forward_cache, leave_cache) = cache
+        self_caches, cross_caches, network_caches = cache
         dmemory = None
 
-        dx, dh = self.feed_forward_norm.leave_backward(dx, leave_cache)
-        dh = self.feed_forward.backward(dh, feed_forward_cache)
-        dx = dx + self.feed_forward_norm.enter_backward(dh, enter_cache)  # the way past it + the way through it
+        if self.has_network:
+            enter_cache, feed_forward_cache, leave_cache = network_caches
+            dx, dh = self.feed_forward_norm.leave_backward(dx, leave_cache)
+            dh = self.feed_forward.backward(dh, feed_forward_cache)
+            dx = dx + self.feed_forward_norm.enter_backward(dh, enter_cache)  # the way past it + the way through it
 
         if self.cross:
             enter_cache, attention_cache, leave_cache = cross_caches

@@ -19,12 +19,13 @@ def activation_field(default: Activation) -> Any:
 
 @dataclass(frozen=True)
 class FeedForwardConfig(Config):
-    """`d_ff` is the width between the two linear maps; without `bias` they are products alone.
+    """`d_ff` is the width between the two linear maps; with 0 a block is attention alone.
 
-    `gated`: the activation of one half of the first map is multiplied by the other half: GEGLU, SwiGLU.
+    Without `bias` the maps are products alone. `gated`: the activation of one half of the first map is multiplied by
+    the other half: GEGLU, SwiGLU.
     """
 
-    d_ff: int = whole()
+    d_ff: int = whole(least=0)
     activation: Activation = activation_field("relu")
     gated: bool = flag(False)
     bias: bool = flag(True)

@@ -44,8 +44,9 @@ class GPTConfig(TextConfig):
     network's. `extra_norms` says where there are more of them, `scale` multiplies scores (default: 1/√d_k), and logits
     stay between plus and minus `logits_softcap`. A text ends with `eos_id` or one of `other_eos_ids`.
     With `embedding_scale = 1 / init_std` vectors of tokens are as large as the sinusoids that are added to them.
-    Matrices start as N(0, init_std²), those before a residual connection smaller by `√(2 · num_layers)`. Raises
-    `ValueError` or `TypeError` for values that give no model.
+    With `d_ff = 0` blocks are attention alone. Matrices start as N(0, init_std²), those before a residual connection
+    smaller by the root of how many there are, `√(2 · num_layers)`. Raises `ValueError` or `TypeError` for values that
+    give no model.
     """
 
     kind: ClassVar[str] = "gpt"
@@ -53,7 +54,7 @@ class GPTConfig(TextConfig):
     vocab_size: int = whole()
     d_model: int = whole(768, "width of the model")
     num_heads: int = whole(12, "attention heads")
-    d_ff: int = whole(3072, "width inside the feed-forward layers")
+    d_ff: int = whole(3072, "width inside the feed-forward layers; 0: there are none", least=0)
     num_layers: int = whole(12, "layers")
     num_kv_heads: int | None = whole(None, "heads of keys and values, which heads of queries share (default: all)")
     d_k: int | None = whole(None, "width of a head (default: d_model / num_heads)")
@@ -119,7 +120,7 @@ class GPTConfig(TextConfig):
             d_model=self.d_model,
             causal=True,
             dropout=self.dropout,
-            init=InitConfig(std=self.init_std, residual_gain=(2 * self.num_layers) ** -0.5),
+            init=InitConfig(std=self.init_std, residual_gain=((1 + (self.d_ff > 0)) * self.num_layers) ** -0.5),
         )
         positions = self.positions if self.positions in ("learned", "sinusoidal") else "none"
         return StackConfig(block, self.num_layers, positions, self.max_length, embedding_std=self.init_std)

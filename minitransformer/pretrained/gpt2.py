@@ -17,6 +17,7 @@ from .names import (
     norm,
     option_names,
     read_options,
+    require_network,
     require_ours,
     token,
     write_options,
@@ -77,6 +78,7 @@ def to_config(config: GPTConfig) -> dict[str, Any]:
     require_ours(config, "GPT-2", bias=True, attention_bias=True, attention="softmax")
     require_ours(config, "GPT-2", window=None, sparse=None, softcap=None, embedding_scale=1.0)
     require_ours(config, "GPT-2", extra_norms="none", scale=None, logits_softcap=None)
+    require_network(config, "GPT-2")
     attention = config.decoder.block.attention
     if attention.kv_heads != config.num_heads:
         require_ours(config, "GPT-2", num_kv_heads=None)

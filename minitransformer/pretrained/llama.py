@@ -20,6 +20,7 @@ from .names import (
     norm,
     option_names,
     read_options,
+    require_network,
     require_options,
     require_ours,
     required,
@@ -157,6 +158,7 @@ def write(
 ) -> dict[str, Any]:
     """Return the part of their configuration that all relatives share. Raises PretrainedError as `to_config`."""
     require_ours(config, target, positions="rotary", norm_first=True, gated=True, attention="softmax")
+    require_network(config, target)
     attention, rotary = config.decoder.block.attention, config.rotary or RotaryConfig()
     if rotary.interleaved or (rotary.width or attention.d_k) != attention.d_k:
         raise PretrainedError(f"rotary positions of neighbours, or of a part of a head, can't be written as {target}")

@@ -234,6 +234,12 @@ def require_ours(config: ModelConfig, target: str, **expected: Any) -> None:
             raise PretrainedError(f"{name} {getattr(config, name)!r} can't be written as {target}, only {value!r}")
 
 
+def require_network(config: Any, target: str) -> None:
+    """Raise PretrainedError for blocks of attention alone."""
+    if config.d_ff == 0:
+        raise PretrainedError(f"d_ff 0 can't be written as {target}: its blocks have a feed-forward network")
+
+
 def layers(name: str, count: int) -> list[tuple[str, str]]:
     """Return our and their prefixes of each layer: `layers.0.`, …, and `name` with the number in it."""
     return [(f"layers.{i}.", name.format(i)) for i in range(count)]

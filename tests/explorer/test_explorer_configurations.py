@@ -145,6 +145,12 @@ def test_a_choice_of_a_gpt_that_is_not_in_configs_is_refused(name: str, choice: 
         check_model(GPT(config), bytes_tokenizer(VOCAB))
 
 
+def test_blocks_of_attention_alone_are_refused() -> None:
+    config = GPTConfig(VOCAB, **{**SIZES, "d_ff": 0}, **MARKS, attention_dropout=0.0)
+    with pytest.raises(ValueError, match="the model's blocks are attention alone: the explorer shows those with"):
+        check_model(GPT(config), bytes_tokenizer(VOCAB))
+
+
 @needs_node
 @pytest.mark.parametrize("name", CONFIGS)
 def test_the_engine_computes_what_numpy_computes(name: str) -> None:

@@ -23,6 +23,7 @@ from minitransformer.models import build_model as built
 SENTENCE = "The old teacher reads a book."
 TOKENIZER = BPETokenizer.train([SENTENCE, "A dog sleeps in the garden."], 300)
 SIZES: dict[str, Any] = {"d_model": 24, "num_heads": 3, "d_ff": 20, "num_layers": 2, "max_length": 60}
+ALONE: dict[str, Any] = SIZES | {"d_ff": 0}
 V = TOKENIZER.vocab_size
 CONFIGS: dict[str, Any] = {
     "gpt": GPTConfig(V, **SIZES, eos_id=2),
@@ -30,6 +31,7 @@ CONFIGS: dict[str, Any] = {
     "sandwich": GPTConfig(V, **SIZES, eos_id=2, extra_norms="outputs"),
     "post-norm": GPTConfig(V, **SIZES, eos_id=2, norm_first=False),
     "linear": GPTConfig(V, **SIZES, eos_id=2, attention="linear", attention_dropout=0.0),
+    "attention alone": GPTConfig(V, **ALONE, eos_id=2),
     "bert": BERTConfig(V + 1, **SIZES, mask_id=V),
     "classes": BERTConfig(V + 1, **SIZES, head="classes"),
     "transformer": TransformerConfig(V, **SIZES),

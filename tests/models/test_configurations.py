@@ -58,7 +58,7 @@ HOSTILE: dict[Any, list[Any]] = {
 """What no field of a type may hold; `None` is tried where it is not the default."""
 
 MAY_BE_0 = {"window", "summary", "global_tokens", "steps", "seed", "pad_id", "bos_id", "eos_id", "mask_id"}
-MAY_BE_0 |= {"token_types", "first_position"}
+MAY_BE_0 |= {"token_types", "first_position", "d_ff"}
 RATES = {"dropout", "attention_dropout", "label_smoothing", "beta1", "beta2"}
 
 

@@ -55,9 +55,11 @@ def test_embeddings_start_normal_with_variance_one_over_d_model(name):
     assert np.mean(abs(table) < table.std()) == pytest.approx(0.6827, abs=0.01)  # normal, not uniform
 
 
-def test_gpts_matrices_start_as_gpt_2s():
-    """N(0, 0.02²), and those that write into the residual stream of 2L sub-layers smaller by √(2L)."""
-    named = build_model(GPTConfig(300, d_model=64, num_heads=2, d_ff=128, num_layers=8), seed=3).parameters.named
+@pytest.mark.parametrize(("d_ff", "num_layers"), [(128, 8), (0, 16)])
+def test_gpts_matrices_start_as_gpt_2s(d_ff: int, num_layers: int):
+    """N(0, 0.02²), and those that write into the residual stream of n sub-layers smaller by √n: twice L, or L."""
+    config = GPTConfig(300, d_model=64, num_heads=2, d_ff=d_ff, num_layers=num_layers)
+    named = build_model(config, seed=3).parameters.named
     for name, parameter in named.items():
         if name.endswith(("weight", "table")):
             into_residual = name.endswith(("output.weight", "contract.weight"))

@@ -32,9 +32,15 @@ def played(model: Any, recording: Recording) -> int:
                 x = x + added[n] if norm.pre_norm else norm.forward(x + added[n])[0]
                 total += added[n]
             assert error(x, stream.states[n + 1]) <= 1e-12
-            out, leaves = block.feed_forward.contract.forward(stream.neurons[n])[0], block.feed_forward_norm
-            out = leaves.of_output.forward(out)[0] if hasattr(leaves, "of_output") else out
-            np.testing.assert_array_equal(out, stream.contributions["feed_forward"][n])
+            reads = {f"{name}.output": of[n].reshape(*of.shape[1:3], -1) for name, of in stream.heads.items()}
+            reads |= {"feed_forward.contract": stream.neurons[n]} if block.has_network else {}
+            for name, read in reads.items():
+                part, _, last = name.partition(".")
+                leaves = getattr(block, f"{part}_norm")
+                out = getattr(getattr(block, part), last).forward(read)[0]
+                out = leaves.of_output.forward(out)[0] if hasattr(leaves, "of_output") else out
+                np.testing.assert_array_equal(out, stream.contributions[part][n])
+            assert len(reads) == len(stream.contributions)
             blocks += 1
         assert stack.final_norm is None or error(total, stream.states[-1]) <= 1e-12
     return blocks
@@ -46,6 +52,7 @@ def arrays(recording: Recording) -> dict[str, np.ndarray]:
     found |= {f"lens {n}": logits for n, logits in enumerate(recording.lens())}
     for side, stream in recording.streams.items():
         parts = {"states": stream.states, "neurons": stream.neurons, **stream.contributions}
+        parts |= {f"heads of {name}": heads for name, heads in stream.heads.items()}
         found |= {f"{side} {name}": array for name, array in parts.items()}
     return found
 

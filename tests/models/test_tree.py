@@ -43,7 +43,7 @@ DRAWN: dict[str, Any] = {
     "vocab_size": st.just(V), "max_length": st.just(T + 1), "d_model": st.just(8), "num_heads": st.just(4),
     "num_kv_heads": st.sampled_from([None, 1, 2]), "num_decoder_heads": st.sampled_from([None, 1]),
     "d_k": st.sampled_from([2, 4]), "d_v": st.sampled_from([None, 1]),
-    "d_ff": st.integers(1, 6), "d_decoder_ff": st.sampled_from([None, 3]),
+    "d_ff": st.integers(0, 6), "d_decoder_ff": st.sampled_from([None, 3]),
     "num_layers": st.integers(1, 2), "num_decoder_layers": st.sampled_from([None, 1]),
     "dropout": st.sampled_from([0.0, 0.3]), "attention_dropout": st.sampled_from([0.0, 0.3]),
     "rotary": st.none() | st.builds(RotaryConfig, st.sampled_from([None, 2]), interleaved=st.booleans()),
@@ -68,16 +68,18 @@ def any_config(draw: Any, kind: type[ModelConfig]) -> Any:
         strategy = DRAWN.get(each.name, strategy)
         if strategy is not None:
             values[each.name] = draw(strategy, each.name)
+    if kind is not GPTConfig and "d_ff" in values:
+        values["d_ff"] = max(values["d_ff"], 1)
     if values.get("head") == "answer":
         values["num_classes"] = 2
     if "window" in hints:
         pattern = draw(st.sampled_from(PATTERNS), "pattern")
         values |= dict(zip(("window", "sparse"), pattern, strict=True)) if "sparse" in hints else {"window": pattern[0]}
-    if values.get("rotary") and values.get("sparse") and values["sparse"].full_every:
-        values["rotary"] = replace(values["rotary"], full_theta=draw(st.sampled_from([None, 3.0]), "full_theta"))
     if values.get("attention") == "linear":
         values |= {"window": None, "sparse": None, "softcap": None, "attention_dropout": 0.0}
         values["positions"] = "none" if values["positions"] in ("alibi", "relative") else values["positions"]
+    if values.get("rotary") and values.get("sparse") and values["sparse"].full_every:
+        values["rotary"] = replace(values["rotary"], full_theta=draw(st.sampled_from([None, 3.0]), "full_theta"))
     return kind(**values)
 
 

@@ -218,6 +218,8 @@ def test_a_sparse_file_larger_than_the_memory_is_refused(tmp_path: Path) -> None
         (GPTConfig(11, d_model=4, num_heads=2, d_ff=4, num_layers=1, max_length=8, num_kv_heads=1), "num_kv_heads 1"),
         (GPTConfig(11, d_model=4, num_heads=2, d_ff=4, num_layers=1, embedding_scale=2.0), "embedding_scale 2.0"),
         (GPTConfig.llama(11, d_model=4, num_heads=2, d_ff=4, num_layers=1, embedding_scale=2.0), "embedding_scale 2.0"),
+        (GPTConfig(11, d_model=4, num_heads=2, d_ff=0, num_layers=1), "d_ff 0 can't be written as GPT-2"),
+        (GPTConfig.llama(11, d_model=4, num_heads=2, d_ff=0, num_layers=1), "d_ff 0 can't be written as Llama"),
         (ConvolutionalConfig(vocab_size=64), "of kind 'convolutional'"),
     ],
 )

@@ -75,6 +75,8 @@ def test_the_lines_of_blocks() -> None:
     assert names == ["decoder, blocks 1 to 2", "decoder, block 3", "decoder, blocks 4 to 5"]
     assert ["window of 4,095" in found[name] for name in names] == [True, False, True]
     assert "x + rmsnorm(network(rmsnorm(x)))" in found[names[0]]
+    alone = outline(GPTConfig(9, d_model=8, num_heads=2, d_ff=0, num_layers=1))
+    assert alone["decoder, block 1"] == "x + attention(layernorm(x)) [2 heads of 4, biases]"
     paper = outline(TransformerConfig.base())
     assert "layernorm(x + attention to the memory(x)); layernorm(x + network(x))" in paper["decoder, blocks 1 to 6"]
     assert paper["output"] == "512 → 37,000 tokens (the table of the input)"

@@ -20,6 +20,8 @@ from test_vocabularies import texts
 from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
 from minitransformer import Generator, Sampling, record
+from minitransformer.inside import Site, induction_scores, logit_attribution, patch, repeated_tokens
+from minitransformer.ops import log_softmax
 from minitransformer.pretrained import ARCHITECTURES, load
 from minitransformer.pretrained.gguf_file import opened
 
@@ -72,6 +74,34 @@ def test_the_page_says_what_the_picture_in_the_readme_shows(ours: Any) -> None:
     assert said[-4:] == ["▁the", "▁the", "▁capital", "▁Paris"]
     chances = np.exp(recording.logits[0, -1].astype(float))
     assert round(chances.max() / chances.sum(), 2) == 0.77
+
+
+def test_its_induction_heads_copy_what_came_before(ours: Any) -> None:
+    """Random tokens that come twice: a few heads look at what came next, and without them the second half is lost."""
+    model, _ = ours
+    ids = repeated_tokens(model.config.vocab_size, 30, rows=2, first=model.config.bos_id)
+    scores = induction_scores(model, ids)  # (30, 9)
+    best = [tuple(map(int, np.unravel_index(each, scores.shape))) for each in np.argsort(-scores, axis=None)]
+    assert best[:5] == [(18, 6), (17, 3), (17, 4), (17, 5), (18, 7)]  # counted from 0
+    assert [scores[each] for each in best[:5]] == pytest.approx([0.78, 0.67, 0.66, 0.62, 0.51], abs=0.01)
+    assert round(float(np.median(scores)), 3) == 0.014
+
+    def losses(heads: Any) -> tuple[float, float]:
+        logits = patch(model, {Site("self_attention", layer, head): 0.0 for layer, head in heads}, ids)
+        chances = log_softmax(logits[:, :-1].astype(np.float64))
+        each = -np.take_along_axis(chances, ids[:, 1:, None], -1)[..., 0]
+        return each[:, :30].mean(), each[:, 31:].mean()  # the first token of the second half can't be known
+
+    rng = np.random.default_rng(0)
+    (first, second), without = losses([]), losses(best[:6])
+    others = [losses([best[i] for i in rng.choice(np.arange(6, 270), 6, replace=False)]) for _ in range(5)]
+    assert (round(first, 1), round(second, 1), round(without[1], 1)) == (14.6, 4.9, 11.5)
+    assert abs(without[0] - first) < 0.1  # what has not come before they never knew
+    rises = sorted(after - second for _, after in others)  # one draw has a head of the second layer that all need
+    assert without[1] - second > max(rises[-1], 5 * rises[2])
+    recording = record(model, ids[:1])
+    found = logit_attribution(model, recording, recording.logits.argmax(-1)[..., None])
+    assert abs(found.total() - found.logits).max() < 1e-3 * abs(found.logits).max()
 
 
 def test_the_same_ids_and_texts(ours: Any) -> None:

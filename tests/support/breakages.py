@@ -106,11 +106,39 @@ a logit lens that cuts the encoder where there is a decoder
 a logit lens one layer early | Recording.lens: stream.states[:-1] → [stream.states[0], *stream.states[:-2]]
 [inside/recording.py: models/test_recording]
 what one sub-layer adds taken for what another adds | _watched: added[i :: → added[len(names) - 1 - i ::
-a sub-layer's output before its norm taken for what is added | _watched: norm, "of_output" → norm, "of_nothing"
-what a feed-forward network reads taken for its neurons | _watched: feed_forward.contract → feed_forward.expand
+a sub-layer's output before its norm taken for what is added | adds: "of_output" → "of_nothing"
+what a feed-forward network reads taken for its neurons | _watched: network.contract → network.expand
 a lens for which the blocks run again | record: \nstack.layers = [] →
 a lens for which the encoder runs again | record: _give_output(encoder, memory[0]) → ()
 a recording that keeps what a backward needs | _watch: return out, None → return out, _
+what heads of one attention give taken for those of another | _watched: split[i :: → split[len(attentions) - 1 - i ::
+[inside/attribution.py: models/test_attribution]
+a term through a norm whose mean is not subtracted | Way.back_through_norm: not norm.rms → False
+a term through a norm with the scale that it would have had without what is added
+    logit_attribution: (x + added)[:, rows] → x[:, rows]
+a term through a norm without its gain | Way.back_through_norm: gain_of(norm) * →
+a norm's beta that is nobody's | Way.back_through_norm: \nself.constant(norm, norm.beta) →
+a head's neighbour | _of_heads: btkhd->hbtk", heads → btkhd->hbtk", np.roll(heads, 1, axis=2)
+layers in the order of the way back | logit_attribution: each[::-1] → each
+logits before their softcap | _before_output: directions * factor[..., None] → directions
+heads in a sandwich without the norm behind them | _of_heads: norm, "of_output" → norm, "of_nothing"
+[inside/patching.py: models/test_patching]
+all places of a shared block patched, or the first | _place: layers[: site.layer].count(layer) → 0
+an estimate with the wrong sign
+    estimated_effects: _value(site, other) - site.of(own) → site.of(own) - _value(site, other)
+an estimate with the gradient of another place of a shared block | estimated_effects: [-1 - turn] → [turn]
+an estimate with the gradient of what a head's layer gives | _keep_gradients: gradients if of_input else dout → dout
+the head before the one that was asked for | Site.within: places, self.head → places, self.head - 1
+[inside/circuits.py: inside/test_circuits]
+composition by queries taken for that by keys | composition_scores: way == "key" → way == "query"
+induction score off by one: attention to the same token | induction_scores: last + 1 → last
+induction score of the first earlier same token | induction_scores: ids.shape[1] - 1 - same[texts, queries, ::-1] →
+        same[texts, queries]
+a circuit with the keys of head h % Hk
+    _maps: head // (attention.num_heads // attention.kv_heads) → head % attention.kv_heads
+a circuit without what its norm subtracts | _normed: matrix - matrix.mean(-1, keepdims=True) → matrix
+a circuit of a key at no distance | qk_circuit: query.shape[1], distance → query.shape[1], 0
+a circuit of another head's part of the output | ov_circuit: head * width : (head + 1) * width → slice(width)
 [inside/page.py: inside/test_inside_page]
 a page with the maps of other heads | attention_of: weights[0] * 255 → weights[0, ::-1] * 255
 a page whose lens is one layer late | lens_of: recording.lens() → [*[*recording.lens()][1:], recording.logits]
@@ -150,7 +178,9 @@ a softcap of the logits without its slope
 a bias of the logits without its gradient
     OutputLayer.logits_backward: self.bias.grad → self.bias.grad.copy()
 [models/gpt.py: models/test_initial_values]
-GPT-2's residual layers that start as large as all others | GPTConfig.decoder: (2 * self.num_layers) ** -0.5 → 1.0
+GPT-2's residual layers that start as large as all others
+    GPTConfig.decoder: ((1 + (self.d_ff > 0)) * self.num_layers) ** -0.5 → 1.0
+blocks of attention alone counted as two sub-layers | GPTConfig.decoder: 1 + (self.d_ff > 0) → 2
 [models/bert.py: pretrained/test_architectures]
 BERT's pooler on the second token | Pooler.pool: hidden[:, 0] → hidden[:, 1]
 RoBERTa's positions from row 0 | BERT._encode: start=self.config.first_position → start=0
