@@ -145,11 +145,9 @@ class OutputLayer(Layer):
             raise ValueError(f"the targets have shape {tuple(targets.shape)}, expected {tuple(hidden.shape[:2])}")
         if self.in_one and (self.table.trained or not with_grad):
             rows, wanted = hidden.reshape(-1, hidden.shape[2]), targets.reshape(-1)  # (N, C), (N,)
+            flat = None if weights is None else weights.reshape(-1)
             options = {"label_smoothing": label_smoothing, "ignore_index": ignored, "with_grad": with_grad}
-            weights = None if weights is None else weights.reshape(-1)
-            loss, cache = self.ops.linear_cross_entropy.forward(
-                rows, self.table.value, wanted, weights=weights, **options
-            )
+            loss, cache = self.ops.linear_cross_entropy.forward(rows, self.table.value, wanted, weights=flat, **options)
             return loss, (cache, hidden.shape)
         logits, logits_cache = self.logits(hidden)
         loss, cache = self.ops.cross_entropy.forward(logits, targets, label_smoothing, ignored, weights=weights)

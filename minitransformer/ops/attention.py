@@ -40,10 +40,8 @@ def attention_forward(
     `causal`, `key_mask` and `window` say which keys a query may attend to (see `attention_mask`); a `Pattern` says it
     in one value. A query with none gets zeros and sends no gradient. On long sequences a sparse pattern costs what it
     keeps. With `Hk < H` query head h uses key/value head `h // (H/Hk)`: grouped heads, or with `Hk = 1` multi-query
-    attention. `softcap = c` bends scores into (−c, c), `c·tanh(score/c)`, before the bias is added. `dropout` acts on
-    the weights.
-    Sources: Vaswani 2017, §3.2.1, eq. 1, and Table 1's restricted self-attention; Ainslie et al. 2023 (grouped heads);
-    Gemma Team 2024 (softcap).
+    attention. `softcap = c` bends scores into (−c, c), `c·tanh(score/c)`, before the bias; `dropout` acts on weights.
+    Sources: Vaswani 2017, §3.2.1, eq. 1, Table 1 (restricted); Ainslie et al. 2023 (groups); Gemma Team 2024 (softcap).
     """
     factor = query.dtype.type(1 / math.sqrt(query.shape[-1]) if scale is None else scale)
     if window is None and pattern is None:
