@@ -12,9 +12,9 @@
 # | in the paper | §6.3's "interpretable" heads; here Elhage and others 2021, Olsson and others 2022 |
 # | in the package | [`patching.py`](../minitransformer/inside/patching.py), `attribution.py`, `circuits.py` |
 #
-# "Mr and Mrs Dursley, of number four, Privet Drive, … said Mrs Durs". A language model goes on with "ley", even if it
+# "The Amberlys keep bees. … More honey, said Mrs Amb". A language model goes on with "erly", even if it
 # never saw this name in training. It is written in no weight, so it must be taken from the text: *the last time, after
-# "Durs" came "ley".* How can attention do that? A head can look for a token. But the token to copy is not the one that
+# "Amb" came "erly".* How can attention do that? A head can look for a token. But the token to copy is not the one that
 # is like the present one. It is the one *after* it. *How does a head find the place after?*
 
 # %%
