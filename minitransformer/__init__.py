@@ -26,6 +26,8 @@ if TYPE_CHECKING:
         BERT,
         GPT,
         BERTConfig,
+        Captioner,
+        CaptionerConfig,
         ConvolutionalConfig,
         ConvolutionalTranslator,
         GPTConfig,
@@ -56,6 +58,8 @@ __all__ = [
     "BPETokenizer",
     "Batch",
     "Batches",
+    "Captioner",
+    "CaptionerConfig",
     "Checkpoint",
     "CheckpointError",
     "Classifier",
@@ -98,8 +102,8 @@ _NAMES_IN = {
     "evaluation": "evaluate",
     "gradcheck": "check_gradients",
     "inside": "attention_maps logit_lens record",
-    "models": "BERT BERTConfig ConvolutionalConfig ConvolutionalTranslator GPT GPTConfig MarianConfig RecurrentConfig "
-    "RecurrentTranslator T5Config Transformer TransformerConfig ViT ViTConfig",
+    "models": "BERT BERTConfig Captioner CaptionerConfig ConvolutionalConfig ConvolutionalTranslator GPT GPTConfig "
+    "MarianConfig RecurrentConfig RecurrentTranslator T5Config Transformer TransformerConfig ViT ViTConfig",
     "training": "Trainer TrainingDiverged TrainingSettings",
     "training.checkpoint": "Checkpoint CheckpointError average_checkpoints load_checkpoint save_checkpoint",
 }

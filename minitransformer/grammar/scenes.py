@@ -156,8 +156,10 @@ def _drawn(seed: int, number: int) -> Iterator[Scene]:
         things = list[Thing]()
         for _ in range(2 + number % 2):
             thing, digits = THINGS.draw(digits)
+            if not all(is_clear(thing, other) for other in things):
+                break
             things.append(thing)
-        if all(is_clear(*two) for two in itertools.combinations(things, 2)):
+        else:
             yield Scene(tuple(things))
 
 
