@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from minitransformer.data.batching import Batch
     from minitransformer.data.token_dataset import Batches, TokenDataset
     from minitransformer.data.tokenizer import BPETokenizer
-    from minitransformer.decoding import Classifier, Embedder, Filler, Generator, Sampling, Translator
+    from minitransformer.decoding import Classifier, Describer, Embedder, Filler, Generator, Sampling, Translator
     from minitransformer.evaluation import evaluate
     from minitransformer.gradcheck import check_gradients
     from minitransformer.inside import attention_maps, logit_lens, record
@@ -65,6 +65,7 @@ __all__ = [
     "Classifier",
     "ConvolutionalConfig",
     "ConvolutionalTranslator",
+    "Describer",
     "Embedder",
     "Filler",
     "GPTConfig",
@@ -98,7 +99,7 @@ _NAMES_IN = {
     "data.batching": "Batch",
     "data.token_dataset": "Batches TokenDataset",
     "data.tokenizer": "BPETokenizer",
-    "decoding": "Classifier Embedder Filler Generator Sampling Translator",
+    "decoding": "Classifier Describer Embedder Filler Generator Sampling Translator",
     "evaluation": "evaluate",
     "gradcheck": "check_gradients",
     "inside": "attention_maps logit_lens record",

@@ -19,7 +19,8 @@ from .encoder_decoder import EncoderDecoder
 class CaptionerConfig(StacksConfig):
     """The hyper-parameters of a captioner: pre-norm blocks in both stacks, learned positions of patches and of words.
 
-    An image is square, of `image_size` pixels a side. Raises `ValueError` or `TypeError` for values that give no model.
+    An image is square, of `image_size` pixels a side; a caption has at most `max_length` tokens. Raises `ValueError` or
+    `TypeError` for values that give no model.
     """
 
     kind: ClassVar[str] = "captioner"
@@ -37,7 +38,7 @@ class CaptionerConfig(StacksConfig):
     attention_dropout: float = rate(0.0, "rate on the attention weights")
     activation: Activation = activation_field("gelu")
     norm_eps: float = positive(1e-5, "what layer normalisation adds to the variance", SMALLEST, 1)
-    max_length: int = whole(48, "longest caption in tokens")
+    max_length: int = whole(48)
     pad_id: int = whole(0, least=0)
     bos_id: int = whole(1, least=0)
     eos_id: int = whole(2, least=0)
