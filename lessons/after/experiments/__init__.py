@@ -3,8 +3,8 @@
 from study.experiment import Experiment
 
 from ..task import Texts
-from . import ablation, decoding, distillation, inside, rewards, scaling
+from . import ablation, decoding, distillation, inside, rewards, scaling, scenes
 
-MODULES: tuple[Experiment[Texts], ...] = (decoding, inside, ablation, distillation, scaling, rewards)
+MODULES: tuple[Experiment[Texts], ...] = (decoding, inside, ablation, distillation, scaling, rewards, scenes)
 EXPERIMENTS = {module.NAME: module for module in MODULES}
 """By name, in the order of the report."""
