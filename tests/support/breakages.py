@@ -149,6 +149,8 @@ a page with what neurons raise without the norm's gain | raised_by: * model.ops.
 a page whose texts can end the element that holds them | in_page: "\\u003c" → "<"
 a page on which controls act | names_of: printed(tokenizer.tokens([id])[0]) → tokenizer.decode([id])
 [costs.py: study/test_counting]
+words that attend to as many patches as there are words
+    flops_per_token: _stack(config.decoder, length, memory) → _stack(config.decoder, length, length)
 keys and values counted for every head of queries
     _stack: (attention.num_heads, attention.kv_heads) → (attention.num_heads,) * 2
 a gated network counted as one of two matrices | _stack: (2 + network.gated) → 2
@@ -171,7 +173,7 @@ a header that describes one tensor twice, of which the last description counts
 tensors written in the order of their names | file_parts: [*kinds].index(item[1].dtype), item[0] → item[0]
 [models/encoder_decoder.py: pretrained/test_architectures]
 a source's mask inferred though targets begin with the padding token
-    EncoderDecoder._source_mask: given is None and self.config.pad_id != self.config.bos_id → given is None
+    EncoderDecoder._source: self.config.pad_id != self.config.bos_id → True
 [layers/embedding.py: models/test_tree]
 a softcap of the logits without its slope
     OutputLayer.logits_backward: self.ops.tanh.backward(dlogits, tanh_cache) → dlogits
@@ -185,6 +187,32 @@ blocks of attention alone counted as two sub-layers | GPTConfig.decoder: 1 + (se
 BERT's pooler on the second token | Pooler.pool: hidden[:, 0] → hidden[:, 1]
 RoBERTa's positions from row 0 | BERT._encode: start=self.config.first_position → start=0
 DistilBERT's pooler with BERT's tanh | Pooler.__init__: else ops.relu → else ops.tanh
+[grammar/scenes.py: grammar/test_scenes]
+left and right swapped in a scene | side_of: across < 0 → across > 0
+a side that nobody could tell | side_of: < MARGIN → < 0
+things that touch | is_clear: + GAP →
+a pair that is held out shown in training | draw_scene: else "new pairs" → else split
+the same scenes for every seed | _drawn: {seed} {number} → {number}
+a thing in the row of its column
+    draw: thing.y - radius : thing.y + radius + 1, thing.x - radius : thing.x + radius + 1 →
+        thing.x - radius : thing.x + radius + 1, thing.y - radius : thing.y + radius + 1
+[grammar/captions.py: grammar/test_scenes]
+German's nominative after a preposition | _german: DATIVE if place else NOMINATIVE → NOMINATIVE
+a relative pronoun of the noun before the last | _german: zip(shapes[1:] → zip(shapes
+a judge that takes one order of the things alone
+    judge: max(right, key=lambda parts: sum(map(sum, parts))) → right[0]
+a judge that forgets where the things lie | judge: Verdict(all(parts), → Verdict(all(parts[:3]),
+any spelling of a caption taken for it | parse: and spell(said, language) == text →
+[data/scenes.py: data/test_scene_data]
+the same pictures in every epoch | SceneDataset.batches: epoch * self.count + row → row
+padding after a caption that counts | SceneDataset.batches: IGNORED → PAD_ID
+[models/captioner.py: models/test_captioner]
+words of a caption that see those after them | CaptionerConfig._stack: causal=decodes → causal=False
+[training/contrastive.py: training/test_contrastive]
+the second direction's gradient not turned back | contrastive_loss_backward: column_cache).T → column_cache)
+a gradient that would change a vector's length | _unit_backward: - (du * u).sum(-1, keepdims=True) * u →
+the logarithm of the scale taken for the scale | contrastive_loss_backward: (dlogits * logits).sum() →
+        (dlogits * logits).sum() / np.exp(log_scale)
 [models/vit.py: pretrained/test_architectures]
 ViT's classes read from the last patch | ViT.forward: hidden[:, 0] → hidden[:, -1]
 DeiT's second classifier alone | ViT.forward: (logits + distilled) / 2 → distilled

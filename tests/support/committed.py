@@ -27,7 +27,7 @@ class CommittedReport:
 
     def test_the_default_budget_is_enough_for_its_parts(self) -> None:
         parts = self.study.experiments.values()
-        assert sum(each.MINUTES for each in parts) <= self.study.minutes <= 195
+        assert sum(each.MINUTES for each in parts) <= self.study.minutes <= 255
         assert all(each.ALONE >= each.MINUTES for each in parts)
 
     def test_help_has_examples(self, capsys: pytest.CaptureFixture[str]) -> None:
