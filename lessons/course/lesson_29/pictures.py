@@ -69,7 +69,7 @@ def draw_maps(maps: Mapping[str, Floats], start: int) -> None:
 def draw_terms(terms: Mapping[str, float], total: float) -> None:
     """Draw what each part adds to a logit, as bars."""
     _, axes = plt.subplots(figsize=(WIDTH, 0.5 + 0.34 * len(terms)))
-    places, values = np.arange(len(terms)), list(terms.values())
+    places, values = range(len(terms)), list(terms.values())
     axes.barh(places, values, color=[GREEN if value >= 0 else PURPLE for value in values], height=0.7)
     for place, value in zip(places, values, strict=True):
         axes.text(max(value, 0) + 0.05, place, f"{value:+.2f}", va="center", fontsize=8, color=INK)
