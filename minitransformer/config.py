@@ -94,7 +94,7 @@ def rate(default: Any = MISSING, help: str = "") -> Any:
 
 def positive(default: Any = MISSING, help: str = "", least: float = 0.0, most: float = math.inf) -> Any:
     """Declare a field for a finite number above 0 and from `least` to `most`."""
-    bounds = "" if (least, most) == (0, math.inf) else f": {least} to {most:g}"
+    bounds = f": {least} to {most:g}" if least else "" if most == math.inf else f" and at most {most:g}"
 
     def check(name: str, value: Any) -> None:
         if not (0 < _number(name, value) < math.inf and least <= value <= most):

@@ -275,7 +275,10 @@ def check_options(args: argparse.Namespace) -> None:
     check_output("--output", args.output, [args.checkpoint, args.input, args.reference, args.data, cache])
     files = [args.input is not None, args.reference is not None]
     if [any(files), args.dataset is not None, args.data is not None].count(True) != 1:
-        raise ValueError("name one test set: --input FILE with --reference FILE, or --dataset, or --data DIR")
+        raise ValueError(
+            "name one test set: --input FILE with --reference FILE, or --dataset, or --data DIR; "
+            "for a language model --text FILE or --samples N"
+        )
     if any(files) and not all(files):
         raise ValueError("--input and --reference go together: sentences and their translations")
     if any(files) and (args.source or args.target):

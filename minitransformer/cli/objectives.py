@@ -165,7 +165,8 @@ def objective_material(
     pairs = read_pairs(objective.pairs, writer)
     train, valid = ([pair for i, pair in enumerate(pairs, 1) if (i % 20 == 0) == held] for held in (False, True))
     if not valid:
-        raise ValueError(f"{objective.pairs} has {len(pairs)} pairs, expected 20 or more: every 20th validates")
+        number = "1 pair" if len(pairs) == 1 else f"{len(pairs)} pairs"
+        raise ValueError(f"{objective.pairs} has {number}, expected 20 or more: every 20th validates")
     assert reference is not None
     learned, held = (Preferences(model, reference, each, objective.preferences, kept) for each in (train, valid))
     return Material(learned, None, lambda model, figures: held.figures(settings.tokens_per_batch), "training pairs")

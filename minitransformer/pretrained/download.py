@@ -21,13 +21,16 @@ def folder_of(folder_or_name: str | Path) -> Path:
     """Return the folder itself, or download the repository of this name and return its folder.
 
     Files that are on this machine already are not downloaded again. Raises FileNotFoundError for a path without a
-    folder and PretrainedError for a name that can't be downloaded.
+    folder and PretrainedError for a file and for a name that can't be downloaded.
     """
     folder = Path(folder_or_name)
     if folder.is_dir():
         return folder
     name = str(folder_or_name)
-    if isinstance(folder_or_name, Path) or name.count("/") > 1 or name.startswith((".", "/", "~")) or folder.exists():
+    if folder.is_file():
+        reader = "Generator.from_checkpoint or Translator.from_checkpoint"
+        raise PretrainedError(f"{name} is a file, expected a folder, a GGUF file or a name; {reader} reads checkpoints")
+    if isinstance(folder_or_name, Path) or name.count("/") > 1 or name.startswith((".", "/", "~")):
         raise FileNotFoundError(errno.ENOENT, "No such folder", name)
     try:
         from huggingface_hub import errors, snapshot_download

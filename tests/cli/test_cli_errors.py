@@ -33,6 +33,7 @@ def train_anew(command: Command, data: Path, folder: Path, *options: str, says: 
         (["info", "--preset", "tiny", "--vocab-size", "0"], "--vocab-size: expected at least 1, got 0"),
         (["average", "--last", "2", "a", "b", "--output", "c"], "--last takes one folder"),
         (["evaluate", "x", "--dataset", "grammar", "--data", "."], "name one test set"),
+        (["evaluate", "x"], "; for a language model --text FILE or --samples N"),
         (["evaluate", "x", "--input", "y"], "go together"),
         (["translate", "nothing.safetensors", "A dog."], "there is no checkpoint nothing.safetensors"),
         (["train", "--resume", "nowhere"], "no checkpoint to resume from in nowhere"),

@@ -107,6 +107,7 @@ def test_options_that_do_not_go_together(command: Command, home: Path, tmp_path:
         ([*llama, *grpo, "--reward", "grammar", "--beta", "1"], "--beta does not go with --objective grpo"),
         ([*llama, *grpo, "--reward", "grammar", "--text", file], "--text does not go with --objective"),
         ([*llama, *grpo, "--reward", "grammar", "--group", "1"], "group is 1, expected 2 to 4096"),
+        ([*llama, *grpo, "--reward", "grammar", "--clip", "2"], "clip is 2.0, expected a finite number above 0 and at"),
         ([*llama, *grpo, "--reward", "beauty"], "--reward is 'beauty', expected grammar or FILE.py:FUNCTION"),
         ([*llama, *grpo, "--reward", f"{file}:cats"], "has no function 'cats'"),
         ([*llama, *grpo, "--reward", f"{tmp_path / 'no.py'}:cats"], "no.py"),
@@ -126,7 +127,7 @@ def test_options_that_do_not_go_together(command: Command, home: Path, tmp_path:
         ),
         ([*llama, *dpo, "--pairs", tmp_path / "equal.tsv"], "equal.tsv, line 1: the two texts are equal"),
         ([*llama, *dpo, "--pairs", tmp_path / "one.tsv"], "one.tsv, line 1: expected a better text, a tab and a worse"),
-        ([*llama, *dpo, "--pairs", tmp_path / "few.tsv"], "few.tsv has 1 pairs, expected 20 or more"),
+        ([*llama, *dpo, "--pairs", tmp_path / "few.tsv"], "few.tsv has 1 pair, expected 20 or more"),
     ):
         refuse(command, "train", *arguments, "--out", tmp_path / "run", says=says)
         writes = "the reward returned" in says or "broken fails" in says

@@ -234,6 +234,9 @@ def test_paths_are_not_names(tmp_path: Path) -> None:
     for path in (tmp_path / "none", str(tmp_path / "none"), "./none", "a/b/c"):
         with pytest.raises(FileNotFoundError):
             load(path)
+    (tmp_path / "step-00000001.safetensors").touch()
+    with pytest.raises(PretrainedError, match="is a file, expected a folder"):
+        load(tmp_path / "step-00000001.safetensors")
 
 
 @pytest.mark.parametrize("stop", ["write_tensors", "save_tokenizer"])
