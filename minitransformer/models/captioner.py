@@ -74,7 +74,7 @@ class Captioner(EncoderDecoder[CaptionerConfig, Stack, Stack]):
         encoder = Stack(ops, config.encoder, self.patches, self.dtype)
         return encoder, Stack(ops, config.decoder, self.tokens, self.dtype)
 
-    def _source(self, source: Any, given: Any = None, infers: bool | None = None) -> tuple[Array, None]:
+    def _source(self, source: Any, given: Any = None, infers: bool = False) -> tuple[Array, None]:
         """Return images as the encoder takes them. Raises `ValueError` for another shape, and for a mask."""
         if given is not None:
             raise ValueError("source_mask is of tokens, and a picture has no padding: expected None")

@@ -164,12 +164,8 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
             raise ValueError(f"source has {len(source)} sentences and target {len(target)}")
         return source, target, mask
 
-    def _source(self, source: Any, given: Any = None, infers: bool | None = None) -> tuple[Array, Array | None]:
-        """Return the source as the encoder takes it, and the mask that was given or, if it `infers` one, its own.
-
-        By default it does unless the padding token begins targets too: then sources may hold that token.
-        """
+    def _source(self, source: Any, given: Any = None, infers: bool = False) -> tuple[Array, Array | None]:
+        """Return the source as the encoder takes it, and the mask that was given, or its own: see `forward`."""
+        infers = given is None and (infers or self.config.pad_id != self.config.bos_id)
         source = self._ids("source", source)
-        infers = self.config.pad_id != self.config.bos_id if infers is None else infers
-        infers = infers and given is None
         return source, source != self.config.pad_id if infers else self._mask("source_mask", given, source)

@@ -122,7 +122,7 @@ a head's neighbour | _of_heads: btkhd->hbtk", heads → btkhd->hbtk", np.roll(he
 layers in the order of the way back | logit_attribution: each[::-1] → each
 logits before their softcap | _before_output: directions * factor[..., None] → directions
 heads in a sandwich without the norm behind them | _of_heads: norm, "of_output" → norm, "of_nothing"
-[inside/patching.py: models/test_patching]
+[inside/patching.py: models/test_activation_patching]
 all places of a shared block patched, or the first | _place: layers[: site.layer].count(layer) → 0
 an estimate with the wrong sign
     estimated_effects: _value(site, other) - site.of(own) → site.of(own) - _value(site, other)
