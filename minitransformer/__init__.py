@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from minitransformer.data.batching import Batch
     from minitransformer.data.token_dataset import Batches, TokenDataset
     from minitransformer.data.tokenizer import BPETokenizer
-    from minitransformer.decoding import Classifier, Embedder, Filler, Generator, Sampling, Translator
+    from minitransformer.decoding import Classifier, Describer, Embedder, Filler, Generator, Sampling, Translator
     from minitransformer.evaluation import evaluate
     from minitransformer.gradcheck import check_gradients
     from minitransformer.inside import attention_maps, logit_lens, record
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
         BERT,
         GPT,
         BERTConfig,
+        Captioner,
+        CaptionerConfig,
         ConvolutionalConfig,
         ConvolutionalTranslator,
         GPTConfig,
@@ -56,11 +58,14 @@ __all__ = [
     "BPETokenizer",
     "Batch",
     "Batches",
+    "Captioner",
+    "CaptionerConfig",
     "Checkpoint",
     "CheckpointError",
     "Classifier",
     "ConvolutionalConfig",
     "ConvolutionalTranslator",
+    "Describer",
     "Embedder",
     "Filler",
     "GPTConfig",
@@ -94,12 +99,12 @@ _NAMES_IN = {
     "data.batching": "Batch",
     "data.token_dataset": "Batches TokenDataset",
     "data.tokenizer": "BPETokenizer",
-    "decoding": "Classifier Embedder Filler Generator Sampling Translator",
+    "decoding": "Classifier Describer Embedder Filler Generator Sampling Translator",
     "evaluation": "evaluate",
     "gradcheck": "check_gradients",
     "inside": "attention_maps logit_lens record",
-    "models": "BERT BERTConfig ConvolutionalConfig ConvolutionalTranslator GPT GPTConfig MarianConfig RecurrentConfig "
-    "RecurrentTranslator T5Config Transformer TransformerConfig ViT ViTConfig",
+    "models": "BERT BERTConfig Captioner CaptionerConfig ConvolutionalConfig ConvolutionalTranslator GPT GPTConfig "
+    "MarianConfig RecurrentConfig RecurrentTranslator T5Config Transformer TransformerConfig ViT ViTConfig",
     "training": "Trainer TrainingDiverged TrainingSettings",
     "training.checkpoint": "Checkpoint CheckpointError average_checkpoints load_checkpoint save_checkpoint",
 }

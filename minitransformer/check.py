@@ -52,6 +52,7 @@ from .layers import (
 from .models import (
     IGNORED,
     BERTConfig,
+    CaptionerConfig,
     ConvolutionalConfig,
     GPTConfig,
     MarianConfig,
@@ -332,6 +333,7 @@ def model_cases(ops: Ops, rng: np.random.Generator) -> Iterator[Case]:
     pairs = source, target_in, np.array([[3, 4, 2], [5, 2, 0]])
     text = source, np.array([[6, 7, 2, IGNORED], [2, 8, IGNORED, IGNORED]])
     images = rng.standard_normal((2, 1, 4, 4)), np.array([2, 0])
+    pictures: dict[str, Any] = {"image_size": 4, "patch_size": 2, "channels": 1}
     baseline: dict[str, Any] = {"d_model": 4, "num_layers": 1, "dropout": 0.2}
     small: dict[str, Any] = baseline | {"num_heads": 2, "d_ff": 5}
     paper = TransformerConfig(9, **{**small, "num_layers": 2}, max_length=4)
@@ -348,7 +350,8 @@ def model_cases(ops: Ops, rng: np.random.Generator) -> Iterator[Case]:
         "BERT, classes": (BERTConfig(9, **small, max_length=4, head="classes"), (source, np.array([1, 0]))),
         "T5": (T5Config(9, **small, d_k=2, buckets=4, max_distance=3), pairs),
         "Marian": (MarianConfig(9, **small, num_decoder_heads=1, max_length=4), pairs),
-        "ViT": (ViTConfig(3, image_size=4, patch_size=2, channels=1, **small), images),
+        "ViT": (ViTConfig(3, **pictures, **small), images),
+        "Captioner": (CaptionerConfig(9, **pictures, **small, max_length=4), (images[0], *pairs[1:])),
         "RecurrentTranslator, tanh": (RecurrentConfig(9, **baseline, cell="tanh", attention=False), pairs),
         "RecurrentTranslator, lstm, attention": (RecurrentConfig(9, **baseline, cell="lstm"), pairs),
         "ConvolutionalTranslator": (ConvolutionalConfig(9, **baseline, max_length=4), pairs),

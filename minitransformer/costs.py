@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from .evaluation import ROWS
 from .layers import StackConfig
 from .layers.attention import BLOCK
-from .models import BERTConfig, GPTConfig, ModelConfig, StacksConfig, TransformerConfig, ViTConfig
+from .models import BERTConfig, CaptionerConfig, GPTConfig, ModelConfig, StacksConfig, TransformerConfig, ViTConfig
 from .training.parallel.shards import TreeSum
 
 Counted = StacksConfig | GPTConfig | BERTConfig | ViTConfig
@@ -63,7 +63,7 @@ def flops_per_token(config: Counted, length: int) -> Flops:
 
     BERT's masked head adds 2·C·(C + V) for each token, that of tokens' classes 2·C·classes. What happens once a text
     is divided by its tokens: BERT's pooler and classes, 2·C·(C + classes); ViT's patches and classes, for images, whose
-    `length` is their own.
+    `length` is their own. A captioner's source tokens are patches: 2·C·channels·size² more for each.
 
     Masks save nothing: the products are computed in full and then masked. The saving by a window or a sparse pattern on
     long sequences is left out.
@@ -78,18 +78,20 @@ def flops_per_token(config: Counted, length: int) -> Flops:
         heads = {"masked": width + config.vocab_size, "classes": (width + config.num_classes) / length}
         heads |= dict.fromkeys(("tokens", "answer"), config.num_classes)
         return Flops(_stack(config.encoder, length)[0] + 2 * width * heads.get(config.head, 0), 0)
-    encoded = 0 if isinstance(config, GPTConfig) else _stack(config.encoder, length)[0]
-    decoded, of_memory = _stack(config.decoder, length)
+    memory, embedded = length, 0
+    if isinstance(config, CaptionerConfig):
+        memory, embedded = config.num_patches, 2 * config.channels * config.patch_size**2 * width
+    encoded = 0 if isinstance(config, GPTConfig) else embedded + _stack(config.encoder, memory)[0]
+    decoded, of_memory = _stack(config.decoder, length, memory)
     return Flops(encoded + of_memory, decoded + 2 * width * config.vocab_size)
 
 
-def _stack(config: StackConfig, length: int) -> tuple[int, int]:
-    """Return the operations of all blocks for one of their own tokens, and for one of the memory."""
+def _stack(config: StackConfig, length: int, memory: int = 0) -> tuple[int, int]:
+    """Return the operations of all blocks for one of their own tokens, and for one of the memory's."""
     block, attention, network = config.block, config.block.attention, config.block.feed_forward
     both = attention.d_k + attention.d_v
     queries, keys = (2 * block.d_model * heads * both for heads in (attention.num_heads, attention.kv_heads))  # Q, K
-    across = 2 * length * attention.num_heads * both  # S
-    within = across
+    within, across = (2 * keys * attention.num_heads * both for keys in (length, memory))  # S
     if attention.kind == "linear":
         within = 2 * (attention.num_heads + attention.kv_heads) * attention.d_k * (attention.d_v + 1)
     feed_forward = 2 * (2 + network.gated) * block.d_model * network.d_ff
@@ -164,7 +166,8 @@ def inference_bytes(
     bits: 8 or 4, of a model whose matrices are in few bits.
     """
     weights = FLOAT_BYTES * num_parameters if bits is None else config.weight_bytes(bits=bits)
-    return weights + (config.decoder.block.cross + beam) * cache_bytes(config, length)
+    memory = config.num_patches if isinstance(config, CaptionerConfig) else length
+    return weights + config.decoder.block.cross * cache_bytes(config, memory) + beam * cache_bytes(config, length)
 
 
 def reading_bytes(config: GPTConfig, length: int, in_blocks: bool = True, dtype: str = "float32") -> int:

@@ -16,6 +16,7 @@ from .. import __version__
 from ..training.parallel.launch import world_size
 from . import (
     average,
+    caption,
     check,
     classify,
     demo,
@@ -37,7 +38,8 @@ SHARING = (train, evaluate)
 """The commands that several processes share."""
 
 COMMANDS = (
-    demo, train, translate, generate, fill, classify, embed, similar, evaluate, explore, inside, average, info, check
+    demo, train, translate, generate, fill, classify, caption, embed, similar, evaluate, explore, inside, average, info,
+    check,
 )  # fmt: skip
 
 EXAMPLES = """\

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..data.preparation import TableChoice
 from ..decoding import with_origin, with_tokenizer
-from ..models import BERT, GPT, BERTConfig, Model, StacksConfig, Tuning
+from ..models import BERT, BERTConfig, CaptionerConfig, GPTConfig, Model, StacksConfig, Tuning
 from ..training.checkpoint import Checkpoint
 from .backend import Backend
 from .common import Parser, add_option, number, path_name, positive_int
@@ -86,7 +86,7 @@ def open_start(args: argparse.Namespace, backend: Backend, seed: int) -> tuple[M
     config, new_head = model.config, False
     if model.origin is not None:
         model.origin = replace(model.origin, name=args.start)  # a checkpoint's is the model that it came from
-    if not isinstance(config, StacksConfig) and not isinstance(model, GPT | BERT):
+    if isinstance(config, CaptionerConfig) or not isinstance(config, StacksConfig | GPTConfig | BERTConfig):
         raise ValueError(f"{args.start} holds a model of kind {config.kind!r}: --from takes a GPT, BERT, T5 or Marian")
     if args.table is not None:
         model, new_head = _classifier(args, model, seed)

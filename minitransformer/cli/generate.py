@@ -29,7 +29,7 @@ from dataclasses import replace
 from ..config import help_of
 from ..data.sentence_pairs import MAX_LINE_BYTES, decode_line, read_lines
 from ..decoding import Draft, Generator, LayersDraft, ModelDraft, PromptDraft, Sampling, Tokenizer, with_tokenizer
-from ..models import GPT, EncoderDecoder
+from ..models import GPT, Captioner, EncoderDecoder
 from ..system.visible import visible
 from .backend import Backend, add_backend_options, chosen_backend
 from .common import (
@@ -109,7 +109,8 @@ def run(args: argparse.Namespace) -> int:
     with heavy_work():
         model, tokenizer, _ = with_tokenizer(args.model, open_model(args.model, backend, args.bits))
         if not isinstance(model, GPT):
-            advice = "; `translate` shows what it writes" * isinstance(model, EncoderDecoder)
+            command = "caption" if isinstance(model, Captioner) else "translate"
+            advice = f"; `{command}` shows what it writes" * isinstance(model, EncoderDecoder)
             raise ValueError(
                 f"{args.model} holds a model of kind {model.config.kind!r}, which does not continue texts{advice}"
             )

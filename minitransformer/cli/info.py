@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ..costs import Counted, cache_bytes, flops_per_token, inference_bytes, parameter_groups, training_bytes
-from ..models import PRESETS, GPTConfig, ModelConfig, StacksConfig, TransformerConfig, ViTConfig
+from ..models import PRESETS, CaptionerConfig, GPTConfig, ModelConfig, StacksConfig, TransformerConfig, ViTConfig
 from ..outline import outline
 from ..system.allocator import memory_limit
 from ..training import TrainingSettings
@@ -157,16 +157,18 @@ def say_costs(config: Counted, num_parameters: int, length: int, bits: int | Non
         training = training_bytes(config, num_parameters, BATCH_TOKENS, length, THREADS)
         rows[f"memory to train ({BATCH_TOKENS} tokens a batch, {THREADS} threads)"] = f"about {as_bytes(training)}"
     if isinstance(config, StacksConfig):
-        rows[f"memory to translate (a sentence, beam {BEAM})"] = as_bytes(
-            inference_bytes(config, num_parameters, length, BEAM)
-        )
+        what = "describe (a picture" if isinstance(config, CaptionerConfig) else "translate (a sentence"
+        rows[f"memory to {what}, beam {BEAM})"] = as_bytes(inference_bytes(config, num_parameters, length, BEAM))
     elif isinstance(config, GPTConfig):
         rows["keys and values, a token"] = as_bytes(cache_bytes(config))
         least, limit = inference_bytes(config, num_parameters, length, 1, bits), memory_limit()
         here = f", of {as_bytes(limit)} on this machine" if limit else ""
         rows["memory to write a text, at least"] = f"{as_bytes(least)}{here}"
-    images = isinstance(config, ViTConfig)
-    where = f"{config.num_tokens} tokens in an image" if images else f"{length} tokens in a text"
+    where = f"{length} tokens in a text"
+    if isinstance(config, ViTConfig):
+        where = f"{config.num_tokens} tokens in an image"
+    elif isinstance(config, CaptionerConfig):
+        where = f"{config.num_patches} patches in an image and {where}"
     say_section(f"costs, with {where}", rows)
 
 

@@ -36,12 +36,14 @@ from .objectives import SETTINGS as OBJECTIVE_SETTINGS
 from .outputs import check_output
 from .recipes import (
     LINE_KINDS,
+    PICTURES,
     PRESET_SETTINGS,
     RECIPES,
     TRANSLATION,
     config_class,
     default_vocab_size,
     labels_of,
+    learned,
     longest_line,
     marked,
     model_options,
@@ -99,7 +101,7 @@ def new_plan(args: argparse.Namespace, backend: Backend, processes: Processes, l
     if model is None or model.tuning is None:
         check_memory(config, settings, backend, processes)
     choice = new_choice(args, reads, dataset, vocab_size, longest_line(name, reads, config))
-    folder = new_folder(name, args, "digits" if reads == "images" else choice.name)
+    folder = new_folder(name, args, PICTURES[learned(name, reads)][0] if reads == "images" else choice.name)
     check_output("--out", folder / PICTURE_NAME, [args.data, args.text, args.table])
     if processes.first:
         locks.enter_context(locked(folder))
@@ -205,7 +207,8 @@ def reading(name: str, args: argparse.Namespace) -> str:
         for option in ("dataset", "data", "source", "target", "vocab_size"):
             if getattr(args, option) is not None:
                 option = option.replace("_", "-")
-                raise ValueError(f"--{option} is of texts, and --kind {name} reads scikit-learn's digits")
+                read = PICTURES[learned(name, "images")][1]
+                raise ValueError(f"--{option} is of texts, and --kind {name} reads {read}")
     if "pairs" not in kinds and args.target is not None:
         raise ValueError(f"--target is of translations, and --kind {name} reads one language")
     if name != TRANSLATION and args.preset is not None:

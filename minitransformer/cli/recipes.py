@@ -19,10 +19,13 @@ from ..data.digits import NUM_CLASSES, SIZE, digits
 from ..data.labelled import LabelledText
 from ..data.masked import MaskedText
 from ..data.preparation import CorpusChoice, PreparedData, TableChoice
+from ..data.scenes import SceneDataset, caption_tokenizer, scenes
 from ..data.spans import SENTINELS, SpanText
 from ..data.text import Marked, TextDataset
-from ..decoding import Translator
+from ..decoding import Describer, Translator
 from ..evaluation import accuracy, evaluate
+from ..grammar.captions import judge
+from ..grammar.scenes import draw
 from ..models import DEFAULT_KIND, KINDS, GPTConfig, ModelConfig, StacksConfig, TranslationConfig
 from ..training import Dataset, TrainingSettings
 from ..training.parallel.processes import ALONE, Processes
@@ -35,8 +38,9 @@ Figures = Callable[[Any, Mapping[str, float]], Mapping[str, float]]
 """More figures of a validation, from the model and the figures so far: see `Trainer`."""
 
 
-Learned = Literal["pairs", "next", "masked", "spans", "classes", "images"]
-"""What a model may learn: of pairs to translate; of lines the next token, masked ones, spans, labels; of images."""
+Learned = Literal["pairs", "next", "masked", "spans", "classes", "images", "captions"]
+"""What a model may learn: of pairs to translate; of lines the next token, masked ones, spans, labels; of images their
+classes, their captions."""
 
 EXAMPLES: dict[Learned, str] = {
     "pairs": 'translate {model} "A dog runs."',
@@ -45,6 +49,7 @@ EXAMPLES: dict[Learned, str] = {
     "spans": 'fill {model} "A <extra_id_0> runs."',
     "classes": 'classify {model} "A dog runs."',
     "images": "classify {model} --digits 5",
+    "captions": "caption {model} --scene 5",
 }
 """The command that tries a model, by what it learned."""
 
@@ -67,8 +72,14 @@ class Recipe:
     @property
     def reads(self) -> tuple[str, ...]:
         """The data that it takes: "pairs", "lines" of a text, both, or "images"."""
-        return tuple(each if each in ("pairs", "images") else "lines" for each in self.learns)
+        return tuple("pairs" if each == "pairs" else "images" if each in PICTURES else "lines" for each in self.learns)
 
+
+PICTURES: dict[Learned, tuple[str, str]] = {
+    "images": ("digits", "scikit-learn's digits"),
+    "captions": ("scenes", "scenes that it draws"),
+}
+"""What is learned of images, with the name of their folder and of the images themselves."""
 
 OF_THE_DATA = {"num_classes", "image_size", "channels", "token_types", "vocab_size"}
 """Fields that follow from the data."""
@@ -110,6 +121,11 @@ RECIPES: dict[str, Recipe] = {
         BRIEFLY
         | {"steps": 2000, "tokens_per_batch": 1088, "warmup_steps": 100, "peak_lr": 1e-3}
         | {"label_smoothing": 0.1},
+    ),
+    "captioner": Recipe(
+        ("captions",),
+        {"vocab_size": len(caption_tokenizer())},
+        BRIEFLY | {"steps": 10_000, "tokens_per_batch": 2048, "warmup_steps": 200, "peak_lr": 3e-3},
     ),
 }
 
@@ -191,7 +207,7 @@ def varied_options() -> set[str]:
 
 def sized(name: str, reads: str, vocab_size: int) -> dict[str, int]:
     """Return the fields of a configuration that follow from a tokenizer of `vocab_size` tokens."""
-    if reads == "images":
+    if reads == "images":  # the recipe knows them
         return {}
     if learned(name, reads) == "masked":
         return {"vocab_size": vocab_size + 1, "mask_id": vocab_size}
@@ -284,10 +300,13 @@ def material(
     config: ModelConfig, data: PreparedData | None, settings: TrainingSettings, processes: Processes = ALONE
 ) -> Material:
     """Return the material of a model from the prepared data; images need none. Processes share each validation."""
+    learns = learned_from(config, data and data.choice)
+    if learns == "captions":
+        train, valid = scenes(settings.seed)
+        return Material(train, valid, partial(_true_captions, valid, settings, processes), "scenes an epoch")
     if data is None:
         train, valid = digits()
         return Material(train, valid, partial(_accuracy, valid, settings, processes), "images")
-    learns = learned_from(config, data.choice)
     train, valid = _datasets(config, data, learns)
     if learns == "pairs":
         return Material(train, valid, partial(_bleu, data, settings, processes), "training pairs")
@@ -310,6 +329,16 @@ def _accuracy(
     """Return the share of the targets that the model finds most probable, in percent."""
     size = max(4096, settings.tokens_per_batch)  # one setting for most trainings, and room for the longest line
     return {"accuracy": accuracy(model, valid.batches(size, None, model.config).epoch(0), processes.map)}
+
+
+def _true_captions(
+    valid: SceneDataset, settings: TrainingSettings, processes: Processes, model: Any, figures: Mapping[str, float]
+) -> dict[str, float]:
+    """Return the share of validation scenes whose caption, greedily searched, is exactly true, in percent."""
+    describer, pictures = Describer(model, caption_tokenizer()), [draw(scene) for scene in valid.scenes]
+    captions = in_groups(partial(describer.describe, beam=1), pictures, settings.shards or 1, processes.map)
+    true = [judge(text, scene).true for text, scene in zip(captions, valid.scenes, strict=True)]
+    return {"true_captions": 100 * sum(true) / len(true)}
 
 
 def _bleu(

@@ -1,7 +1,11 @@
-"""What is done with a trained model: texts are searched, drawn, filled, classified and turned into vectors."""
+"""What is done with a trained model: texts are searched, drawn, filled, classified and turned into vectors.
+
+And pictures are classified and described.
+"""
 
 from .batches import BatchSearch
 from .classifier import Classifier
+from .describer import Describer
 from .embedder import Embedder, Pooling, unit
 from .filler import Filler, Guess
 from .generator import Generator
@@ -21,6 +25,7 @@ __all__ = [
     "BatchSearch",
     "Classifier",
     "Decodable",
+    "Describer",
     "Draft",
     "Embedder",
     "Filler",

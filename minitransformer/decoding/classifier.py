@@ -65,13 +65,13 @@ class Classifier:
         They sum to 1, but for a model whose classes do not exclude each other (`multi_label_classification`), or that
         knows one class alone: there each stands for itself. Raises as `classify` does.
         """
-        logits = np.zeros((len(inputs), self.model.config.num_classes))
+        config: Any = self.model.config
+        logits = np.zeros((len(inputs), config.num_classes))
         if self.processor is not None:
             for start in range(0, len(inputs), PICTURES):
                 part = slice(start, start + PICTURES)
-                logits[part] = self._forward(np.stack([self._pixels(each) for each in inputs[part]]))
+                logits[part] = self._forward(np.stack([self.processor.array(each, config) for each in inputs[part]]))
         else:
-            config: Any = self.model.config
             encoded = [encode_between_marks(config, self.tokenizer, text) for text in inputs]
             for batch, ids, mask in padded_batches(encoded, config.pad_id, 2048):
                 logits[batch] = self._forward(ids, mask=mask)
@@ -81,13 +81,3 @@ class Classifier:
 
     def _forward(self, *inputs: Any, **options: Any) -> NDArray[Any]:
         return self.model.ops.to_numpy(self.model.forward(*inputs, **options)[0])
-
-    def _pixels(self, picture: Any) -> NDArray[Any]:
-        """Return an array as it is, and the picture in a file as an array. Raises `ValueError` for another size."""
-        assert self.processor is not None
-        pixels = picture if isinstance(picture, np.ndarray) else self.processor.read(picture)
-        config: Any = self.model.config
-        expected, (height, width) = config.image_size, pixels.shape[-2:]
-        fits = (height, width) == (expected, expected)
-        require(fits, f"{picture} becomes {height} × {width} pixels, but the model takes {expected} × {expected}")
-        return pixels

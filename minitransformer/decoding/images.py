@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..models import Model, ViTConfig
+from ..config import require
+from ..models import CaptionerConfig, Model, ViTConfig
 
 BOX, BILINEAR, BICUBIC = 4, 2, 3
 """Pillow's numbers of ways to resize."""
@@ -75,6 +76,14 @@ class ImageProcessor:
             except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
                 raise ValueError(f"{path} is not an image that can be read: {error}") from None
 
+    def array(self, picture: Any, config: Any) -> NDArray[np.floating]:
+        """Return an array as it is, and the picture in a file as one. Raises `ValueError` unless the model takes it."""
+        pixels = picture if isinstance(picture, np.ndarray) else self.read(picture)
+        side, (height, width) = config.image_size, pixels.shape[-2:]
+        fits = (height, width) == (side, side)
+        require(fits, f"{picture} becomes {height} × {width} pixels, but the model takes {side} × {side}")
+        return pixels
+
     def _resized(self, width: int, height: int) -> tuple[int, int]:
         """Return the new width and height of a picture."""
         assert self.size is not None
@@ -86,7 +95,7 @@ class ImageProcessor:
         return (short, long) if width <= height else (long, short)
 
 
-def processor_of(model: Model[ViTConfig]) -> ImageProcessor:
+def processor_of(model: Model[ViTConfig] | Model[CaptionerConfig]) -> ImageProcessor:
     """Return what the folder of a loaded model says in `preprocessor_config.json`.
 
     Without such a file, as in a checkpoint, pixels go from −1, black, to 1, and a picture that is larger by a whole
@@ -103,7 +112,7 @@ def processor_of(model: Model[ViTConfig]) -> ImageProcessor:
         raise ValueError(f"preprocessor_config.json is damaged: {error}") from None
 
 
-def _processor(values: Mapping[str, Any], config: ViTConfig) -> ImageProcessor:
+def _processor(values: Mapping[str, Any], config: Any) -> ImageProcessor:
     name = values.get("image_processor_type") or values.get("feature_extractor_type")
     name = name or ("ViTImageProcessor" if config.distillation == "none" else "DeiTImageProcessor")
     name = name.removesuffix("Fast").replace("FeatureExtractor", "ImageProcessor")

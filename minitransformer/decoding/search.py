@@ -66,7 +66,7 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class Start:
-    """The start of a search in a model that continues texts.
+    """The start of a search in a model that continues texts, or describes pictures.
 
     first      the last token of each prompt, `(B,)`
     limits     the most tokens that each text may get, `(B,)`
@@ -146,7 +146,8 @@ def beam_search(
     `ValueError` if it is not `(B, Ts)`, n_best is outside 1..num_beams, length_penalty outside 0..10 or max_extra below
     1; `FloatingPointError` if the model gives NaN.
 
-    With `start` a language model continues the prompts in source, which lack their last token: `start` holds it.
+    With `start` a language model continues the prompts in source, which lack their last token: `start` holds it. A
+    captioner, whose source is pictures, begins with it.
     """
     limits = _longest_outputs(model, source, max_extra) if start is None else start.limits
     forbidden = start.forbidden if start else (model.config.pad_id, model.config.bos_id)

@@ -11,7 +11,7 @@ import numpy as np
 from ..data.batching import check_special_ids, pad
 from ..data.spans import SENTINELS
 from ..data.tokenizer import BPETokenizer
-from ..models import EncoderDecoder, T5Config, Transformer, most_tokens
+from ..models import Captioner, EncoderDecoder, T5Config, Transformer, most_tokens
 from ..ops import Ops, numpy_ops
 from ..system.progress import tqdm
 from ..training.checkpoint import CheckpointError
@@ -57,7 +57,7 @@ class Translator:
     languages: those that the model translates from and into, if they are known; threads: how many share the sentences,
     one for each core by default; forks: processes forked from this one share them, which is faster for many sentences
     (on Linux, in a program without threads of its own; elsewhere threads share them). Raises `ValueError` if the
-    vocabularies or special ids of model and tokenizer differ.
+    vocabularies or special ids of model and tokenizer differ, and for a captioner, whose sources are pictures.
     """
 
     def __init__(
@@ -68,6 +68,8 @@ class Translator:
         threads: int | None = None,
         forks: bool = False,
     ) -> None:
+        if isinstance(model, Captioner):
+            raise ValueError("the model describes pictures, and does not translate: `caption` asks it")
         own = isinstance(tokenizer, BPETokenizer)
         if own and isinstance(model.config, T5Config) and model.config.vocab_size == tokenizer.vocab_size + SENTINELS:
             raise ValueError("the model was trained to fill the gaps of a text, not to translate: `fill` asks it")

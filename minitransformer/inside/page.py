@@ -18,7 +18,7 @@ import numpy as np
 from ..data.tokenizer import BPETokenizer
 from ..decoding import Filler, Generator, Tokenizer, greedy_search
 from ..decoding.tokenizer import check_vocabulary, encode_between_marks, encode_whole
-from ..models import BERT, GPT, EncoderDecoder, most_tokens
+from ..models import BERT, GPT, Captioner, EncoderDecoder, most_tokens
 from ..ops import log_softmax, topk
 from ..system.atomic import atomic_write
 from ..system.visible import printed
@@ -64,7 +64,7 @@ def read(model: Any, tokenizer: Tokenizer, text: str, max_tokens: int | None = N
     """Encode a text, and let the model write. Raises as `look_inside` does."""
     if not text.strip():
         raise ValueError("the text is blank: there is nothing to look at")
-    if not isinstance(model, GPT | BERT | EncoderDecoder):
+    if not isinstance(model, GPT | BERT | EncoderDecoder) or isinstance(model, Captioner):
         raise ValueError(
             f"a page shows what a model does with a text, and one of kind {model.config.kind!r} reads none"
         )

@@ -10,22 +10,29 @@ class PatchEmbedding(Layer):
     """Square patches of an image as vectors, after a learned vector that stands for the class.
 
     Each patch is a row of channels · size² numbers, and one linear map, ViT's convolution, makes a vector of it. The
-    class's vector comes first; then, if the model is `distilled`, DeiT's distillation token. Source: Dosovitskiy et al.
-    2021, §3.1, eq. 1; Touvron et al. 2021, §4.
+    class's vector comes first; then, if the model is `distilled`, DeiT's distillation token. A model that reads the
+    patches alone is not `classified`. Source: Dosovitskiy et al. 2021, §3.1, eq. 1; Touvron et al. 2021, §4.
     """
 
     def __init__(
-        self, ops: Ops, channels: int, size: int, d_model: int, std: float | None = None, distilled: bool = False
+        self,
+        ops: Ops,
+        channels: int,
+        size: int,
+        d_model: int,
+        std: float | None = None,
+        distilled: bool = False,
+        classified: bool = True,
     ) -> None:
         super().__init__(ops)
         self.size = size
         self.projection = Linear(ops, channels * size * size, d_model, std=std)
         start = constant(0.0) if std is None else normal(std)
-        self.class_token = Parameter((d_model,), start)
+        self.class_token = Parameter((d_model,), start) if classified else None
         self.distillation_token = Parameter((d_model,), start) if distilled else None
 
     def forward(self, images: Array) -> tuple[Array, tuple]:
-        """images `(B, channels, height, width)` → `(B, tokens, C)`, patches after one token or two."""
+        """images `(B, channels, height, width)` → `(B, tokens, C)`, patches after no token, one or two."""
         patches, patches_cache = self.ops.patches.forward(images, self.size)  # (B, T, channels·size²)
         x, projection_cache = self.projection.forward(patches)  # (B, T, C)
         row = self.ops.zeros((len(x), 1, x.shape[2]), x.dtype)
@@ -42,4 +49,4 @@ class PatchEmbedding(Layer):
         return self.ops.patches.backward(dx, patches_cache)
 
     def _tokens(self) -> list[Parameter]:
-        return [self.class_token] + ([self.distillation_token] if self.distillation_token is not None else [])
+        return [token for token in (self.class_token, self.distillation_token) if token is not None]

@@ -105,6 +105,13 @@ def head_width(d_model: int, num_heads: int) -> int:
     return d_model // num_heads
 
 
+def count_patches(image_size: int, patch_size: int) -> int:
+    """Return the number of patches of a square image. Raises ValueError unless they cover it evenly."""
+    fits = image_size % patch_size == 0
+    require(fits, f"patch_size is {patch_size} and does not divide image_size, {image_size}")
+    return (image_size // patch_size) ** 2
+
+
 class TextConfig(ModelConfig):
     """The base of the configurations of models that read tokens; `max_length` is the longest sequence of them."""
 

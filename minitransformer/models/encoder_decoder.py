@@ -58,8 +58,8 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
         self, source: Array, dropout: DropoutStream | None = None, source_mask: Array | None = None
     ) -> tuple[Any, tuple]:
         """source `(B, Ts)` → the memory, the encoder's output. source_mask as in `forward`."""
-        source = self._ids("source", source)
-        return self.encoder.forward(source, Context(mask=self._source_mask(source, source_mask), dropout=dropout))
+        source, mask = self._source(source, source_mask)
+        return self.encoder.forward(source, Context(mask=mask, dropout=dropout))
 
     @without_spurious_warnings
     def forward(
@@ -137,11 +137,9 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
         """
         if num_beams < 1:
             raise ValueError(f"num_beams is {num_beams}, expected 1 or more")
-        source = self.ops.asarray(source)
-        mask = source != self.config.pad_id if source_mask is None else source_mask
-        source_mask = self._source_mask(source, mask)
-        memory, _ = self.encoder.forward(self._ids("source", source), Context(mask=source_mask, keep=False))
-        state = Decoding(Cache(self.ops, len(source), num_beams), memory, source_mask)
+        source, mask = self._source(source, source_mask, infers=True)
+        memory, _ = self.encoder.forward(source, Context(mask=mask, keep=False))
+        state = Decoding(Cache(self.ops, len(source), num_beams), memory, mask)
         if len(source) * num_beams >= MANY_ROWS:
             state.output = self.output.transposed()
         return state
@@ -161,12 +159,17 @@ class EncoderDecoder(Model[ConfigT], Generic[ConfigT, EncoderT, DecoderT]):
 
     def _pair(self, source: Any, target: Any, source_mask: Any = None) -> tuple[Array, Array, Array | None]:
         """Return both as arrays of the backend, and the source's mask, `True` where a token is real."""
-        source, target = self._ids("source", source), self._ids("target", target)
+        (source, mask), target = self._source(source, source_mask), self._ids("target", target)
         if len(source) != len(target):
             raise ValueError(f"source has {len(source)} sentences and target {len(target)}")
-        return source, target, self._source_mask(source, source_mask)
+        return source, target, mask
 
-    def _source_mask(self, source: Array, given: Any = None) -> Array | None:
-        """Return the mask that was given, or the source's own; `None` if its padding token begins targets too."""
-        infers = given is None and self.config.pad_id != self.config.bos_id
-        return source != self.config.pad_id if infers else self._mask("source_mask", given, source)
+    def _source(self, source: Any, given: Any = None, infers: bool | None = None) -> tuple[Array, Array | None]:
+        """Return the source as the encoder takes it, and the mask that was given or, if it `infers` one, its own.
+
+        By default it does unless the padding token begins targets too: then sources may hold that token.
+        """
+        source = self._ids("source", source)
+        infers = self.config.pad_id != self.config.bos_id if infers is None else infers
+        infers = infers and given is None
+        return source, source != self.config.pad_id if infers else self._mask("source_mask", given, source)

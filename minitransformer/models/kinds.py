@@ -10,6 +10,7 @@ from typing import Any
 from ..ops import Ops, numpy_ops
 from .baselines import ConvolutionalConfig, RecurrentConfig
 from .bert import BERTConfig
+from .captioner import CaptionerConfig
 from .config import DEFAULT_KIND, ModelConfig, TransformerConfig
 from .gpt import GPTConfig
 from .marian import MarianConfig
@@ -24,6 +25,7 @@ CONFIGS: tuple[type[ModelConfig], ...] = (
     T5Config,
     MarianConfig,
     ViTConfig,
+    CaptionerConfig,
     RecurrentConfig,
     ConvolutionalConfig,
 )

@@ -219,6 +219,14 @@ class Model(Layer, ABC, Generic[ConfigT]):
             raise ValueError(f"{name} has {ids.shape[1]} tokens, more than the model's max_length of {longest}")
         return ids
 
+    def _images(self, images: Any) -> Array:
+        """Return images `(B, channels, height, width)` as activations. Raises `ValueError` for another shape."""
+        config: Any = self.config
+        images, expected = self.ops.asarray(images), (config.channels, config.image_size, config.image_size)
+        if tuple(images.shape[1:]) != expected:
+            raise ValueError(f"images have shape {tuple(images.shape)}, expected (B, {', '.join(map(str, expected))})")
+        return self.ops.activations(self.ops.cast(images, self.dtype))
+
     def _received(self, dy: Any, shape: Sequence[int]) -> Array:
         """Return the gradient of an output of this shape, in the dtype of activations."""
         dy = self.ops.asarray(dy)

@@ -6,7 +6,7 @@ DeiT is a ViT with a second vector beside the class's, which learned from anothe
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from ..config import SMALLEST, choice, positive, rate, require, whole
+from ..config import SMALLEST, choice, positive, rate, whole
 from ..layers import (
     AttentionConfig,
     BlockConfig,
@@ -22,7 +22,7 @@ from ..layers import (
 )
 from ..layers.feed_forward import Activation, activation_field
 from ..ops import Array, Ops, without_spurious_warnings
-from .config import ModelConfig, head_width
+from .config import ModelConfig, count_patches, head_width
 from .model import Model
 
 
@@ -59,14 +59,12 @@ class ViTConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        fits = self.image_size % self.patch_size == 0
-        require(fits, f"patch_size is {self.patch_size} and does not divide image_size, {self.image_size}")
         _ = self.encoder  # each part checks itself
 
     @property
     def num_patches(self) -> int:
         """The number of patches of an image."""
-        return (self.image_size // self.patch_size) ** 2
+        return count_patches(self.image_size, self.patch_size)
 
     @property
     def num_tokens(self) -> int:
@@ -108,12 +106,8 @@ class ViT(Model[ViTConfig]):
 
         Raises `ValueError` for images of another shape than the configuration's.
         """
-        config, images = self.config, self.ops.asarray(images)
-        expected = config.channels, config.image_size, config.image_size
-        if tuple(images.shape[1:]) != expected:
-            raise ValueError(f"images have shape {tuple(images.shape)}, expected (B, {', '.join(map(str, expected))})")
-        images = self.ops.activations(self.ops.cast(images, self.dtype))
-        hidden, encoder_cache = self.encoder.forward(images, Context(dropout=dropout))
+        config = self.config
+        hidden, encoder_cache = self.encoder.forward(self._images(images), Context(dropout=dropout))
         logits, classes_cache = self.classes.forward(hidden[:, 0])
         distilled_cache = None
         if config.distillation == "head":

@@ -28,6 +28,7 @@ SCORES = (
     Score("bleu", "BLEU", "{:.1f}", max, 1.0),
     Score("bits_per_byte", "bits per byte", "{:.3f}", min, 0.1),
     Score("accuracy", "accuracy, percent", "{:.1f}", max, 1.0),
+    Score("true_captions", "captions exactly true, percent", "{:.1f}", max, 1.0),
     Score("validation_reward", "reward", "{:.3f}", max, 0.01),
     Score("validation_agreement", "better text wins", "{:.3f}", max, 0.1),
 )
@@ -36,10 +37,10 @@ SCORES = (
 def plot_loss(records: Iterable[Mapping[str, Any]], path: str | Path, title: str = "") -> None:
     """Draw the losses over the steps and, below them, a score of the validation and the learning rate if known.
 
-    Each record is a line of the log: `step`, and any of `loss`, `validation_loss`, a score (`bleu`, `bits_per_byte`,
-    `accuracy`, `validation_reward`, `validation_agreement`), `learning_rate` and `tokens` (seen so far: a second scale
-    at the top). The training loss is drawn as logged, with label smoothing, so it may lie above the validation loss.
-    Raises `ValueError` if no record has a loss, and `OSError`, naming the path, if it can't be written.
+    Each record is a line of the log: `step`, and any of `loss`, `validation_loss`, a score (see `SCORES`),
+    `learning_rate` and `tokens` (seen so far: a second scale at the top). The training loss is drawn as logged, with
+    label smoothing, so it may lie above the validation loss. Raises `ValueError` if no record has a loss, and
+    `OSError`, naming the path, if it can't be written.
     """
     records = list(records)
     loss, validation, rate, tokens = (

@@ -17,6 +17,7 @@ FIGURES = {
     "bleu": "BLEU",
     "bits_per_byte": "bits per byte",
     "accuracy": "accuracy in percent",
+    "true_captions": "captions exactly true in percent",
     "validation_reward": "reward",
     "validation_kl": "divergence from the start",
     "validation_entropy": "entropy",

@@ -17,6 +17,7 @@ import numpy as np
 
 from minitransformer import (
     BERTConfig,
+    CaptionerConfig,
     ConvolutionalConfig,
     GPTConfig,
     MarianConfig,
@@ -53,6 +54,7 @@ SAMPLES: dict[str, Any] = {
     "BERT": BERTConfig(V, **SIZES, max_length=16, dropout=0.2, attention_dropout=0.1),
     "BERT, classes": BERTConfig(V, **SIZES, max_length=16, head="classes", num_classes=3),
     "ViT": ViTConfig(3, image_size=8, patch_size=4, channels=1, **SIZES, dropout=0.2),
+    "Captioner": CaptionerConfig(V, image_size=8, channels=1, **SIZES, max_length=16, dropout=0.2),
 }
 
 
@@ -66,6 +68,8 @@ def inputs_of(config: Any, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
     if isinstance(config, ViTConfig):
         return rng.standard_normal((4, 1, 8, 8)), rng.integers(0, 3, 4)
     ids, targets, out = rng.integers(3, V, (3, 4, 9))
+    if isinstance(config, CaptionerConfig):
+        return rng.standard_normal((4, 1, 8, 8)), targets, out
     if isinstance(config, GPTConfig):
         return ids, targets
     ids[1, 6:] = out[2, 4:] = config.pad_id
@@ -78,8 +82,8 @@ def computed(config: Any, dtype: str) -> dict[str, str]:
     """Return the hashes of what a model of this configuration computes."""
     rng = np.random.default_rng(0)
     model, inputs = build_model(config, dtype=dtype, seed=1), inputs_of(config, rng)
-    if isinstance(config, ViTConfig):
-        inputs = inputs[0].astype(dtype), inputs[1]
+    if isinstance(config, ViTConfig | CaptionerConfig):
+        inputs = inputs[0].astype(dtype), *inputs[1:]
     found = {"first weights": bits(model.parameters.data)}
     for step in range(STEPS):
         model.parameters.zero_grad()

@@ -16,6 +16,7 @@ from minitransformer.data.digits import ImageDataset, digits
 from minitransformer.data.labelled import LabelledText
 from minitransformer.data.masked import MaskedText, hide
 from minitransformer.data.rows import IGNORED, Rows
+from minitransformer.data.scenes import SceneDataset
 from minitransformer.data.spans import SENTINELS, SpanText, corrupt, gaps, lengths, row_length
 from minitransformer.data.text import TextDataset
 from minitransformer.data.tokenizer import FIRST_BYTE, BPETokenizer
@@ -50,6 +51,7 @@ DATASETS = {
     "spans": (SpanText(a_text()), a_config()),
     "labelled": (LabelledText(a_text(), np.arange(50) % 2), a_config()),
     "images": (the_images(), IMAGES),
+    "scenes": (SceneDataset("train", 14), a_config(channels=3, image_size=32, num_patches=10, vocab_size=400)),
 }
 
 

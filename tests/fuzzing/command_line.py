@@ -61,6 +61,7 @@ BASES: dict[str, list[tuple[list[str], list[str]]]] = {
         ([], ["--kind", "bert", "--data", "text", "--out", "new", *SMALL]),
         ([], ["--kind", "t5", "--text", "text/train.en", "--out", "new", *SMALL]),
         ([], ["--kind", "vit", "--out", "new", "--patch-size", "4", *TINY_VIT]),
+        ([], ["--kind", "captioner", "--out", "new", "--tokens-per-batch", "64", *TINY_VIT]),
         ([], ["--dataset", "grammar", "--out", "new", *SMALL, "--sentences", "60", "--max-length", "200"]),
         ([], ["--from", "gpt", "--objective", "grpo", "--reward", "grammar", "--out", "new", *BRIEF]),
         ([], ["--from", "gpt", "--objective", "dpo", "--pairs", "pairs", "--out", "new", *BRIEF]),
@@ -80,6 +81,7 @@ BASES: dict[str, list[tuple[list[str], list[str]]]] = {
     ],
     "fill": [(["bert", "A [MASK] sleeps."], [])],
     "classify": [(["vit"], ["--digits", "1", "2"])],
+    "caption": [(["captioner"], ["--scene", "1", "2"])],
     "embed": [(["bert", "A dog sleeps."], []), (["bert"], ["--file", "few.en", "--out", "vectors.npy"])],
     "similar": [(["bert", "A dog.", "A cat."], []), (["bert", "A dog."], ["--file", "few.en"])],
     "evaluate": [
@@ -195,7 +197,9 @@ RULES: dict[str, Fine] = {
     "classify.model": named("vit"),
     "generate.prompts system embed.texts similar.texts": lambda text: not re.search("[\ud800-\udfff]", text),
     "embed.file similar.file": named(*TEXTS, "empty", "/dev/null", "model", "run/log.jsonl", "long"),  # cut to fit
-    "classify.inputs": lambda text: False,
+    "caption.model": named("captioner"),
+    "classify.inputs caption.inputs": lambda text: False,
+    "scene": whole(0),
     "digits": whole(0, 363),
     "max_tokens draft_tokens samples count": whole(1),
     "evaluate.samples": whole(1, 10_000),
@@ -328,7 +332,7 @@ def _attack(hostile: tuple[Hostile, ...], draw: random.Random) -> Attack:
             place = int(each.action.dest == "text")
             positionals[place : place + 1] = [each.value]
         else:  # the last one, which is a list
-            first = int(command in ("translate", "generate", "classify"))
+            first = int(command in ("translate", "generate", "classify", "caption"))
             positionals[first + draw.randrange(2) :] = [each.value]
     argv = [command, *positionals, *options] if draw.random() < 0.5 else [command, *options, *positionals]
     unclear = any(each.value.startswith("-") and len(each.value) > 1 for each in hostile)  # it looks like an option

@@ -18,7 +18,8 @@ from minitransformer import RecurrentConfig, RecurrentTranslator, check, load_ch
 from minitransformer.cli import demo, main
 from minitransformer.data import BPETokenizer
 from minitransformer.data.preparation import CorpusChoice
-from minitransformer.models import BERTConfig, GPTConfig, ViTConfig, build_model
+from minitransformer.data.scenes import caption_tokenizer
+from minitransformer.models import BERTConfig, CaptionerConfig, GPTConfig, ViTConfig, build_model
 from minitransformer.plots.page import text_width
 from minitransformer.training import TrainingSettings, trainer
 from minitransformer.training.checkpoint import Checkpoint
@@ -36,7 +37,7 @@ ESCAPES = "\x1b[31mred\x1b[0m"
 """What turns a terminal's text red."""
 
 MODELS = ("model", "link", "old", "run/step-00000002.safetensors", "run/step-00000004.safetensors", "recurrent")
-FAMILY = ("gpt", "bert", "vit")
+FAMILY = ("gpt", "bert", "vit", "captioner")
 TEXTS = (
     *("few.en", "few.de", "red" + ESCAPES, "line\nbreak", "-dash"),
     *("text/test.en", "text/test.de", "text/valid.en", "text/valid.de", "text/train.en", "text/train.de"),
@@ -83,16 +84,18 @@ def _write_recurrent(path: Path, trained: Checkpoint) -> None:
 
 def _write_family(folder: Path, tokenizer: str) -> None:
     """A small model of each other kind that a command reads."""
-    size = BPETokenizer.from_json(tokenizer).vocab_size
+    size, words = BPETokenizer.from_json(tokenizer).vocab_size, caption_tokenizer()
     shape: dict[str, Any] = {"d_model": 16, "num_heads": 2, "d_ff": 16, "num_layers": 1}
     configs = (
         GPTConfig(size, **shape, max_length=48, bos_id=2, eos_id=2),
         BERTConfig(size + 1, **shape, max_length=48, mask_id=size),
         ViTConfig(10, 8, 4, 1, **shape),
+        CaptionerConfig(len(words), **shape),
     )
     for name, config in zip(FAMILY, configs, strict=True):
         weights = build_model(config, seed=1).parameters.state_dict()
-        save_checkpoint(folder / name, Checkpoint(config.to_dict(), weights, tokenizer=tokenizer))
+        own = words.to_json() if name == "captioner" else tokenizer
+        save_checkpoint(folder / name, Checkpoint(config.to_dict(), weights, tokenizer=own))
 
 
 def warm_up() -> None:

@@ -17,7 +17,15 @@ from minitransformer.data.tokenizer import BPETokenizer
 from minitransformer.decoding import Generator, Sampling, Translator, open_checkpoint
 from minitransformer.inside import Recording, page, record
 from minitransformer.inside.page import TEMPLATE, Reading, in_page, look_inside, payload, read
-from minitransformer.models import BERTConfig, GPTConfig, RecurrentConfig, T5Config, TransformerConfig, ViTConfig
+from minitransformer.models import (
+    BERTConfig,
+    CaptionerConfig,
+    GPTConfig,
+    RecurrentConfig,
+    T5Config,
+    TransformerConfig,
+    ViTConfig,
+)
 from minitransformer.models import build_model as built
 
 SENTENCE = "The old teacher reads a book."
@@ -165,6 +173,12 @@ def test_a_gpt_goes_on_and_a_translator_writes_first() -> None:
             SENTENCE,
             None,
             "one of kind 'vit' reads none",
+        ),
+        (
+            CaptionerConfig(V, image_size=4, d_model=8, num_heads=2),
+            SENTENCE,
+            None,
+            "one of kind 'captioner' reads none",
         ),
         (RecurrentConfig(V, d_model=8), SENTENCE, None, "a recurrent model has no layers to look into"),
     ],

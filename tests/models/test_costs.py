@@ -17,7 +17,7 @@ from minitransformer import ConvolutionalConfig, RecurrentConfig, Transformer, T
 from minitransformer.costs import activations, inference_bytes, least_training_bytes, reading_bytes, training_bytes
 from minitransformer.evaluation import text_nats
 from minitransformer.layers import DropoutStream
-from minitransformer.models import GPTConfig, ModelConfig, T5Config, build_model
+from minitransformer.models import CaptionerConfig, GPTConfig, ModelConfig, T5Config, build_model
 from minitransformer.training.optimizer import Adam
 
 SIZES: dict[str, Any] = {"vocab_size": 50, "d_model": 32, "num_heads": 2, "d_ff": 64, "num_layers": 2, "max_length": 64}
@@ -125,13 +125,15 @@ def test_memory_grows_with_what_it_is_for() -> None:
         GPTConfig(**SIZES, num_kv_heads=1),
         GPTConfig(**SIZES, attention="linear", attention_dropout=0.0),
         T5Config(**SIZES, d_k=5),
+        CaptionerConfig(**SIZES, image_size=8, patch_size=2),
     ],
     ids=str,
 )
 def test_what_decoding_keeps_is_counted(config: Any) -> None:
     model = build_model(config)
     ids = np.full((1, LENGTH), 5)
-    state = model.start_decoding(ids[:, : LENGTH - 1] if isinstance(config, GPTConfig) else ids, num_beams=3)
+    read = {GPTConfig: ids[:, : LENGTH - 1], CaptionerConfig: np.zeros((1, 3, 8, 8))}
+    state = model.start_decoding(read.get(type(config), ids), num_beams=3)
     while state.position < LENGTH:
         model.decode_step(np.ones((1, 3), np.int64), state)
     kept = [array for arrays in (state.cache.shared | state.cache.rows).values() for array in arrays]

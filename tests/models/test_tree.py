@@ -23,6 +23,7 @@ from minitransformer.models import (
     IGNORED,
     KINDS,
     BERTConfig,
+    CaptionerConfig,
     ConvolutionalConfig,
     GPTConfig,
     ModelConfig,
@@ -84,9 +85,11 @@ def any_config(draw: Any, kind: type[ModelConfig]) -> Any:
 def inputs_of(config: Any, rng: np.random.Generator) -> tuple:
     """Return the arguments of the loss of this kind of model."""
     ids, targets = rng.integers(2, V, (2, 2, T))
-    if isinstance(config, ViTConfig):
-        size = config.channels, config.image_size, config.image_size
-        return rng.standard_normal((2, *size)), rng.integers(0, config.num_classes, 2)
+    if isinstance(config, ViTConfig | CaptionerConfig):
+        images = rng.standard_normal((2, config.channels, config.image_size, config.image_size))
+        if isinstance(config, CaptionerConfig):
+            return images, targets, ids
+        return images, rng.integers(0, config.num_classes, 2)
     if isinstance(config, TransformerConfig):
         return ids[:, :4], targets, ids
     counted = np.where(rng.random((2, T)) < 0.7, targets, IGNORED)

@@ -14,7 +14,7 @@ from test_gguf import small_model
 
 from minitransformer.costs import cache_bytes
 from minitransformer.layers import SparseConfig
-from minitransformer.models import BERTConfig, GPTConfig, T5Config, TransformerConfig, ViTConfig
+from minitransformer.models import BERTConfig, CaptionerConfig, GPTConfig, T5Config, TransformerConfig, ViTConfig
 from minitransformer.outline import outline
 from minitransformer.pretrained import load, look
 from minitransformer.pretrained.gguf_file import Packed
@@ -80,6 +80,9 @@ def test_the_lines_of_blocks() -> None:
     assert paper["output"] == "512 → 37,000 tokens (the table of the input)"
     vit = outline(ViTConfig())
     assert (vit["input"], "output" in vit) == ("196 patches → 768, encoder: learned positions", False)
+    captioner = outline(CaptionerConfig(100))
+    assert captioner["input"].startswith("64 patches and 100 tokens → 128, encoder: learned positions, decoder:")
+    assert captioner["output"] == "128 → 100 tokens (the table of the input)"
     assert "relative positions" in outline(T5Config(100))["encoder, blocks 1 to 6"]
     assert "encoder: learned positions" in outline(BERTConfig(100))["input"]
 

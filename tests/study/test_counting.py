@@ -9,6 +9,7 @@ from minitransformer.costs import Counted, flops_per_token
 from minitransformer.models import (
     KINDS,
     BERTConfig,
+    CaptionerConfig,
     ConvolutionalConfig,
     ConvolutionalTranslator,
     GPTConfig,
@@ -69,7 +70,7 @@ FAMILY = [
 
 def test_every_kind_whose_operations_are_derived_is_counted_too() -> None:
     derived = {kind for kind, config in KINDS.items() if issubclass(config, Counted)}
-    assert derived == {config.kind for config in FAMILY} | {TransformerConfig.kind}
+    assert derived == {config.kind for config in FAMILY} | {TransformerConfig.kind, CaptionerConfig.kind}
 
 
 @pytest.mark.parametrize("config", FAMILY, ids=str)
@@ -85,6 +86,14 @@ def test_a_model_of_the_family_costs_what_is_derived(config: Any) -> None:
     assert tally.forward == pytest.approx(tokens * (each.source + each.target), rel=1e-12)
     sides = len(inputs)
     assert tally.training == pytest.approx(sides * tokens * each.training, rel=1e-12)
+
+
+def test_a_captioner_costs_what_is_derived_of_its_patches_and_of_its_words() -> None:
+    config = CaptionerConfig(V, image_size=8, patch_size=4, channels=2, **SMALL, num_decoder_layers=1)
+    rng, (ops, tally) = np.random.default_rng(0), counting(numpy_ops)
+    build_model(config, ops).forward(rng.standard_normal((B, 2, 8, 8)), rng.integers(3, V, (B, TT)))
+    each = flops_per_token(config, TT)
+    assert tally.forward == B * (4 * each.source + TT * each.target)
 
 
 @pytest.mark.parametrize(("cell", "gates"), [("tanh", 1), ("lstm", 4)])

@@ -143,7 +143,7 @@ a header that describes one tensor twice, of which the last description counts
 tensors written in the order of their names | file_parts: [*kinds].index(item[1].dtype), item[0] → item[0]
 [models/encoder_decoder.py: pretrained/test_architectures]
 a source's mask inferred though targets begin with the padding token
-    EncoderDecoder._source_mask: given is None and self.config.pad_id != self.config.bos_id → given is None
+    EncoderDecoder._source: self.config.pad_id != self.config.bos_id → True
 [layers/embedding.py: models/test_tree]
 a softcap of the logits without its slope
     OutputLayer.logits_backward: self.ops.tanh.backward(dlogits, tanh_cache) → dlogits

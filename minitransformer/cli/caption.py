@@ -1,0 +1,67 @@
+"""Say in words what a picture shows.
+
+examples:
+  {program} caption runs/scenes-captioner/step-00010000.safetensors --scene 0 1 2
+  {program} caption runs/scenes-captioner/step-00010000.safetensors scene.png --beam 4
+
+MODEL is a checkpoint of `train --kind captioner`. Pictures are of any kind that Pillow reads, and are resized to the
+size that the model knows; it has seen nothing but coloured shapes on grey. Each line is an input and its caption,
+separated by a tab. With --scene, `true` follows, or the parts of the caption that are not.
+"""
+
+import argparse
+from typing import Any
+
+from ..decoding import Describer
+from ..grammar.captions import PARTS, judge
+from ..grammar.scenes import Scene, draw, draw_scene
+from .backend import add_backend_options, chosen_backend
+from .common import MOST_BEAMS, Parser, add_option, heavy_work, one_line, path_name, whole_number
+from .model_argument import open_model
+
+AT_ONCE = 32
+"""Pictures that are described before their captions are printed."""
+
+HELP = "describe pictures of coloured shapes with a captioner"
+
+
+def add_options(parser: Parser) -> None:
+    """Declare the options of `caption`."""
+    add_option(parser, "model", "MODEL", path_name, "a checkpoint of `train --kind captioner`")
+    inputs = parser.add_argument("inputs", nargs="*", metavar="PICTURE", help="pictures' files")
+    help_text = "numbers of scenes that no training has seen, which are drawn and judged"
+    add_option(parser, "--scene", "N", whole_number(least=0), help_text, nargs="+")
+    beam = whole_number(most=MOST_BEAMS)
+    add_option(parser, "--beam", "N", beam, "width of the search, 1 is greedy (default: 4)", default=4)
+    add_backend_options(parser)
+    parser.set_defaults(trailing=inputs)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print each picture with its caption."""
+    if bool(args.inputs) == (args.scene is not None):
+        raise ValueError("name what to describe: pictures, or --scene, one of the two")
+    backend = chosen_backend(args)
+    with heavy_work():
+        model, tokenizer, _ = open_model(args.model, backend)
+        try:
+            describer = Describer(model, tokenizer)
+        except ValueError as error:
+            raise ValueError(f"{args.model}: {error}") from None
+        inputs: list[Any] = args.inputs or [draw_scene("test", 0, number) for number in args.scene]
+        for start in range(0, len(inputs), AT_ONCE):  # what is done is shown
+            part = inputs[start : start + AT_ONCE]
+            pictures = [draw(each) if isinstance(each, Scene) else each for each in part]
+            captions = describer.describe(pictures, args.beam)
+            for place, (each, text) in enumerate(zip(part, captions, strict=True), start):
+                scene = isinstance(each, Scene)
+                columns = [f"scene {args.scene[place]}", text, verdict(text, each)] if scene else [each, text]
+                print("\t".join(map(one_line, columns)), flush=True)
+    return 0
+
+
+def verdict(text: str, scene: Scene) -> str:
+    """Return "true" for a caption that is, or the parts that are not."""
+    judged = judge(text, scene)
+    wrong = [part for part in PARTS if not getattr(judged, part)]
+    return "true" if judged.true else f"wrong: {', '.join(wrong)}"
