@@ -40,6 +40,7 @@ PARTS = {
     "26": "On many machines",
     "27": "From rewards",
     "28": "In few bits",
+    "30": "Pictures and words",
 }
 EXERCISE = r"^### Exercise \d+ ([★☆]{3}): (.+)$"
 WIDTH = 360  # pixels of a picture in the table

@@ -62,16 +62,18 @@ def maps(weights: np.ndarray, thing: np.ndarray, size: int) -> Named:
 
 
 def _touched(thing: np.ndarray, size: int) -> np.ndarray:
+    return _cut(thing, size).max(axis=(1, 3))
+
+
+def _cut(thing: np.ndarray, size: int) -> np.ndarray:
     height, width = thing.shape
-    return thing.reshape(height // size, size, width // size, size).any(axis=(1, 3))
+    return thing.reshape(height // size, size, width // size, size)
 
 
 def _others(thing: np.ndarray, size: int) -> dict[str, np.ndarray]:
     """Return other sets of patches that might be taken for the thing's."""
-    height, width = thing.shape
-    cut = thing.reshape(height // size, size, width // size, size)
-    touched = cut.any(axis=(1, 3))
-    around = np.outer(touched.any(axis=1), touched.any(axis=0))
+    cut, touched = _cut(thing, size), _touched(thing, size)
+    around = np.outer(touched.max(axis=1), touched.max(axis=0))
     places = np.argwhere(thing).mean(axis=0) // size
     middle = np.zeros_like(touched)
     middle[tuple(places.astype(int))] = True
@@ -79,7 +81,7 @@ def _others(thing: np.ndarray, size: int) -> dict[str, np.ndarray]:
     grown[1:] |= touched[:-1]
     grown[:-1] |= touched[1:]
     return {
-        "patches that lie wholly on the thing: one pixel is enough": cut.all(axis=(1, 3)),
+        "patches that lie wholly on the thing: one pixel is enough": cut.min(axis=(1, 3)),
         "patches of which the thing covers half: one pixel is enough": cut.mean(axis=(1, 3)) >= 0.5,
         "all patches of the rectangle around the thing: a patch without a pixel of it does not count": around,
         "the patch in the thing's middle alone": middle,
@@ -89,7 +91,7 @@ def _others(thing: np.ndarray, size: int) -> dict[str, np.ndarray]:
         "patches whose middle pixel is on the thing: any of its pixels counts": (
             thing[size // 2 :: size, size // 2 :: size]
         ),
-        "strips of one row, not squares": thing.reshape(*touched.shape, size * size).any(axis=-1),
+        "strips of one row, not squares": thing.reshape(*touched.shape, size * size).max(axis=-1),
         "patches column by column: they stand row by row": touched.T,
         "patches from the last to the first": touched[::-1, ::-1],
         "patches that the thing does not touch": ~touched,
@@ -121,8 +123,7 @@ def shares(weights: np.ndarray, thing: np.ndarray, size: int) -> Named:
 
 
 def _covered(thing: np.ndarray, size: int) -> np.ndarray:
-    height, width = thing.shape
-    return thing.reshape(height // size, size, width // size, size).mean(axis=(1, 3)).ravel()
+    return _cut(thing, size).mean(axis=(1, 3)).ravel()
 
 
 def chances(weights: np.ndarray, thing: np.ndarray, size: int) -> Named:
