@@ -273,18 +273,17 @@ for name, chosen in (("seen pairs", ~fitted[2]), ("seen and new pairs", slice(No
 # ## Two towers
 #
 # A captioner writes a text. Often a smaller question is enough: *do this picture and this text belong together?* Search
-# is such a task. CLIP (Radford and others 2021) has two models, the *towers*. One makes a vector $a_i$ of each picture,
-# the other a vector $b_i$ of each text. Both have the same width, and they shall be near each other if picture and text
-# belong together. Near means: a large cosine. So each vector is divided by its length, and the products of all pairs of
-# a batch are
+# is such a task. CLIP (Radford and others 2021) has two models, the [*towers*](glossary.md#tower). One makes a vector
+# $a_i$ of each picture, the other a vector $b_i$ of each text. Both have the same width, and they shall be near each
+# other if picture and text belong together. Near means: a large cosine. So each vector is divided by its length, and
+# the products of all pairs of a batch are
 #
-# $$ u_i = \frac{a_i}{|a_i|}, \qquad v_j = \frac{b_j}{|b_j|}, \qquad S_{ij} = e^{\ell}\, u_i \cdot v_j
-# \qquad S\ (B, B) $$
+# $$ u_i = \frac{a_i}{|a_i|}, \quad v_j = \frac{b_j}{|b_j|}, \qquad S_{ij} = e^{\ell}\, u_i \cdot v_j $$
 #
-# The *scale* $e^\ell$ is 1 over the temperature of a softmax. It is learned, as its logarithm $\ell$. Now row $i$ of
-# $S$ is a classification: which of the $B$ texts belongs to picture $i$? The answer is text $i$. And column $j$ is
-# another one: which of the $B$ pictures belongs to text $j$? Nobody has to write labels; that pictures and texts come
-# in pairs is enough. The loss is the mean of both cross-entropies:
+# $S$ is $(B, B)$. The *scale* $e^\ell$ is 1 over the temperature of a softmax. It is learned, as its logarithm $\ell$.
+# Now row $i$ of $S$ is a classification: which of the $B$ texts belongs to picture $i$? The answer is text $i$. And
+# column $j$ is another one: which of the $B$ pictures belongs to text $j$? Nobody has to write labels; that pictures
+# and texts come in pairs is enough. The loss is the mean of both cross-entropies:
 #
 # $$ L = -\frac1{2B} \sum_i \Bigl( \log \frac{e^{S_{ii}}}{\sum_j e^{S_{ij}}} + \log \frac{e^{S_{ii}}}{\sum_j
 # e^{S_{ji}}} \Bigr) $$
@@ -338,8 +337,9 @@ print(f"each its own partner, scale 1: {contrastive_loss(a, a, np.array(0.0)):.2
 #
 # **The product.** $S = e^\ell\, U V^\top$ is a product of three, so
 #
-# $$ \mathrm{d}U = e^\ell\, \mathrm{d}S\, V, \qquad \mathrm{d}V = e^\ell\, \mathrm{d}S^\top U, \qquad
-# \mathrm{d}\ell = \sum_{ij} \mathrm{d}S_{ij}\, S_{ij} $$
+# $$ \mathrm{d}U = e^\ell\, \mathrm{d}S\, V, \qquad \mathrm{d}V = e^\ell\, \mathrm{d}S^\top U $$
+#
+# $$ \mathrm{d}\ell = \sum_{ij} \mathrm{d}S_{ij}\, S_{ij} $$
 #
 # In the last one the factor is $S_{ij}$ itself, because $\partial e^\ell / \partial \ell = e^\ell$.
 #
@@ -347,10 +347,13 @@ print(f"each its own partner, scale 1: {contrastive_loss(a, a, np.array(0.0)):.2
 # \varepsilon$. So $u$ moves by
 #
 # $$ \frac{\varepsilon}{|a|} - \frac{a\,(u \cdot \varepsilon)}{|a|^2} = \frac{\varepsilon - u\,(u \cdot
-# \varepsilon)}{|a|}, \qquad\text{and so}\qquad \mathrm{d}a = \frac{\mathrm{d}u - u\,(u \cdot \mathrm{d}u)}{|a|} $$
+# \varepsilon)}{|a|} $$
 #
-# since this linear map is symmetric. What of $\mathrm{d}u$ lies along $u$ would change the length alone, and the length
-# is thrown away.
+# This linear map is symmetric, so the gradient goes back through the same one:
+#
+# $$ \mathrm{d}a = \frac{\mathrm{d}u - u\,(u \cdot \mathrm{d}u)}{|a|} $$
+#
+# What of $\mathrm{d}u$ lies along $u$ would change the length alone, and the length is thrown away.
 #
 # ### Exercise 3 ★★☆: back through the contrastive loss
 
@@ -471,7 +474,8 @@ drawn.draw_similarities(pictures(scenes[:6]), new_texts[:6], S[:6, :6])
 # ## What is found, and honest ties
 #
 # Three hundred new pictures, and their three hundred captions. For each picture, the captions are put in the order of
-# their cosines. *Recall at k* is the share of the pictures whose own caption is among the first $k$.
+# their cosines. [*Recall at k*](glossary.md#recall-at-k) is the share of the pictures whose own caption is among the
+# first $k$.
 #
 # But some pictures have the same caption, word by word, and then their cosines are equal. Which is first? Three answers
 # are in use, and two are wrong. If a tie counts as found, a model that gives *the same vector to everything* has a
@@ -611,9 +615,9 @@ for size in (4, 16, 64, 256):
     row(f"batch {size:<4} loss {np.mean(losses[-50:]):.2f}", model.similarities(testing, bags(new_texts)))
 
 # %% [markdown]
-# With four captions the loss is soon small, and the model has learned little. In our small world little is gained beyond 64. CLIP
-# took 32,768. That is why contrastive training on many GPUs gathers the *vectors* of all of them (an all-gather, lesson
-# [26](26_many_processes.ipynb)), and not only the gradients.
+# With four captions the loss is soon small, and the model has learned little. In our small world little is gained
+# beyond 64. CLIP took 32,768. That is why contrastive training on many GPUs gathers the *vectors* of all of them (an
+# all-gather, lesson [26](26_many_processes.ipynb)), and not only the gradients.
 #
 # ## Common mistakes, and what they look like
 #
