@@ -22,7 +22,7 @@ def build_parser() -> Parser:
     how_far.add_argument("number", metavar="NN", nargs="?", type=_number, help="one lesson (default: all)")
     how_far.set_defaults(run=_progress)
     again = commands.add_parser("reset", help="begin a lesson again; your answers are kept under another name")
-    again.add_argument("number", metavar="NN", type=_number, help='the lesson, "00" to "29"')
+    again.add_argument("number", metavar="NN", type=_number, help='the lesson, "00" to "30"')
     again.set_defaults(run=_reset)
     marks = commands.add_parser("grade", help="for teachers: the marks of a class, from its notebooks")
     marks.add_argument(

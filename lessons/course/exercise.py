@@ -121,7 +121,7 @@ def exercise(
 
 
 def exercises(number: str) -> dict[str, Exercise]:
-    """Return the exercises of lesson "00" to "29" by name, in order. Raises `ValueError` for an unknown lesson."""
+    """Return the exercises of lesson "00" to "30" by name, in order. Raises `ValueError` for an unknown lesson."""
     if not lesson_folder(number).is_dir():
         raise ValueError(f"there is no lesson {number!r}")
     module = import_module(f"{__package__}.{lesson_folder(number).name}.exercises")

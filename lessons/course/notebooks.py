@@ -41,6 +41,7 @@ PARTS = {
     "27": "From rewards",
     "28": "In few bits",
     "29": "What heads do together",
+    "30": "Pictures and words",
 }
 EXERCISE = r"^### Exercise \d+ ([★☆]{3}): (.+)$"
 WIDTH = 360  # pixels of a picture in the table

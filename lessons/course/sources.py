@@ -39,7 +39,7 @@ def sources() -> list[Path]:
 
 
 def number_of(source: Path) -> str:
-    """Return a lesson's number, "00" to "29"."""
+    """Return a lesson's number, "00" to "30"."""
     return source.name[:2]
 
 

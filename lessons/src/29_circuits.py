@@ -183,7 +183,7 @@ pictures.draw_maps(
 
 # %% tags=["exercise"]
 def logit_terms(terms, gamma, beta, direction, eps):
-    """What each term of the stream adds to a logit, through a layer normalisation whose scale is frozen.
+    """Split a logit into what each term adds to it, through a layer normalisation whose scale is frozen.
 
     terms (N, T, C): their sum over N is the stream x before the norm; gamma, beta (C,); direction w (C,); eps as in σ.
     → contributions (N, T), of each term at each position, and one number, the constant that beta adds. Together they
@@ -212,7 +212,7 @@ outputs = [block.self_attention.output for block in model.decoder.layers]
 
 
 def of_head(layer, head):
-    """What a head adds to the stream of the first row: its output through its rows of W_O."""
+    """Return what a head adds to the stream of the first row: its output through its rows of W_O."""
     D = stream.heads["self_attention"].shape[-1]
     return stream.heads["self_attention"][layer, 0, :, head] @ outputs[layer].weight.data[head * D : (head + 1) * D]
 
@@ -288,7 +288,7 @@ for name, run in (("other", other), ("own", own)):
 
 # %% tags=["exercise"]
 def patch_shares(after, own, other):
-    """How far each position, patched alone, goes from one run to the other.
+    """Return how far each position, patched alone, goes from one run to the other.
 
     after: a function from a stream (T, C) to a number, what the rest of the model makes of it; own, other (T, C).
     → (T,): for each position t, (after(own with other's row t) − after(own)) / (after(other) − after(own)).
@@ -366,7 +366,7 @@ def circuits(query, key, value, output, num_heads):
 
 
 def key_composition(qk, ov):
-    """How much each later head's keys read what each earlier head wrote: qk (H, C, C), ov (E, C, C) → (H, E)."""
+    """Measure how much later heads' keys read what earlier heads wrote: qk (H, C, C), ov (E, C, C) → (H, E)."""
     raise NotImplementedError
 
 

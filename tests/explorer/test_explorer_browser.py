@@ -84,7 +84,7 @@ def translated(model: Transformer, tokenizer: BPETokenizer) -> dict[str, Any]:
 
 
 def patching(model: Transformer, translator: Translator, source: list[int]) -> dict[str, Any]:
-    """What of the other sentence's run brings its first word over, and a translation with one of its vectors."""
+    """The parts of the other run that bring its first word over, and a translation with one of its vectors."""
     spot = patch_at("encoder", 1, 2)
     (other,) = translator.encode([OTHER], truncate=False)
     _, shares = shares_of(model, source, other)

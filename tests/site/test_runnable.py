@@ -23,7 +23,7 @@ import ast, asyncio
 code = compile(open("cells.py").read(), "cells.py", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 asyncio.run(eval(code))
 """
-TRAINING = {"03": 1, "09": 1, "10": 1, "18": 1, "19": 1, "21": 3, "22": 3, "27": 3, "29": 1}
+TRAINING = {"03": 1, "09": 1, "10": 1, "18": 1, "19": 1, "21": 3, "22": 3, "27": 3, "29": 1, "30": 1}
 """The cells that train for long, by lesson."""
 URL, WHEEL = "https://example.com/transformer/", "minitransformer-9-py3-none-any.whl"
 

@@ -52,7 +52,7 @@ def losses(logits: Floats, ids: Ids) -> Floats:
 
 @dataclass
 class History:
-    """What a model was after some steps: losses of tokens that can be known, and of the others, and attention's maps.
+    """A model after some steps: losses of tokens that can be known, and of the others, and attention's maps.
 
     maps  `(layers, B, H, T, T)` each, of rows that training never saw
     """

@@ -1,4 +1,4 @@
-"""What few bits cost: perplexity by bits and by the weights that share a scale, and where the error sits.
+"""The cost of few bits: perplexity by bits and by the weights that share a scale, and where the error sits.
 
 Source: Dettmers et al. 2022, LLM.int8(), whose outliers are channels of large inputs; Frantar et al. 2022, GPTQ.
 """
