@@ -1,6 +1,4 @@
-"""What is done with a trained model: texts are searched, drawn, filled, classified and turned into vectors.
-
-And pictures are classified and described.
+"""Uses of a trained model: texts are searched, drawn, filled, classified, made vectors; pictures classified, described.
 """
 
 from .batches import BatchSearch

@@ -36,7 +36,7 @@ SHARED |= {"crop_size": 224, "rescale_factor": 1 / 255, "image_mean": 0.5, "imag
 
 @dataclass(frozen=True)
 class ImageProcessor:
-    """How a picture becomes an array.
+    """The way in which a picture becomes an array.
 
     size: the height and width to which a picture is resized, or one number for its shorter side, `None`: it is not;
     resample: Pillow's number of the way; crop: height and width of what is kept of the middle; factor, mean and std: as

@@ -1,4 +1,4 @@
-"""What a token costs with few bits, with keys and values in bytes, and with drafts: greedy texts of one language model.
+"""The cost of a token with few bits, with keys and values in bytes, and with drafts: greedy texts of a language model.
 
 python tests/benchmarks/tokens.py MODEL --draft layers:2 prompt runs/small/step-00000300.safetensors
 python tests/benchmarks/tokens.py SmolLM2-135M-Instruct.Q4_1.gguf --prompt "Once upon a time" --tokens 40

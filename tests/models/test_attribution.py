@@ -66,7 +66,7 @@ class Forward:
         return norm.gain * centre(term) / np.sqrt((centre(whole) ** 2).mean(-1, keepdims=True) + norm.eps)
 
     def logits(self, start: int, name: str, term: np.ndarray) -> np.ndarray:
-        """What a term that a sub-layer of layer `start` adds becomes."""
+        """Return what a term that a sub-layer of layer `start` adds becomes."""
         x, begun = self.stream.states[0], False
         for n, block in enumerate(self.stack.layers):
             for each, added in self.stream.contributions.items():

@@ -36,7 +36,7 @@ def share(findings: Findings, split: str, column: str) -> Interval:
 
 
 def percent(run: Run, split: str, column: str) -> float:
-    """The same of one run."""
+    """Return the same for one run."""
     return 100 * float(np.mean(np.array(run["verdicts"][split])[:, COLUMNS.index(column)]))
 
 
