@@ -39,7 +39,7 @@ SETTINGS = {"tokens_per_batch": 4096, "peak_lr": 1e-4, "valid_interval": 20}
 
 @dataclass(frozen=True)
 class Objective(Config):
-    """The objective of a training: a reward of drawn texts that begin with prompts, or preferences, if there are `pairs`.
+    """The objective of a training: a reward of texts that it draws after prompts, or preferences, if there are `pairs`.
 
     It goes into the checkpoints, and a training goes on with it.
     """

@@ -1,5 +1,4 @@
-"""Uses of a trained model: texts are searched, drawn, filled, classified, made vectors; pictures classified, described.
-"""
+"""Uses of a trained model: texts are searched, drawn, filled, classified, made vectors; pictures too."""
 
 from .batches import BatchSearch
 from .classifier import Classifier

@@ -32,8 +32,8 @@ def adam_step(
 
     `g = grad_scale · grad`; `m ← β₁ m + (1 − β₁) g`; `v ← β₂ v + (1 − β₂) g²`;
     `data ← data − lr · m̂ / (√v̂ + ε)` with `m̂ = m / (1 − β₁^step)`, `v̂ = v / (1 − β₂^step)`. Steps count from 1.
-    Raises `ValueError`, and changes nothing, for a rate that is not finite, a beta outside [0, 1), an eps of 0, read-only
-    arrays to be changed, and shared memory. Source: Kingma & Ba 2015, algorithm 1; Vaswani 2017, §5.3.
+    Raises `ValueError`, and changes nothing, for a rate that is not finite, a beta outside [0, 1), an eps of 0, what
+    is read-only but shall be changed, and shared memory. Source: Kingma & Ba 2015, algorithm 1; Vaswani 2017, §5.3.
     """
     arrays = {"data": data, "m": m, "v": v, "grad": grad}
     for name in ("data", "m", "v"):

@@ -36,7 +36,7 @@ def share(findings: Findings, split: str, column: str) -> Interval:
 
 
 def percent(run: Run, split: str, column: str) -> float:
-    """Return the same for one run."""
+    """Return one run's share of captions, in per cent, of which this part is right."""
     return 100 * float(np.mean(np.array(run["verdicts"][split])[:, COLUMNS.index(column)]))
 
 
