@@ -11,6 +11,7 @@ import argparse
 import statistics
 from collections.abc import Callable
 from time import perf_counter
+from typing import Any
 
 from minitransformer.cli.backend import NUMPY
 from minitransformer.cli.generate import opened_draft
@@ -30,6 +31,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=40, help="tokens that each text has at most")
     parser.add_argument("--rounds", type=int, default=7)
     args = parser.parse_args()
+    model: Any
     model, tokenizer, _ = with_tokenizer(args.model, open_model(args.model, NUMPY))
     ways: dict[str, Callable[[], Generator]] = {"float32": lambda: Generator(model, tokenizer)}
     for bits in (8, 4):
