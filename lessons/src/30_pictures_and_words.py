@@ -54,8 +54,8 @@ print(f"captions that training may show: {kinds**2 * 3:,}")
 #
 # ## A memory is a list of vectors
 #
-# The third kind of attention in §3.2.3 takes its queries from the decoder and its keys and values from the memory $M$.
-# For the $T_q$ words so far and a memory of $N$ vectors:
+# The first of the three uses of attention in §3.2.3 takes its queries from the decoder, and its keys and values from
+# the memory $M$. For the $T_q$ words so far and a memory of $N$ vectors:
 #
 # $$ \operatorname{softmax}\Bigl(\frac{(X W^Q)(M W^K)^\top}{\sqrt D}\Bigr)\, M W^V
 # \qquad X\ (T_q, C), \quad M\ (N, C), \quad \text{weights } (T_q, N) $$
@@ -130,7 +130,7 @@ for text, scene in zip(describer.describe(list(pictures(scenes[:3])), beam=1), s
     print(f"{'true' if judge(text, scene).true else 'not true':<8} {text}")
 
 # %% [markdown]
-# A caption is *wholly true* if all of its words are. (A guess would hardly ever be: see the number of captions above.)
+# A caption is *wholly true* if all of its words are. (A guess hardly ever would be: see the number of captions above.)
 # Colours come first, since one patch is enough to see them. Shapes need a few patches, and the side needs both things
 # at a time.
 #

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from .solutions import log_softmax, unit
+from .solutions import log_softmax
 
 Named = dict[str, Any]
 
@@ -148,9 +148,15 @@ def _own(x: np.ndarray, axis: int = 1) -> Any:
     return -np.diag(log_softmax(x, axis)).mean()
 
 
+def _unit(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows, divided by their lengths, and these."""
+    lengths = np.linalg.norm(x, axis=1, keepdims=True)
+    return x / lengths, lengths
+
+
 def losses(a: np.ndarray, b: np.ndarray, log_scale: np.ndarray) -> Named:
     """Return wrong losses."""
-    (u, of_a), (v, of_b), scale, B = unit(a), unit(b), np.exp(log_scale), len(a)
+    (u, of_a), (v, of_b), scale, B = _unit(a), _unit(b), np.exp(log_scale), len(a)
     products = u @ v.T
     logits = scale * products
 
@@ -241,7 +247,7 @@ def losses(a: np.ndarray, b: np.ndarray, log_scale: np.ndarray) -> Named:
             -(log_softmax(logits, 1) + log_softmax(logits, 0)).mean() / 2
         ),
         "has the mean of each side subtracted: nothing is centred": of_vectors(
-            unit(a - a.mean(axis=0))[0], unit(b - b.mean(axis=0))[0]
+            _unit(a - a.mean(axis=0))[0], _unit(b - b.mean(axis=0))[0]
         ),
     }  # fmt: skip
 
@@ -251,7 +257,7 @@ def losses(a: np.ndarray, b: np.ndarray, log_scale: np.ndarray) -> Named:
 
 def gradients(a: np.ndarray, b: np.ndarray, log_scale: np.ndarray) -> Named:
     """Return wrong gradients of the first of the two."""
-    (u, of_a), (v, of_b), scale, B = unit(a), unit(b), np.exp(log_scale), len(a)
+    (u, of_a), (v, of_b), scale, B = _unit(a), _unit(b), np.exp(log_scale), len(a)
     logits = scale * (u @ v.T)
     own = np.eye(B)
     p, q = np.exp(log_softmax(logits, 1)), np.exp(log_softmax(logits, 0))
@@ -321,7 +327,7 @@ def gradients(a: np.ndarray, b: np.ndarray, log_scale: np.ndarray) -> Named:
 
 def slopes(a: np.ndarray, b: np.ndarray, log_scale: np.ndarray) -> Named:
     """Return wrong gradients of the logarithm of the scale."""
-    (u, _), (v, _), scale, B = unit(a), unit(b), np.exp(log_scale), len(a)
+    (u, _), (v, _), scale, B = _unit(a), _unit(b), np.exp(log_scale), len(a)
     logits, own = scale * (u @ v.T), np.eye(B)
     rows, columns = np.exp(log_softmax(logits, 1)) - own, np.exp(log_softmax(logits, 0)) - own
     dlogits = (rows + columns) / (2 * B)

@@ -104,6 +104,7 @@ def draw_similarities(pictures: Floats, texts: Sequence[str], cosines: Floats) -
     axes.set_yticks([])
     axes.set_title("cosine of each picture and each text; the own ones are bold")
     show(
-        f"{count} pictures down the side, their {count} captions across, and the cosine of each two. On the diagonal, "
+        f"{count} pictures down the side, their {count} captions across, and the cosine of each two: "
+        "green above zero, purple below. On the diagonal, "
         "where picture and caption belong together, the cosines are the largest of their rows."
     )

@@ -18,13 +18,8 @@ def log_softmax(x, axis):
     return x - np.log(np.exp(x).sum(axis=axis, keepdims=True))
 
 
-def unit(x):
-    lengths = np.sqrt((x * x).sum(axis=1, keepdims=True))
-    return x / lengths, lengths
-
-
 def contrastive_loss(a, b, log_scale):
-    (u, _), (v, _) = unit(a), unit(b)
+    u, v = (x / np.sqrt((x * x).sum(axis=1, keepdims=True)) for x in (a, b))
     logits = np.exp(log_scale) * (u @ v.T)  # (B, B)
     by_row, by_column = log_softmax(logits, 1), log_softmax(logits, 0)
     loss = -(np.diag(by_row) + np.diag(by_column)).mean() / 2
@@ -32,7 +27,8 @@ def contrastive_loss(a, b, log_scale):
 
 
 def contrastive_loss_backward(a, b, log_scale):
-    (u, of_a), (v, of_b), scale = unit(a), unit(b), np.exp(log_scale)
+    of_a, of_b = (np.sqrt((x * x).sum(axis=1, keepdims=True)) for x in (a, b))
+    u, v, scale = a / of_a, b / of_b, np.exp(log_scale)
     logits = scale * (u @ v.T)
     own, B = np.eye(len(a)), len(a)
     # loss = −(Σ diag log softmax(logits, 1) + Σ diag log softmax(logits, 0)) / 2B

@@ -329,7 +329,7 @@ a as it was | dlogits.T @ u → dlogits.T @ a | db has the other side as it was
 db of the unit vectors | returns da, dv, dlog_scale | db is the gradient of the unit vectors
 db without projection | returns da, dv / of_b, dlog_scale | db lacks what the length does
 db without division | returns da, db * of_b, dlog_scale | db is not divided by the lengths
-db by a's lengths | / of_b → / of_a | db is divided by the other side's lengths
+db by a's lengths | * v) / of_b → * v) / of_a | db is divided by the other side's lengths
 db added | db = (dv - → db = (dv + | db has (du·u) u added
 db in the batch | (dv * v).sum(axis=1, keepdims=True) → (dv * v).sum(axis=0) | db has du·u summed over the batch
 db nothing | returns da, 0 * db, dlog_scale | db is 0
