@@ -146,7 +146,7 @@ for text, scene in zip(describer.describe(list(pictures(scenes[:3])), beam=1), s
 
 # %% tags=["exercise"]
 def looked_at(weights, thing, size):
-    """Where words look in a picture, and how much of it lies on a thing.
+    """Maps of where words look in a picture, and the share of it that lies on a thing.
 
     weights (Tq, N): each word's attention to the N patches of size × size pixels, row by row of the picture.
     thing (height, width), bool: the pixels that the thing covers. size divides height and width.
@@ -414,7 +414,7 @@ def bags(texts, neighbours=False):
 
 
 class Towers:
-    """Of pictures: patches (B, 36, 48) → linear → ReLU → mean → linear. Of texts: bags (B, V) → linear."""
+    """Two towers: patches (B, 36, 48) → linear → ReLU → mean → linear, and bags (B, V) → linear."""
 
     def __init__(self, vocabulary, scale=1 / 0.07, hidden=128, width=32):
         draw = np.random.default_rng(0).standard_normal
