@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 29 · Circuits: how two heads learn to copy
 #
-# **You will be able to** watch a small model learn to copy text that it never saw, in one sudden step; find the heads
+# **You will be able to** watch a small model learn to copy text that it never saw, in one steep fall; find the heads
 # that do it; split a logit into what each part of a model adds to it; and patch one place of a run with another run, to
 # show that it matters. In an optional part: write the circuits of a head as matrices, and see two heads act as one.
 #
@@ -9,7 +9,7 @@
 # |---|---|
 # | you know | [GPT](19_gpt.ipynb), [what heads look at](12_heads.ipynb), [rotary positions](20_modern_blocks.ipynb) |
 # | runs in | 90 s at most on 2 cores; no GPU, no PyTorch, no network |
-# | in the paper | §6.3's "interpretable" heads; here Elhage and others 2021, Olsson and others 2022 |
+# | in the paper | §4's "interpretable" models; here Elhage and others 2021, Olsson and others 2022 |
 # | in the package | [`patching.py`](../minitransformer/inside/patching.py), `attribution.py`, `circuits.py` |
 #
 # "The Amberlys keep bees. … More honey, said Mrs Amb". A language model goes on with "erly", even if it
@@ -43,8 +43,8 @@ print("can be known", *("↑ " if flag else "  " for flag in known[0]))
 
 # %% [markdown]
 # No row comes twice, so there is nothing to remember. Where the stretch begins again, and how long it is, is random
-# too, so no distance helps. New tokens can't be known: the best guess gives each $1/32$, a loss of $\ln 32$. Tokens
-# with an arrow can be known by looking back.
+# too, so no distance helps. New tokens can't be known: an even guess loses $\ln 32$, any other one more. Tokens
+# with an arrow can be found by looking back.
 #
 # The model is as small as it can be: two layers of attention *alone*, with two heads each, and no feed-forward network.
 # (In the package that is `d_ff=0`.) Beside it we train one with one layer. Both see 500 batches of 32 rows.
@@ -71,8 +71,8 @@ pictures.draw_losses(
 )
 
 # %% [markdown]
-# Both models soon learn that a token from the row is more likely to come than one that was not there. The one with one
-# layer stays at that. The one with two layers stays there as well, for a while. Then its loss falls, in a short time.
+# Both models first learn a little: perhaps that a token from the row is more likely than one that was not there. With
+# one layer the loss stays near that. With two layers it sinks more slowly at first, and then falls steeply.
 # Something has formed that was not there before. What is it?
 #
 # ## Induction heads
@@ -133,7 +133,7 @@ curves |= {f"head 1.{head + 1}: the token before": [each[0, :, head].diagonal(-1
 pictures.draw_scores(history.steps, curves, history.known)
 
 # %% [markdown]
-# The steep fall of the loss *is* the forming of these heads. Olsson and others (2022) saw the same in large language
+# The loss falls at the same steps at which these heads form. Olsson and others (2022) saw the same in large language
 # models: a bump in the loss early in training, and at the same time induction heads, and the ability to use what stands
 # in the context.
 #
@@ -235,9 +235,9 @@ pictures.draw_terms(
 )
 
 # %% [markdown]
-# The heads of the second layer make the lead. The heads of the first layer add hardly anything *by themselves*. Does
-# the model not need them, then? No: this method sees only what goes straight to the output. It is blind for what a head
-# does *through another head*. So we need the second kind of evidence.
+# Here head 2.2 makes nearly all of the lead. Head 1.1, which looks at the token before, adds next to
+# nothing *by itself*. Does the model not need it, then? No: this method sees only what goes straight to the output. It
+# is blind to what a head does *through another head*. So we need the second kind of evidence.
 #
 # The package does the same for every kind of model, through the norms of post-norm stacks too:
 
@@ -261,14 +261,14 @@ for name, sites in {"nothing": [], **{f"head {n + 1}.{h + 1}": [Site("self_atten
     print(f"{name:<12}{each[known[:, 1:]].mean():18.2f}{each[~known[:, 1:]].mean():22.2f}")
 
 # %% [markdown]
-# Now the first layer matters: without the head that looks at the token before, the model can't copy. No head matters
-# much for new tokens. But zero is a value that the model never saw there: a damaged model may fail for other reasons
+# Now the first layer matters: without the head that looks at the token before, the model can't copy. New tokens lose
+# little by it. But zero is a value that the model never saw there: a damaged model may fail for other reasons
 # than the one that we think of. It is better to put in a value that is *normal*, from another run.
 #
 # ## Patching: one place from another run
 #
-# Take two rows that differ in *one token*. Both end with `A`. In one row (the *other* one) an `A` stands earlier too,
-# before `B`. In our *own* row a different token stands in its place: then nothing says that `B` will come.
+# Take two rows that differ in *one token*, the clearest of 8 random pairs. Both end with `A`. In the *other* one an
+# `A` stands earlier too, before `B`. In our *own* row another token does: nothing says that `B` will come.
 
 # %%
 pair = copying.Pair(model)
@@ -323,21 +323,21 @@ estimates = inside.estimated_effects(model, sites, other, pair.measure, pair.own
 pictures.draw_patches({"patched": shares, "the gradient's estimate": estimates}, [str(id) for id in pair.other[0]])
 
 # %% [markdown]
-# Read the upper table from above. After the embedding the difference lies where the tokens differ. After layer 1 it
-# lies *one place further*: the head that looks back has carried it there. After layer 2 it lies at the end, where the
-# result is read. That is the path that we guessed, and each step of it was forced by a patch, not only seen.
+# Read the upper table from above. Its first and last rows can't be otherwise: the rows differ in one token, and the
+# result is read at the end. The middle one is the finding: after layer 1 the difference lies *one place further*. That
+# is the path that we guessed. (Which head carried it? Patch `Site("self_attention", 0, head=FIRST)`.)
 #
 # The lower table is **attribution patching**: the gradient of the result at every place, by one backward, times the
 # difference of the two runs. It is the first term of a series, so it is right for small changes (the package's tests
 # show that). A large model has millions of places, and patching each one takes a run. But here the estimate misses the
-# main cells. The softmax is the reason: in the own run the score of `B`'s place is so low that a *small* change of it
-# does nothing, and the gradient knows only about small changes. Use the estimate to find places, and patch those to be
-# sure.
+# main cells. It knows only small changes. But the last norm's $\sigma$ is far larger in the own run (so even the
+# last cell is far from 1), and the softmax gives `B`'s place little weight. Use the estimate to find places, and patch
+# those to be sure.
 #
 # ## Circuits: heads as matrices (optional)
 #
-# The third kind of evidence needs no text at all. A head uses four matrices, but never one alone. A score is $x_t W_Q
-# \, (x_s W_K)^\top = x_t\,(W_Q W_K^\top)\,x_s^\top$, and what a head adds is $x_s W_V W_O$. So there are only two
+# The third kind of evidence needs no text at all. A head uses four matrices, but never one alone. Without norm, biases
+# and rotation a score is $x_t W_Q (x_s W_K)^\top / \sqrt D$, and a head adds $x_s W_V W_O$. So there are only two
 # matrices, $C \times C$ both, of rank $D$:
 #
 # $$ W_{QK} = \tfrac{1}{\sqrt D} W_Q W_K^\top \;\text{(where to look)},
@@ -345,7 +345,7 @@ pictures.draw_patches({"patched": shares, "the gradient's estimate": estimates},
 #
 # They are called the head's [**QK circuit**](glossary.md#qk-circuit) and [**OV circuit**](glossary.md#ov-circuit)
 # (Elhage and others 2021). And two heads can be composed: if the earlier head has written $x\,W_{OV}'$ into the place
-# of a key, the later head's score for it is $x_t\, W_{QK} (x\,W_{OV}')^\top = x_t\,(W_{QK} W_{OV}'^\top)\,x^\top$. The
+# of a key, it adds to the later score $x_t\, W_{QK} (x\,W_{OV}')^\top = x_t\,(W_{QK} W_{OV}'^\top)\,x^\top$. The
 # size of this product says whether the later head listens to the earlier one:
 #
 # $$ \text{K-composition} = \frac{\lVert W_{QK} W_{OV}'^\top \rVert}{\lVert W_{QK}\rVert\,\lVert W_{OV}'\rVert} $$
@@ -417,27 +417,27 @@ pictures.draw_circuits(
 )
 
 # %% [markdown]
-# Both matrices have a dark diagonal. Nobody told the model that token 7 is like token 7: queries in the second layer
-# and values in the first one have learned it for all 32 tokens, each for itself. The first matrix is step 2 of our
+# Both have a dark diagonal, the second one with gaps: the other head of the layer copies those tokens. Nobody told the
+# model that token 7 is like token 7: it has learned it for all 32, each for itself. The first matrix is step 2 of our
 # guess, *look for a place that says: before me stood an A*. The second is *and say what stands there*.
 #
-# So the three kinds of evidence agree. We know how this model copies.
+# So the three kinds of evidence agree on the main path.
 #
 # ## In a real model
 #
 # The functions of the package take any model. SmolLM2, with 270 heads in 30 layers, has induction heads too: a few
 # heads look at what came after the last same token with most of their attention, the median head with next to none.
-# Switched off, the loss on random tokens that come again more than doubles ([numbers and
+# Without the best six the loss on tokens that come again more than doubles ([numbers and
 # how](../minitransformer/pretrained/README.md#look-inside)). In large models such heads also copy in a wider sense:
 # they complete patterns of which not every token is the same.
 #
 # ## Common mistakes, and what they look like
 #
-# * **The same token in place of the one after it.** The score of a perfect induction head is near 0, and of a head that
-#   looks for the same token near 1.
+# * **The weight to s, not to s + 1.** Then a perfect induction head has a score near 0, and a head that looks at the
+#   same token one near 1.
 # * **A norm that is not frozen.** If each term is normalised by itself, small terms become as large as large ones, and
-#   they add up to nothing.
-# * **"It adds nothing to the logit, so it does nothing."** Direct attribution is blind for heads that act through
+#   their sum is no logit.
+# * **"It adds nothing to the logit, so it does nothing."** Direct attribution is blind to heads that act through
 #   others.
 # * **"Without it the model fails, so it does the task."** Zeros are values that the model never saw. Patch with another
 #   run of a row that differs in one thing alone.
@@ -448,9 +448,9 @@ pictures.draw_circuits(
 #
 # ## What changed since 2017
 #
-# The paper looked at maps of attention and called some heads interpretable (§6.3; appendix). Whether a map *explains*
+# The paper looked at maps of attention and hoped for interpretable models (§4; appendix). Whether a map *explains*
 # anything was disputed for years. Since then the question became an experiment: change something inside, and see what
-# changes outside. Meng and others (2022) found by patching where GPT-2 XL keeps facts. Wang and others (2022) took
+# changes outside. Meng and others (2022) patched GPT-2 XL to see where facts pass. Wang and others (2022) took
 # apart how GPT-2 small knows that "Mary" comes after "When Mary and John went to the store, John gave a drink to": 26
 # heads in seven groups, induction heads among them. Nanda (2023) made patching cheap with the gradient.
 #

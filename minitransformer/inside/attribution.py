@@ -45,7 +45,7 @@ def logit_attribution(model: Any, recording: Recording, tokens: Any) -> Attribut
 
     tokens: K ids for all places alike, or K for each place, in the shape of the logits with K for V.
 
-    Each norm is frozen: it subtracts what it subtracted in this run and has the scale that it had, so it is linear, and
+    Each norm is frozen: a term loses its own mean and gets the scale that the norm had in this run. That is linear, so
     a term passes through all norms between its place and the logits; in a post-norm stack these are all later ones. An
     activation in a BERT's head and a softcap of the logits (Gemma 2) are frozen too: each number z keeps its factor
     f(z)/z. So the terms add up for every model whose logits are read from a stack of blocks. For an encoder–decoder

@@ -21,11 +21,12 @@ def draw_losses(steps: Sequence[int], curves: Mapping[str, Sequence[float]], eve
     axes.text(steps[0], even - 0.04, "an even guess", color=INK, fontsize=8, va="top")
     for (name, values), colour, line in zip(curves.items(), (VERMILION, BLUE, GREEN), ("-", "-", "--"), strict=True):
         axes.plot(steps, values, line, color=colour, label=name)
-    axes.set(xlabel="step", ylabel="loss of a token", title="A sudden step", ylim=(0, None))
+    axes.set(xlabel="step", ylabel="loss of a token", title="A steep fall", ylim=(0, None))
     axes.legend(fontsize=8, loc="lower left")
     show(
-        "The loss by step. New tokens stay at an even guess. For tokens of a stretch that comes again the loss of "
-        "the model with one layer sinks slowly to a plateau; with two layers it first does the same, and then falls."
+        "The loss by step. New tokens stay a little above an even guess. For tokens of a stretch that comes again the "
+        "loss of the model with one layer sinks slowly to a plateau; with two layers it sinks more slowly at first, "
+        "and then falls."
     )
 
 
@@ -78,7 +79,7 @@ def draw_terms(terms: Mapping[str, float], total: float) -> None:
     axes.set(title=f"What adds up to the lead of the right token, {total:.2f}", xlim=(min(0, *values) - 0.3, None))
     show(
         "A bar for each part of the model: what it adds to the right token's logit, above the mean of all tokens. "
-        "Nearly all of it comes from the two heads of the second layer."
+        "Nearly all of it comes from one head of the second layer."
     )
 
 
