@@ -59,10 +59,10 @@ class Workers:
 
         Raises the function's first exception, and `ChildProcessError` if a process was killed.
         """
-        from multiprocessing.connection import wait
-
         if not self._processes:
             self._start()
+        from multiprocessing.connection import wait  # loaded by now, without interrupts: an import can lose one
+
         waiting, computing = enumerate(items), dict[Any, int]()
         done, next_one = dict[int, Any](), 0
         try:
