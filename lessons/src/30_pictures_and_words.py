@@ -50,7 +50,7 @@ print(f"captions that training may show: {kinds**2 * 3:,}")
 # Photographs would need millions of examples and people who describe them. Our [pictures](course/lesson_30/corners.py)
 # are drawn by a program, so their captions are known exactly, and every word of a model's caption is either right or
 # wrong. Two things lie on grey ground. Each has a size, a colour and a shape, and the caption also says on which side
-# of the second thing the first one lies. The thing on the left is named first, so each picture has one right caption.
+# of the second thing the first one lies, by the larger distance. The left (else the upper) one is named first.
 #
 # ## A memory is a list of vectors
 #
@@ -125,18 +125,18 @@ def watch(step):
 
 
 print("captions that are true, of 200 new pictures\nstep    wholly      size    colour     shape      side")
-losses = train(captioner, lambda: batch(draw_scenes(rng, 32)), 1250, watch=watch)
+kept = set(scenes)  # no picture of the test is trained on
+losses = train(captioner, lambda: batch([each for each in draw_scenes(rng, 36) if each not in kept]), 1250, watch=watch)
 for text, scene in zip(describer.describe(list(pictures(scenes[:3])), beam=1), scenes, strict=False):
     print(f"{'true' if judge(text, scene).true else 'not true':<8} {text}")
 
 # %% [markdown]
 # A caption is *wholly true* if all of its words are. (A guess hardly ever would be: see the number of captions above.)
-# Colours come first, since one patch is enough to see them. Shapes need a few patches, and the side needs both things
-# at a time.
+# Sizes and colours come first. Shapes and sides come later: the side, for example, needs both things at a time.
 #
 # ## Where does it look?
 #
-# In the decoder's only block, each word has 36 weights, and they sum to 1. We can draw them over the picture, and give
+# In a head of the decoder's only block, a word has 36 weights, with sum 1. We can draw them over the picture, and give
 # a number: which share of a word's attention lies on the thing that it names? A patch is the smallest place that
 # attention knows. So a patch counts as the thing's if one of the thing's pixels is in it, and the comparison is a model
 # that looks everywhere alike.
@@ -210,9 +210,9 @@ for i, j in np.ndindex(2, 3):
     print(f"{('first', 'second')[i]:<7}{NAMES[j]:<7}{found[i, j, 0]:17.0%}{found[i, j, 1]:18.0%}{found[i, j, 2]:12.0%}")
 
 # %% [markdown]
-# Each word looks at the thing that it names more often than by chance, and at the other thing less often or about as
-# often: colours and shapes most clearly. But much of the attention lies on grey ground. The weights must sum to 1
-# somewhere; and the encoder's block has moved what it knows of a thing to other patches, too.
+# Each word looks at the thing that it names more than by chance, and at the other thing less or about as
+# much: colours and shapes most clearly. But much of the attention lies on grey ground. The weights must sum to 1
+# somewhere; and the encoder's block may have moved what it knows to other patches.
 #
 # As always with such maps (lessons [12](12_heads.ipynb) and [22](22_vit.ipynb)): the weights say where a layer *reads*,
 # and not what it finds there. The encoder has mixed the patches before.
@@ -289,7 +289,7 @@ for name, chosen in (("seen pairs", ~fitted[2]), ("seen and new pairs", slice(No
 # e^{S_{ji}}} \Bigr) $$
 #
 # It is a [*contrastive loss*](glossary.md#contrastive-loss): it pulls each vector to its partner, and pushes it away
-# from all others of the batch.
+# from the others' partners.
 #
 # ### Exercise 2 ★☆☆: the contrastive loss
 #
@@ -325,8 +325,8 @@ print(f"each its own partner, scale 1: {contrastive_loss(a, a, np.array(0.0)):.2
       f"{contrastive_loss(a, a, np.log(20.0)):.0e}")  # fmt: skip
 
 # %% [markdown]
-# At scale 1 even perfect vectors have a large loss. A cosine is at most 1, and the softmax of numbers between −1 and 1
-# is nearly flat. That is why there must be a scale.
+# At scale 1 even perfect vectors have a large loss. Cosines are from −1 to 1, so no text can be more than $e^2 ≈ 7$
+# times as likely as another. So there must be a scale.
 #
 # ## Backwards
 #
@@ -343,8 +343,8 @@ print(f"each its own partner, scale 1: {contrastive_loss(a, a, np.array(0.0)):.2
 #
 # In the last one the factor is $S_{ij}$ itself, because $\partial e^\ell / \partial \ell = e^\ell$.
 #
-# **The length.** Take one row, $u = a / |a|$. If $a$ moves by a small $\varepsilon$, its length grows by $u \cdot
-# \varepsilon$. So $u$ moves by
+# **The length.** Take one row, $u = a / |a|$. For a small $\varepsilon$, $|a + \varepsilon|^2 \approx |a|^2 +
+# 2\,a \cdot \varepsilon$: the length grows by $u \cdot \varepsilon$. So $u$ moves by
 #
 # $$ \frac{\varepsilon}{|a|} - \frac{a\,(u \cdot \varepsilon)}{|a|^2} = \frac{\varepsilon - u\,(u \cdot
 # \varepsilon)}{|a|} $$
@@ -397,7 +397,7 @@ print("central differences: ", ", ".join(f"d{name} {each:.0e}" for name, each in
 # *bag* of words: for each word its share of the caption, wherever it stands.
 
 # %%
-seen = draw_scenes(np.random.default_rng(3), 3000)
+seen = [each for each in draw_scenes(np.random.default_rng(3), 3000) if each not in kept]
 texts, new_texts = ([caption(scene) for scene in each] for each in (seen, scenes))
 known = np.unique(np.concatenate([tokenizer.encode(text) for text in texts]))
 V = len(known)
@@ -523,8 +523,8 @@ row("all vectors alike", np.ones_like(S))
 row("the right bag, always", (which.ravel()[:, None] == which.ravel()) * 1.0)
 
 # %% [markdown]
-# The own caption is nearly always among the first five, and about every second time it is the first. The tower is not
-# bad: even one that always finds the right bag would have to guess among equal bags (last row). And all vectors alike
+# The own caption is nearly always among the first five, and about every second time the first. Equal bags must be
+# guessed (last row). And the tower of pictures has no positions: its mean can't tell left from above. All vectors alike
 # have what is due to them, $k$ of 300.
 #
 # ## A bag has no order (optional)
@@ -575,11 +575,11 @@ row("bag of words", towers.similarities(testing, bags(new_texts)))
 row("bag of neighbours", pairs.similarities(testing, bags(new_texts, neighbours=True)))
 
 # %% [markdown]
-# The first row is no measurement, it is a proof: equal bags, equal vectors, one half. With neighbours the tower chooses
-# well most of the time, and finds more captions too. The captioner is right nearly every time: it names one thing after
-# the other and looks. (CLIP's tower of texts is a Transformer, and could tell. But texts of a random batch can mostly
-# be told apart by their words, so nothing asks for the order. Yuksekgonul and others (2023) found that CLIP and models
-# like it often choose as a bag would.)
+# The first row is no measurement, it is a proof: equal bags, equal vectors, one half. With neighbours it still has
+# ties: where only the colours differ, the neighbours are equal too. The captioner is right nearly every time: it names
+# one thing after the other and looks. (CLIP's tower of texts is a Transformer, and could tell. But texts of a random
+# batch can mostly be told apart by their words, so nothing asks for the order. Yuksekgonul and others (2023) found that
+# CLIP and models like it often choose as a bag would.)
 #
 # ## Temperature, and the batch as the task (optional)
 #
@@ -601,7 +601,7 @@ row(f"learned, {np.exp(learned.log_scale):<3.0f}  loss {np.mean(losses[-50:]):5.
 
 # %% [markdown]
 # Too small is bad and too large is bad, and the learned scale is about as good as the best of the others. (The losses
-# can't be compared here, either: the scale is a part of the loss.) CLIP begins with $1/0.07$, as we do, and cuts the
+# can't be compared: the scale is a part of the loss.) CLIP begins with $1/0.07$, as we do, and cuts the
 # scale off at 100.
 #
 # **The batch.** In other losses a larger batch is a better mean of the same task. Here it *is* the task: one answer out
@@ -609,15 +609,16 @@ row(f"learned, {np.exp(learned.log_scale):<3.0f}  loss {np.mean(losses[-50:]):5.
 # rows below are those of different tasks, and can't be compared: by chance it is $\log B$.)
 
 # %%
-for size in (4, 16, 64, 256):
+for size, steps in ((4, 200), (4, 3200), (16, 200), (64, 200), (256, 200)):
     model = Towers(V)
-    losses = model.fit(training, bags(texts), 200, size)
-    row(f"batch {size:<4} loss {np.mean(losses[-50:]):.2f}", model.similarities(testing, bags(new_texts)))
+    losses = model.fit(training, bags(texts), steps, size)
+    row(f"{size:>3} × {steps:<4} loss {np.mean(losses[-50:]):.2f}", model.similarities(testing, bags(new_texts)))
 
 # %% [markdown]
-# With four captions the loss is soon small, and the model has learned little. In our small world little is gained
-# beyond 64. CLIP took 32,768. That is why contrastive training on many GPUs gathers the *vectors* of all of them (an
-# all-gather, lesson [26](26_many_processes.ipynb)), and not only the gradients.
+# (Batch × steps.) With four captions and 200 steps the model has learned little. But it has also seen few pictures:
+# with as many as in 200 steps of 64 it finds about as much. CLIP took 32,768. That is why contrastive training on many
+# GPUs gathers the *vectors* of all of them (an all-gather, lesson [26](26_many_processes.ipynb)), and not only the
+# gradients.
 #
 # ## Common mistakes, and what they look like
 #
@@ -632,7 +633,7 @@ for size in (4, 16, 64, 256):
 #   text wins.
 # * **One direction alone.** Pictures find texts, and texts find the few pictures that are near everything.
 # * **The same text twice in a batch.** The loss pushes a picture away from its own caption. Larger batches have more of
-#   that.
+#   it; so have ours.
 # * **Recall with `>=` or with `argmax`.** See above.
 #
 # ## What changed since 2017 (optional)
@@ -647,13 +648,13 @@ for size in (4, 16, 64, 256):
 # already, and you know both:
 #
 # * **As a memory.** Flamingo (Alayrac and others 2022) puts new layers of cross-attention between the frozen blocks of
-#   a language model. That is our captioner, with a gate that is 0 at the beginning, so that training starts with the
-#   language model as it was. A small model first turns any number of patches into 64 vectors.
+#   a language model. They attend as ours do, with a gate that is 0 at the beginning, so that training starts with the
+#   language model as it was. A small model first turns the picture's vectors into 64.
 # * **As words.** LLaVA (Liu and others 2023) maps CLIP's patch vectors to the width of the language model by one linear
-#   map, and puts them in front of the text, where word vectors would stand. There is no cross-attention at all: the
+#   map, and puts them by the text, where word vectors would stand. There is no cross-attention at all: the
 #   causal self-attention looks at the picture. First only the linear map is trained, then the language model too.
 #
-# Most models of today take the second way. It needs no new layers, and pictures may stand anywhere in a text. Its price
+# Most models of today take the second way. The model stays as it is; pictures may stand anywhere in a text. Its price
 # is length (lesson [23](23_efficient_attention.ipynb)): each patch is a token.
 #
 # Sources (arXiv): Xu and others 1502.03044, Dosovitskiy and others 2010.11929, Radford and others 2103.00020 (figure 3,

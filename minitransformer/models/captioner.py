@@ -1,7 +1,7 @@
 """Captioner: ViT's encoder reads a picture, the Transformer's decoder writes what it sees. Source: Xu et al. 2015.
 
-The memory of the decoder is one vector for each patch, where Xu et al. have the places of a convolutional network's
-last layer. So each word attends to the patches, and the weights of this attention show where the model looks.
+The memory of the decoder is one vector for each patch, where Xu et al. have the places of a convolutional layer's
+output. So each word attends to the patches, and the weights of this attention show where the model looks.
 """
 
 from dataclasses import dataclass

@@ -56,6 +56,6 @@ def _unit_backward(du: Array, u: Array, lengths: Array) -> Array:
 
 
 def retrieval(a: Array, b: Array) -> float:
-    """Return the share of the rows of a `(N, C)` whose own row of b is the nearest of all N, by the cosine."""
+    """Return the share of rows of a `(N, C)` whose own row of b is nearest by cosine; of equals, the first."""
     (u, _), (v, _) = _unit(a), _unit(b)
     return float(((u @ v.T).argmax(1) == np.arange(len(a))).mean())
