@@ -136,8 +136,9 @@ build/proof.json: $(wildcard minitransformer/ops/*.py) tests/ops/test_op_gradien
 test: $(test_ready)
 	$(PYTHON) -m pytest $(side_by_side) -m 'not slow' $(ARGS)
 
+# Without those of the site: two processes would build it at once, and .ci/run runs all of them before.
 test-draw: $(test_ready)
-	$(PYTHON) -m pytest --numprocesses auto --maxprocesses 4 --draw 480
+	$(PYTHON) -m pytest --numprocesses auto --maxprocesses 4 --draw 480 --ignore tests/site
 
 test-all: $(test_ready)
 	$(PYTHON) -m pytest $(side_by_side) --durations 30 $(ARGS)
