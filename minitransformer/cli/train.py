@@ -19,7 +19,7 @@ examples:
 
 A GPT learns the next token, a BERT masked ones (of 15 %: 80 % hidden, 10 % replaced, 10 % kept), a T5 to fill gaps in a
 --text or to translate a --dataset, a ViT scikit-learn's handwritten digits, a captioner to describe pictures of
-coloured shapes, which the program draws: no two steps see the same. With --from a published model goes on learning, a
+coloured shapes, which the program draws anew for each step. With --from a published model goes on learning, a
 BERT also the labels of texts (--table), a language model also from rewards of texts that it draws, or from pairs of
 which one text is preferred (--objective). At the end the folder gets model/, which `transformers` reads, or with --lora
 adapter/, which PEFT reads beside the model that it came from.

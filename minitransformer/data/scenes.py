@@ -52,7 +52,7 @@ class Captioned(Rows):
 class SceneDataset:
     """`count` scenes of a split with their captions; in epoch e of a training these are the next `count` of its seed.
 
-    So a training sees no scene twice, as long as `grammar.scenes` has others.
+    They are drawn from so many that a training hardly sees one twice.
     """
 
     split: str
