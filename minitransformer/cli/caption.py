@@ -17,7 +17,7 @@ from ..grammar.captions import PARTS, judge
 from ..grammar.scenes import Scene, draw, draw_scene
 from .backend import add_backend_options, chosen_backend
 from .common import MOST_BEAMS, Parser, add_option, heavy_work, one_line, path_name, whole_number
-from .model_argument import open_model
+from .model_argument import about, open_model
 
 AT_ONCE = 32
 """Pictures that are described before their captions are printed."""
@@ -44,10 +44,8 @@ def run(args: argparse.Namespace) -> int:
     backend = chosen_backend(args)
     with heavy_work():
         model, tokenizer, _ = open_model(args.model, backend)
-        try:
+        with about(args.model):
             describer = Describer(model, tokenizer)
-        except ValueError as error:
-            raise ValueError(f"{args.model}: {error}") from None
         inputs: list[Any] = args.inputs or [draw_scene("test", 0, number) for number in args.scene]
         for start in range(0, len(inputs), AT_ONCE):  # what is done is shown
             part = inputs[start : start + AT_ONCE]

@@ -20,7 +20,7 @@ from ..decoding import Classifier
 from ..models import ViT
 from .backend import add_backend_options, chosen_backend
 from .common import Parser, add_option, check_utf8, heavy_work, one_line, path_name, positive_int, whole_number
-from .model_argument import open_model
+from .model_argument import about, open_model
 
 AT_ONCE = 32
 """Inputs that are classified before their classes are printed."""
@@ -46,10 +46,8 @@ def run(args: argparse.Namespace) -> int:
     backend = chosen_backend(args)
     with heavy_work():
         model, tokenizer, _ = open_model(args.model, backend)
-        try:
+        with about(args.model):
             classifier = Classifier(model, tokenizer)
-        except ValueError as error:
-            raise ValueError(f"{args.model}: {error}") from None
         names, inputs = args.inputs, args.inputs
         if isinstance(model, ViT) and args.digits is not None:
             names, images = held_out(args.digits)

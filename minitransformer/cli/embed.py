@@ -20,7 +20,7 @@ from ..decoding import Embedder, with_tokenizer
 from ..system.atomic import atomic_write
 from .backend import add_backend_options, chosen_backend
 from .common import Parser, add_option, check_utf8, heavy_work, path_name, say
-from .model_argument import open_model
+from .model_argument import about, open_model
 from .outputs import STANDARD_OUTPUT, check_output
 
 HELP = "turn texts into vectors with a BERT"
@@ -77,7 +77,5 @@ def open_embedder(args: argparse.Namespace) -> Embedder:
     for number, text in enumerate(args.texts, start=1):
         check_utf8(f"text {number}", text)
     model, tokenizer, _ = with_tokenizer(args.model, open_model(args.model, chosen_backend(args)))
-    try:
+    with about(args.model):
         return Embedder(model, tokenizer)
-    except ValueError as error:
-        raise ValueError(f"{args.model}: {error}") from None

@@ -13,6 +13,7 @@ says what that changes in the model's log-probabilities and in its greedy output
 """
 
 import argparse
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from ..decoding import with_tokenizer
 from ..explorer import Explored, explore
 from .backend import NUMPY
 from .common import Parser, add_option, as_bytes, heavy_work, path_name, say
-from .model_argument import open_model
+from .model_argument import about, open_model
 from .outputs import check_output
 
 HELP = "write a page that shows a model at work, offline in a browser"
@@ -44,20 +45,9 @@ def run(args: argparse.Namespace) -> int:
     examples = [] if args.examples is None else read_examples(args.examples)
     with heavy_work():
         model, tokenizer, languages = with_tokenizer(args.checkpoint, open_model(args.checkpoint, NUMPY))
-        name = Path(args.checkpoint).name
-        try:
-            explored = explore(
-                model,
-                tokenizer,
-                args.out,
-                name=name,
-                languages=languages,
-                examples=examples,
-                int8=args.int8,
-                progress=True,
-            )
-        except ValueError as error:
-            raise ValueError(f"{args.checkpoint}: {error}") from None
+        shown = partial(explore, name=Path(args.checkpoint).name, languages=languages, examples=examples)
+        with about(args.checkpoint):
+            explored = shown(model, tokenizer, args.out, int8=args.int8, progress=True)
     report(args.out, explored)
     return 0
 

@@ -18,7 +18,7 @@ from ..decoding import Filler, SpanFiller, with_tokenizer
 from ..models import T5Config
 from .backend import add_backend_options, chosen_backend
 from .common import MOST_BEAMS, Parser, add_option, check_utf8, heavy_work, one_line, path_name, whole_number
-from .model_argument import open_model
+from .model_argument import about, open_model
 
 HELP = "guess what stands in the gaps of a text with a BERT or a T5"
 
@@ -38,10 +38,8 @@ def run(args: argparse.Namespace) -> int:
     backend = chosen_backend(args)
     with heavy_work():
         model, tokenizer, _ = with_tokenizer(args.model, open_model(args.model, backend))
-        try:
+        with about(args.model):
             filler = SpanFiller(model, tokenizer) if isinstance(model.config, T5Config) else Filler(model, tokenizer)
-        except ValueError as error:
-            raise ValueError(f"{args.model}: {error}") from None
         gaps = filler.fill(args.text, args.count)
     for number, guesses in enumerate(gaps):
         if number:

@@ -19,7 +19,7 @@ from ..decoding import with_tokenizer
 from ..inside.page import look_inside
 from .backend import add_backend_options, chosen_backend
 from .common import Parser, add_option, as_bytes, check_utf8, heavy_work, path_name, say, whole_number
-from .model_argument import open_model
+from .model_argument import about, open_model
 from .outputs import check_output
 
 HELP = "write a page that shows what a model does with a text, layer by layer"
@@ -44,9 +44,7 @@ def run(args: argparse.Namespace) -> int:
     with heavy_work():
         model, tokenizer, _ = with_tokenizer(args.model, open_model(args.model, backend))
         name = Path(args.model).name
-        try:
+        with about(args.model):
             tokens, size = look_inside(model, tokenizer, args.text, args.out, name=name, max_tokens=args.max_tokens)
-        except ValueError as error:
-            raise ValueError(f"{args.model}: {error}") from None
     say(f"{args.out}: {tokens} tokens, {as_bytes(size)}; open it in a browser, it needs nothing else")
     return 0

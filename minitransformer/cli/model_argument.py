@@ -1,6 +1,8 @@
 """The argument that names a model, and what it names: a checkpoint of ours, or a folder of another library's."""
 
 import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from reprlib import repr as shortened
 from typing import Any
@@ -19,6 +21,15 @@ for what the model says."""
 def add_checkpoint_argument(parser: argparse.ArgumentParser, **more: Any) -> None:
     """Add the argument for the checkpoint."""
     add_option(parser, "checkpoint", "CHECKPOINT", path_name, "a file that `train` or `demo` saved", **more)
+
+
+@contextmanager
+def about(name: str) -> Iterator[None]:
+    """Say of a ValueError which model it is about."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
 
 
 def is_checkpoint(name: str) -> bool:
@@ -97,7 +108,5 @@ def open_translator(name: str, backend: Backend, threads: int | None, bits: int 
     model, tokenizer, languages = with_tokenizer(name, open_model(name, backend, bits))
     if not isinstance(model, EncoderDecoder):
         raise ValueError(f"{name} holds a model of kind {model.config.kind!r}, which does not translate")
-    try:
+    with about(name):
         return Translator(model, tokenizer, languages, threads, forks=True)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
