@@ -53,9 +53,3 @@ def _unit(x: Array) -> tuple[Array, Array]:
 def _unit_backward(du: Array, u: Array, lengths: Array) -> Array:
     """u = x / |x|: what of du lies along u would change the length alone, and is lost."""
     return (du - (du * u).sum(-1, keepdims=True) * u) / lengths
-
-
-def retrieval(a: Array, b: Array) -> float:
-    """Return the share of rows of a `(N, C)` whose own row of b is nearest by cosine; of equals, the first."""
-    (u, _), (v, _) = _unit(a), _unit(b)
-    return float(((u @ v.T).argmax(1) == np.arange(len(a))).mean())
