@@ -13,9 +13,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..layers import LinearSelfAttention, Norm, Rotary, SelfAttention, Stack
+from ..layers import LinearSelfAttention, Norm, Rotary, SelfAttention
 from .attribution import gain_of, matrix_of
-from .recording import record
+from .recording import record, stack_of
 
 
 def qk_circuit(model: Any, layer: int, head: int, *, distance: int = 0, stack: str | None = None) -> np.ndarray:
@@ -54,7 +54,7 @@ def ov_circuit(model: Any, layer: int, head: int, *, stack: str | None = None) -
     _, _, value = _maps(attention, head)  # (C, Dv)
     width = value.shape[1]
     output = matrix_of(attention.output)[head * width : (head + 1) * width]  # (Dv, C)
-    norm: Any = _stack(model, stack).layers[layer].self_attention_norm
+    norm: Any = stack_of(model, stack).layers[layer].self_attention_norm
     return reads @ value @ (_normed(output, norm.of_output) if hasattr(norm, "of_output") else output)
 
 
@@ -79,7 +79,7 @@ def composition_scores(
     """
     if not 0 <= earlier < later:
         raise ValueError(f"earlier is {earlier} and later is {later}: a head reads what earlier layers have written")
-    heads = range(_stack(model, stack).layers[0].self_attention.num_heads)
+    heads = range(stack_of(model, stack).layers[0].self_attention.num_heads)
     writes = [ov_circuit(model, earlier, head, stack=stack) for head in heads]
     scores = np.zeros((len(heads), len(heads)))
     for head in heads:
@@ -94,16 +94,9 @@ def composition_scores(
     return scores
 
 
-def _stack(model: Any, name: str | None) -> Stack:
-    stack = getattr(model, name or ("decoder" if hasattr(model, "decoder") else "encoder"), None)
-    if not isinstance(stack, Stack):
-        raise ValueError(f"a {model.config.kind} model has no such stack of blocks")
-    return stack
-
-
 def _attention(model: Any, layer: int, head: int, stack: str | None) -> tuple[SelfAttention, np.ndarray]:
     """Return a layer's self-attention, and the matrix `(C, C)` by which it reads the stream, but for a scale."""
-    blocks = _stack(model, stack).layers
+    blocks = stack_of(model, stack).layers
     if not 0 <= layer < len(blocks):
         raise ValueError(f"layer is {layer}, expected 0 to {len(blocks) - 1}")
     attention, norm = blocks[layer].self_attention, blocks[layer].self_attention_norm

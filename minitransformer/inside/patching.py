@@ -16,9 +16,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..layers import Layer, Linear, Stack
+from ..layers import Layer, Linear
 from ..ops import Array
-from .recording import Recording, Stream, adds, record, sublayers
+from .recording import Recording, Stream, adds, record, stack_of, sublayers
 
 Measure = Callable[[np.ndarray], tuple[float, np.ndarray]]
 """A function of the logits, in host memory, that returns one number and its gradient."""
@@ -43,8 +43,7 @@ class Site:
 
     def of(self, recording: Recording) -> np.ndarray:
         """Return its value in a recorded run: `(B, T, C)`, of a head `(B, T, Dv)`, at one position without T."""
-        stream = recording.streams[self.stack] if self.stack else [*recording.streams.values()][-1]
-        return self.within(_of_part(stream, self)[self.layer])
+        return self.within(_of_part(recording.stream(self.stack), self)[self.layer])
 
     def within(self, array: Array) -> Array:
         """Return its view of its part's array `(B, T, C)`, or of heads `(B, T, H, Dv)`."""
@@ -99,11 +98,11 @@ def grid(recording: Recording, part: str, by: Literal["position", "head"], stack
     The stream has a row more: its first one is what enters the first block. Raises `ValueError` for the stream by head,
     and for a part that the model does not have.
     """
-    seen = recording.streams[stack] if stack else [*recording.streams.values()][-1]
+    seen = recording.stream(stack)
     known = seen.heads if by == "head" else {"stream", *seen.contributions}
     if part not in known:
         raise ValueError(f"part is {part!r}, expected {' or '.join(map(repr, sorted(known)))} by {by}")
-    array = seen.heads[part] if by == "head" else seen.states if part == "stream" else seen.contributions[part]
+    array = _of_part(seen, Site(part, 0, head=0 if by == "head" else None))
     rows, columns = len(array), array.shape[3 if by == "head" else 2]
     sites = np.empty((rows, columns), object)
     for n, i in np.ndindex(rows, columns):
@@ -175,16 +174,9 @@ def _value(site: Site, other: Recording | float) -> Any:
     return site.of(other) if isinstance(other, Recording) else other
 
 
-def _stack_of(model: Any, site: Site) -> Stack:
-    stack = getattr(model, site.stack or ("decoder" if hasattr(model, "decoder") else "encoder"), None)
-    if not isinstance(stack, Stack):
-        raise ValueError(f"a {model.config.kind} model has no stack of blocks for {site}")
-    return stack
-
-
 def _place(model: Any, site: Site) -> tuple[Layer, int]:
     """Return the layer whose output a site is (of a head: whose input), and how many of its calls come before it."""
-    stack = _stack_of(model, site)
+    stack = stack_of(model, site.stack)
     known = ["stream", *sublayers(stack)]
     if site.part not in known or (site.head is not None and not site.part.endswith("attention")):
         heads = " with a head" * (site.head is not None)
@@ -205,7 +197,7 @@ def _view(model: Any, site: Site, x: Array) -> Array:
         raise ValueError(f"position is {site.position}, expected {-x.shape[1]} to {x.shape[1] - 1}")
     if site.head is None:
         return site.within(x)
-    heads = _stack_of(model, site).layers[0].self_attention.num_heads
+    heads = stack_of(model, site.stack).layers[0].self_attention.num_heads
     if not 0 <= site.head < heads:
         raise ValueError(f"head is {site.head}, expected 0 to {heads - 1}")
     return site.within(x.reshape(*x.shape[:2], heads, -1))

@@ -53,14 +53,17 @@ class Recording:
         """
         return ((name, weights()) for name, weights in self._maps.items())
 
+    def stream(self, stack: str | None = None) -> Stream:
+        """Return the stream of a stack; without its name of the one that the logits are read from."""
+        return self.streams[stack] if stack else [*self.streams.values()][-1]
+
     def lens(self) -> Iterator[np.ndarray]:
         """Yield the logits of the model cut off after 0, 1, … layers, with its final norm, as `logits` has them.
 
         Only the output layer runs again, once for each state, when its logits are asked for: those of one layer are in
         memory at a time.
         """
-        *_, stream = self.streams.values()
-        yield from map(self._read_out, stream.states[:-1])
+        yield from map(self._read_out, self.stream().states[:-1])
         yield self.logits
 
 
@@ -83,9 +86,7 @@ def record(model: Any, *inputs: Any, **options: Any) -> Recording:
     encoder, decoder = (getattr(seen, side, None) for side in ("encoder", "decoder"))
     stacks = {"encoder": encoder, "decoder": decoder}
     finish = {side: _watched(stack) for side, stack in stacks.items() if isinstance(stack, Stack)}
-    stack: Any = decoder or encoder
-    if not isinstance(stack, Stack):
-        raise ValueError(f"a {model.config.kind} model has no layers to look into: it has no stack of blocks")
+    stack: Any = stack_of(seen)
     memory: list[Array] = []
     if encoder and decoder:
         _watch([encoder], lambda _, out: memory.append(out))
@@ -125,6 +126,15 @@ def logit_lens(model: Any, *inputs: Any, **options: Any) -> np.ndarray:
     nostalgebraist 2020, "interpreting GPT".
     """
     return np.stack(list(record(model, *inputs, **options).lens()))
+
+
+def stack_of(model: Any, name: str | None = None) -> Stack:
+    """Return a stack of blocks by its name, or the one that the logits are read from. Raises ValueError without one."""
+    stack = getattr(model, name or ("decoder" if hasattr(model, "decoder") else "encoder"), None)
+    if not isinstance(stack, Stack):
+        what = f"{name or 'stack'} of blocks"
+        raise ValueError(f"a {model.config.kind} model has no layers to look into: it has no {what}")
+    return stack
 
 
 def sublayers(stack: Stack) -> list[str]:

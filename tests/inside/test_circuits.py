@@ -145,7 +145,10 @@ def test_what_has_no_circuit_says_so() -> None:
         (lambda: qk_circuit(model, 2, 0), "layer is 2, expected 0 to 1"),
         (lambda: ov_circuit(model, 0, 4), "head is 4, expected 0 to 3"),
         (lambda: qk_circuit(moved(CONFIGS["rotary, groups"]), 0, 0, distance=-1), "distance is -1, expected 0 or more"),
-        (lambda: ov_circuit(model, 0, 0, stack="encoder"), "a gpt model has no such stack of blocks"),
+        (
+            lambda: ov_circuit(model, 0, 0, stack="encoder"),
+            "a gpt model has no layers to look into: it has no encoder of blocks",
+        ),
         (lambda: composition_scores(model, "key", 0, 0), "earlier is 0 and later is 0"),
         (lambda: qk_circuit(linear, 0, 0), "linear attention has no scores"),
         (lambda: induction_scores(linear, [[1, 1]]), "a gpt model has no attention maps"),

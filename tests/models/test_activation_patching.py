@@ -176,7 +176,7 @@ def test_what_can_t_be_patched_says_so() -> None:
         (Site("stream", 3), "layer is 3, expected 0 to 2 for 'stream'"),
         (Site("self_attention", 0, head=4), "head is 4, expected 0 to 3"),
         (Site("stream", 0, position=6), "position is 6, expected -6 to 5"),
-        (Site("stream", 0, stack="encoder"), "a gpt model has no stack of blocks for"),
+        (Site("stream", 0, stack="encoder"), "a gpt model has no layers to look into: it has no encoder of blocks"),
     ):
         with pytest.raises(ValueError, match=says):
             patch(model, {site: 0.0}, IDS)
@@ -185,5 +185,5 @@ def test_what_can_t_be_patched_says_so() -> None:
     with pytest.raises(ValueError, match="part is 'stream', expected 'self_attention' by head"):
         grid(own, "stream", by="head")
     recurrent = build_model(RecurrentConfig(vocab_size=9, d_model=8))
-    with pytest.raises(ValueError, match="a recurrent model has no stack of blocks"):
+    with pytest.raises(ValueError, match="a recurrent model has no layers to look into: it has no stack of blocks"):
         patch(recurrent, {Site("stream", 0): 0.0}, [[3]], [[1]])
