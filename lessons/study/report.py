@@ -8,6 +8,7 @@ pictures/*.png              (for other tasks than a study's first: results/<expe
 import json
 import os
 import platform
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -24,6 +25,9 @@ from minitransformer.system.visible import visible
 from .experiment import Experiment, Findings, Study
 from .markdown import paragraph
 from .trials.runner import CHANGE, EDITION
+
+NUMBERS = re.compile(r'\[\n[^\[\]{}"]*\]')
+"""A list of plain numbers in JSON, which is written on one line; no string of JSON has a line break."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,8 @@ def save_findings(
     """Write the findings of an experiment. Raises `OSError` as `atomic_write` does."""
     with atomic_write(_path(study, out, experiment, origin.task)) as file:
         content = {"origin": asdict(origin), "findings": findings}
-        file.write(json.dumps(content, indent=1, ensure_ascii=False).encode() + b"\n")
+        text = json.dumps(content, indent=1, ensure_ascii=False)
+        file.write(NUMBERS.sub(lambda each: " ".join(each[0].split()), text).encode() + b"\n")
 
 
 def write_report(study: Study[Any], out: Path) -> Path:
