@@ -102,8 +102,9 @@ attention maps without the bias of the scores | record: key, bias → key, None
 attention maps in the order in which layers are declared, not computed
     record: names, weights → sorted(names), weights
 a logit lens that cuts the encoder where there is a decoder
-    record: stack: Any = decoder or encoder → stack: Any = encoder or decoder
-a logit lens one layer early | Recording.lens: stream.states[:-1] → [stream.states[0], *stream.states[:-2]]
+    record: stack: Any = stack_of(seen) → stack: Any = encoder or decoder
+a logit lens one layer early
+    Recording.lens: self.stream().states[:-1] → [self.stream().states[0], *self.stream().states[:-2]]
 [inside/recording.py: models/test_recording]
 what one sub-layer adds taken for what another adds | _watched: added[i :: → added[len(names) - 1 - i ::
 a sub-layer's output before its norm taken for what is added | adds: "of_output" → "of_nothing"
