@@ -85,7 +85,7 @@ def report(findings: Findings) -> list[str]:
     return [
         paragraph(f"""
             A captioner reads a picture of 32 × 32 pixels as 64 patches, and its decoder writes what it shows. Each of
-            {len(runs)} seeds saw {runs[0]["scenes"]:,} scenes, no two alike. A caption is true if a parser finds
+            {len(runs)} seeds saw {runs[0]["scenes"]:,} scenes. A caption is true if a parser finds
             that all its words are right, in any order of the things. {JUDGED:,} scenes of each kind:
         """),
         table(["scenes", "exactly true, %", *(f"{part} right, %" for part in PARTS)], rows),
