@@ -25,9 +25,9 @@ class CommittedReport:
         modules = importlib.import_module(f"{self.study.name}.experiments").MODULES
         assert len(self.study.experiments) == len(modules)
 
-    def test_the_default_budget_is_enough_for_its_parts(self) -> None:
+    def test_the_default_budget_is_what_its_parts_need(self) -> None:
         parts = self.study.experiments.values()
-        assert sum(each.MINUTES for each in parts) <= self.study.minutes <= 255
+        assert 0 <= self.study.minutes - sum(each.MINUTES for each in parts) <= 3
         assert all(each.ALONE >= each.MINUTES for each in parts)
 
     def test_help_has_examples(self, capsys: pytest.CaptureFixture[str]) -> None:
