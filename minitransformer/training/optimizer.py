@@ -109,11 +109,15 @@ class Schedule:
     """Linear warm-up to `peak_lr` at `warmup_steps`, then decay with the inverse square root of the step.
 
     lr = peak_lr · min(step / warmup_steps, √(warmup_steps / step)), steps counted from 1: the curve of the paper's
-    eq. 3, given by its peak. Raises ValueError unless both are positive.
+    eq. 3, given by its peak. In the last `cooldown_steps` of `steps` this is multiplied by a factor that falls from 1
+    to almost 0 on a line: averages of late weights do much the same (Hägele et al. 2024). Raises ValueError unless
+    `peak_lr` and `warmup_steps` are positive.
     """
 
     peak_lr: float
     warmup_steps: int
+    steps: int = 0
+    cooldown_steps: int = 0
 
     def __post_init__(self) -> None:
         if not self.peak_lr > 0:
@@ -127,4 +131,5 @@ class Schedule:
         return cls(noam(warmup_steps, d_model, warmup_steps), warmup_steps)
 
     def __call__(self, step: int) -> float:
-        return self.peak_lr * min(step / self.warmup_steps, (self.warmup_steps / step) ** 0.5)
+        rate = self.peak_lr * min(step / self.warmup_steps, (self.warmup_steps / step) ** 0.5)
+        return rate * min(1.0, (self.steps + 1 - step) / self.cooldown_steps) if self.cooldown_steps else rate

@@ -32,6 +32,7 @@ class TrainingSettings(Config):
     peak_lr: float | None = positive(
         None, "that peak (default of base and big: the paper's, (d_model × warmup_steps)^-0.5)"
     )
+    cooldown: float = rate(0.0, "share of the steps, the last ones, in which the rate falls to zero")
     beta1: float = rate(0.9, "Adam's decay of the mean gradient")
     beta2: float = rate(0.98, "Adam's decay of the mean squared gradient")
     eps: float = positive(1e-9, "Adam's ε", SMALLEST, 1)  # in float32 less is 0, and with more Adam is no longer Adam
@@ -46,9 +47,8 @@ class TrainingSettings(Config):
 
     def schedule(self, d_model: int) -> Schedule:
         """Return the learning rate of each step for a model of this width: the paper's, unless `peak_lr` is given."""
-        if self.peak_lr is None:
-            return Schedule.paper(d_model, self.warmup_steps)
-        return Schedule(self.peak_lr, self.warmup_steps)
+        peak = self.peak_lr or Schedule.paper(d_model, self.warmup_steps).peak_lr
+        return Schedule(peak, self.warmup_steps, self.steps, round(self.cooldown * self.steps))
 
     @classmethod
     def from_checkpoint(cls, checkpoint: Checkpoint, path: Path) -> Self:

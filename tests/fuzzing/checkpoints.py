@@ -63,7 +63,7 @@ FREE = {
 
 REAL = {
     *("dropout", "attention_dropout", "layernorm_eps", "init_gain", "minutes", "label_smoothing", "clip_norm"),
-    *("peak_lr", "beta1", "beta2", "eps"),
+    *("peak_lr", "cooldown", "beta1", "beta2", "eps"),
 }
 """Fields that need not be whole numbers."""
 

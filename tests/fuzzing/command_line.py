@@ -177,7 +177,7 @@ RULES: dict[str, Fine] = {
     "minutes clip_norm peak_lr": real(0, 1e309, above=True),
     "paper.minutes": real(0, 525_600, above=True),
     "timeout": real(0.1, 1e6),
-    "label_smoothing beta1 beta2 dropout attention_dropout": real(0, 1, below=True),
+    "label_smoothing cooldown beta1 beta2 dropout attention_dropout": real(0, 1, below=True),
     "eps layernorm_eps norm_eps": real(1.2e-38, 1),
     "softcap": real(0, 1e309, above=True),
     "embedding_scale": real(0, 1e309, above=True),

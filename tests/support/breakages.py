@@ -570,6 +570,7 @@ a request to stop that the other processes do not hear
 a sentence that is done stays in the place of one that runs | _close_up: kept[~running[:count]] → kept[:0]
 length penalty without the 5 of Wu et al. | penalty: return ((5 + length) / 6) → return (length / 6)
 [training/optimizer.py: training/test_optimizer]
+a cooldown that begins a step early, and rests at its end | Schedule.__call__: self.steps + 1 → self.steps
 a warm-up that never decays | Schedule.__call__: (self.warmup_steps / step) ** 0.5 → 1.0
 [training/checkpoint.py: training/test_checkpoint]
 a damaged checkpoint accepted | _verify: hasher.hexdigest().encode() != start[_DIGEST_START:] → False

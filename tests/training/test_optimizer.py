@@ -1,6 +1,7 @@
 """Adam against torch.optim.Adam, clipping against torch's, and the learning rate against the paper's formula."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import torch
 
 from minitransformer.layers import FlatParameters, Parameter
 from minitransformer.ops import numpy_ops
+from minitransformer.training import TrainingSettings
 from minitransformer.training.optimizer import Adam, Schedule, clip_scale, noam
 
 SHAPES = {"weight": (5, 3), "bias": (3,), "table": (300, 257)}  # together more than one block of the in-place update
@@ -119,6 +121,14 @@ def test_schedule_with_a_named_peak():
     assert rates.max() == pytest.approx(0.005)
     np.testing.assert_allclose(np.diff(rates[:2000]), 0.005 / 2000)
     assert schedule(8000) == pytest.approx(0.0025)
+
+
+def test_schedule_with_a_cooldown():
+    """A fifth of 8,000 steps: from 1 at step 6,401 to 1/1,600 at the last, times the curve without it."""
+    settings = TrainingSettings(steps=8000, peak_lr=0.005, warmup_steps=2000)
+    plain, cooled = settings.schedule(8), replace(settings, cooldown=0.2).schedule(8)
+    factors = [cooled(step) / plain(step) for step in (1, 6400, 6401, 7201, 8000)]
+    assert factors == pytest.approx([1, 1, 1, 0.5, 1 / 1600])
 
 
 @pytest.mark.parametrize(
