@@ -125,7 +125,7 @@ RECIPES: dict[str, Recipe] = {
     "captioner": Recipe(
         ("captions",),
         {"vocab_size": len(caption_tokenizer())},
-        BRIEFLY | {"steps": 10_000, "tokens_per_batch": 2048, "warmup_steps": 200, "peak_lr": 3e-3},
+        BRIEFLY | {"steps": 10_000, "tokens_per_batch": 2048, "warmup_steps": 800, "peak_lr": 2.5e-3, "cooldown": 0.5},
     ),
 }
 

@@ -53,21 +53,22 @@ def judge(findings: Findings) -> dict[str, Outcome]:
         return {name: Outcome("a training diverged") for name in findings["predictions"]}
     true, new = (share(findings, split, "true") for split in (TEST, NEW_PAIRS))
     parts = {part: share(findings, TEST, part).value for part in PARTS}
+    habit = share(findings, NEW_PAIRS, "shape")
     gap = welch(*([percent(run, split, "true") for run in findings["runs"]] for split in (TEST, NEW_PAIRS)))
     own, even = (over_seeds(findings, lambda run, name=name: looked(run, name)) for name in ("own", "even"))
     ratio = over_seeds(findings, lambda run: looked(run, "own") / looked(run, "even"))
     return {
         "true": Outcome(f"{true.text()} %", found=true),
-        "shape": Outcome(", ".join(f"{part} {value:.1f} %" for part, value in parts.items()), _last(parts, "shape")),
+        "relation": Outcome(
+            ", ".join(f"{part} {value:.1f} %" for part, value in parts.items()),
+            min(parts, key=parts.__getitem__) == "relation",
+        ),
         "new pairs": Outcome(f"{new.text()} %", found=new),
+        "habit": Outcome(f"{habit.text()} %", found=habit),
         "gap": Outcome(f"{gap.text(sign=True)} points", gap.low > 0 or (None if gap.high > 0 else False)),
         "looks": Outcome(f"{own.text()} %", found=own),
         "uniform": Outcome(f"{ratio.text()} times {even.value:.1f} %", found=ratio),
     }
-
-
-def _last(parts: Mapping[str, float], name: str) -> bool:
-    return min(parts, key=parts.__getitem__) == name
 
 
 def report(findings: Findings) -> list[str]:
