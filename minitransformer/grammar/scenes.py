@@ -132,15 +132,15 @@ def is_clear(thing: Thing, other: Thing) -> bool:
     return farther > RADII[thing.size] + RADII[other.size] + GAP and side_of(thing, other) is not None
 
 
-def turn(thing: Thing) -> tuple[float, ...]:
-    """Return when a thing is named: big ones first, then from left to right, of two in one column the upper one."""
+def naming_order(thing: Thing) -> tuple[float, ...]:
+    """Return what scenes sort their things by: big ones first, then from left to right, of two in one column the upper one."""
     return -RADII[thing.size], thing.x, thing.y
 
 
 def draw_scene(split: str, seed: int, number: int, held_out: Pairs = HELD_OUT) -> Scene:
     """Return scene `number` of a split, which follows from the arguments. Even numbers have two things, odd three.
 
-    Its things stand in the order of `turn`. The things of one scene, wherever they lie, are those of no scene in
+    Its things stand in the order of `naming_order`. The things of one scene, wherever they lie, are those of no scene in
     another split. No scene of "train", "valid" or "test" has a pair of a colour and a shape in `held_out`; each of "new
     pairs" has one or more. Raises ValueError for an unknown split, a negative number, and "new pairs" where nothing is
     held out.
@@ -169,7 +169,7 @@ def _drawn(seed: int, number: int) -> Iterator[Scene]:
                 break
             things.append(thing)
         else:
-            yield Scene(tuple(sorted(things, key=turn)))
+            yield Scene(tuple(sorted(things, key=naming_order)))
 
 
 def count_scenes() -> dict[int, int]:
