@@ -6,14 +6,16 @@ examples:
 
 MODEL is a checkpoint of `train --kind captioner`. Pictures are of any kind that Pillow reads, and are resized to the
 size that the model knows; it has seen nothing but coloured shapes on grey. Each line is an input and its caption,
-separated by a tab. With --scene, `true` follows, or the parts of the caption that are not.
+separated by a tab. With --scene, `true` follows, or the parts of the caption that are not: it is judged in the model's
+language, English or German.
 """
 
 import argparse
 from typing import Any
 
+from ..data.scenes import caption_language
 from ..decoding import Describer
-from ..grammar.captions import PARTS, judge
+from ..grammar.captions import PARTS, Language, judge
 from ..grammar.scenes import Scene, draw, draw_scene
 from .backend import add_backend_options, chosen_backend
 from .common import MOST_BEAMS, Parser, add_option, heavy_work, one_line, path_name, whole_number
@@ -46,6 +48,7 @@ def run(args: argparse.Namespace) -> int:
         model, tokenizer, _ = open_model(args.model, backend)
         with about(args.model):
             describer = Describer(model, tokenizer)
+            language = caption_language(tokenizer) if args.scene else "english"
         inputs: list[Any] = args.inputs or [draw_scene("test", 0, number) for number in args.scene]
         for start in range(0, len(inputs), AT_ONCE):  # what is done is shown
             part = inputs[start : start + AT_ONCE]
@@ -53,13 +56,13 @@ def run(args: argparse.Namespace) -> int:
             captions = describer.describe(pictures, args.beam)
             for place, (each, text) in enumerate(zip(part, captions, strict=True), start):
                 scene = isinstance(each, Scene)
-                columns = [f"scene {args.scene[place]}", text, verdict(text, each)] if scene else [each, text]
+                columns = [f"scene {args.scene[place]}", text, verdict(text, each, language)] if scene else [each, text]
                 print("\t".join(map(one_line, columns)), flush=True)
     return 0
 
 
-def verdict(text: str, scene: Scene) -> str:
+def verdict(text: str, scene: Scene, language: Language = "english") -> str:
     """Return "true" for a caption that is, or the parts that are not."""
-    judged = judge(text, scene)
+    judged = judge(text, scene, language)
     wrong = [part for part in PARTS if not getattr(judged, part)]
     return "true" if judged.true else f"wrong: {', '.join(wrong)}"

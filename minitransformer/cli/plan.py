@@ -10,6 +10,7 @@ from typing import Any
 from ..config import help_of
 from ..costs import least_training_bytes, most_gradients
 from ..data.preparation import CorpusChoice, PreparedData, is_made_from, prepare
+from ..data.scenes import CAPTION_LANGUAGES, caption_language, caption_tokenizer
 from ..data.text import Marked
 from ..decoding import tokenizer_of
 from ..models import ModelConfig, TransformerConfig
@@ -66,7 +67,8 @@ class Plan:
     corpus  what the options of a new training say of its text
     model   the model that is trained, if it is not a new one
     merge   write adapters into the weights of the folder that is made at the end
-    objective  a reward or preferences, instead of data; then `tokenizer` is the model's
+    objective  a reward or preferences, instead of data
+    tokenizer  the model's, which counts where there is no prepared data
     """
 
     folder: Path
@@ -96,12 +98,15 @@ def new_plan(args: argparse.Namespace, backend: Backend, processes: Processes, l
     name = recipe_of(model.config) if model else args.kind or TRANSLATION
     reads = reading(name, args)
     dataset = new_dataset(args, reads)
+    if learned(name, reads) == "captions":
+        tokenizer = caption_tokenizer(CAPTION_LANGUAGES[args.target or "en"])
     vocab_size = tokenizer.vocab_size if tokenizer else args.vocab_size or default_vocab_size(name, dataset, reads)
     config = model.config if model else new_config(name, args, vocab_size, reads)
     if model is None or model.tuning is None:
         check_memory(config, settings, backend, processes)
     choice = new_choice(args, reads, dataset, vocab_size, longest_line(name, reads, config))
-    folder = new_folder(name, args, PICTURES[learned(name, reads)][0] if reads == "images" else choice.name)
+    corpus = PICTURES[learned(name, reads)][0] if reads == "images" else choice.name
+    folder = new_folder(name, args, f"{corpus}-{args.target}" if reads == "images" and args.target else corpus)
     check_output("--out", folder / PICTURE_NAME, [args.data, args.text, args.table])
     if processes.first:
         locks.enter_context(locked(folder))
@@ -112,7 +117,8 @@ def new_plan(args: argparse.Namespace, backend: Backend, processes: Processes, l
         check_made(folder)
     tokens = marked(config, tokenizer, choice, labels_of(model)) if model else None
     data = text and prepared_data(folder / "data", text, processes, tokens)
-    return Plan(folder, config, settings, data, path is not None, backend, processes, vars(choice), model, args.merge)
+    options = {"corpus": vars(choice), "model": model, "merge": args.merge, "tokenizer": tokenizer}
+    return Plan(folder, config, settings, data, path is not None, backend, processes, **options)
 
 
 def objective_plan(
@@ -203,13 +209,16 @@ def reading(name: str, args: argparse.Namespace) -> str:
         for option in ("source", "target"):
             if getattr(args, option) is not None:
                 raise ValueError(f"--{option} is of a corpus, and --{alone} has one language")
+    describes = "captions" in RECIPES[name].learns
+    if describes and args.target not in (None, *CAPTION_LANGUAGES):
+        raise ValueError(f"--kind {name} describes in {' or '.join(CAPTION_LANGUAGES)}, not in {args.target}")
     if kinds == ("images",):
-        for option in ("dataset", "data", "source", "target", "vocab_size"):
+        for option in ("dataset", "data", "source", "vocab_size", *([] if describes else ["target"])):
             if getattr(args, option) is not None:
                 option = option.replace("_", "-")
                 read = PICTURES[learned(name, "images")][1]
                 raise ValueError(f"--{option} is of texts, and --kind {name} reads {read}")
-    if "pairs" not in kinds and args.target is not None:
+    if "pairs" not in kinds and not describes and args.target is not None:
         raise ValueError(f"--target is of translations, and --kind {name} reads one language")
     if name != TRANSLATION and args.preset is not None:
         raise ValueError(f"--preset is of translators: --kind {name} has one recipe, and options to change it")
@@ -300,13 +309,17 @@ def resumed_plan(args: argparse.Namespace, backend: Backend, processes: Processe
         options = {"corpus": objective.to_dict(), "merge": args.merge, "objective": objective}
         options |= {"model": policy, "tokenizer": tokenizer_of(checkpoint)}
         return Plan(folder, config, settings, None, True, backend, processes, **options)
+    wanted, tokenizer = wanted_corpus(args), tokenizer_of(checkpoint)
     if reads != "images":
-        wanted, tokenizer = wanted_corpus(args), tokenizer_of(checkpoint)
         data = (
             resumed_data(folder / "data", checkpoint, tokenizer, labels_of(model), wanted)
             if processes.first
             else found_data(folder / "data", tokenizer)
         )
         refuse_changes(f"the data in {folder / 'data'}", vars(data.choice), wanted)
+    elif args.target:
+        kept = {"target": caption_language(tokenizer)}
+        refuse_changes(f"the model in {path}", kept, {"target": CAPTION_LANGUAGES[args.target]})
     say(f"going on with the training in {folder} after step {checkpoint.step}")
-    return Plan(folder, config, settings, data, True, backend, processes, model=model, merge=args.merge)
+    options = {"model": model, "merge": args.merge, "tokenizer": tokenizer}
+    return Plan(folder, config, settings, data, True, backend, processes, **options)

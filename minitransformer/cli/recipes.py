@@ -19,7 +19,7 @@ from ..data.digits import NUM_CLASSES, SIZE, digits
 from ..data.labelled import LabelledText
 from ..data.masked import MaskedText
 from ..data.preparation import CorpusChoice, PreparedData, TableChoice
-from ..data.scenes import SceneDataset, caption_tokenizer, scenes
+from ..data.scenes import SceneDataset, caption_language, caption_tokenizer, scenes
 from ..data.spans import SENTINELS, SpanText
 from ..data.text import Marked, TextDataset
 from ..decoding import Describer, Translator
@@ -207,7 +207,7 @@ def varied_options() -> set[str]:
 
 def sized(name: str, reads: str, vocab_size: int) -> dict[str, int]:
     """Return the fields of a configuration that follow from a tokenizer of `vocab_size` tokens."""
-    if reads == "images":  # the recipe knows them
+    if reads == "images" and learned(name, reads) != "captions":  # the recipe knows them
         return {}
     if learned(name, reads) == "masked":
         return {"vocab_size": vocab_size + 1, "mask_id": vocab_size}
@@ -297,12 +297,19 @@ def _datasets(config: Any, data: PreparedData, learns: Learned) -> tuple[Dataset
 
 
 def material(
-    config: ModelConfig, data: PreparedData | None, settings: TrainingSettings, processes: Processes = ALONE
+    config: ModelConfig,
+    data: PreparedData | None,
+    settings: TrainingSettings,
+    processes: Processes = ALONE,
+    tokenizer: Any = None,
 ) -> Material:
-    """Return the material of a model from the prepared data; images need none. Processes share each validation."""
+    """Return the material of a model from the prepared data; images need none, and captions a tokenizer.
+
+    Processes share each validation. Raises ValueError for a tokenizer of other captions than the grammar's.
+    """
     learns = learned_from(config, data and data.choice)
     if learns == "captions":
-        train, valid = scenes(settings.seed)
+        train, valid = scenes(settings.seed, caption_language(tokenizer))
         return Material(train, valid, partial(_true_captions, valid, settings, processes), "scenes an epoch")
     if data is None:
         train, valid = digits()
@@ -335,9 +342,9 @@ def _true_captions(
     valid: SceneDataset, settings: TrainingSettings, processes: Processes, model: Any, figures: Mapping[str, float]
 ) -> dict[str, float]:
     """Return the share of validation scenes whose caption, greedily searched, is exactly true, in percent."""
-    describer, pictures = Describer(model, caption_tokenizer()), [draw(scene) for scene in valid.scenes]
+    describer, pictures = Describer(model, caption_tokenizer(valid.language)), [draw(scene) for scene in valid.scenes]
     captions = in_groups(partial(describer.describe, beam=1), pictures, settings.shards or 1, processes.map)
-    true = [judge(text, scene).true for text, scene in zip(captions, valid.scenes, strict=True)]
+    true = [judge(text, scene, valid.language).true for text, scene in zip(captions, valid.scenes, strict=True)]
     return {"true_captions": 100 * sum(true) / len(true)}
 
 

@@ -8,7 +8,7 @@ examples:
   {program} train --kind gpt --text stories.txt --out runs/stories
   {program} train --kind bert --dataset grammar
   {program} train --kind vit
-  {program} train --kind captioner
+  {program} train --kind captioner --target de
   {program} train --from gpt2 --text stories.txt --lora 8 --out runs/stories
   {program} train --from bert-base-uncased --table reviews.tsv --freeze 'tokens.*' 'encoder.layers.[0-7].*'
   {program} train --from runs/gpt/step-00003000.safetensors --objective grpo --reward grammar
@@ -19,10 +19,10 @@ examples:
 
 A GPT learns the next token, a BERT masked ones (of 15 %: 80 % hidden, 10 % replaced, 10 % kept), a T5 to fill gaps in a
 --text or to translate a --dataset, a ViT scikit-learn's handwritten digits, a captioner to describe pictures of
-coloured shapes, which the program draws anew for each step. With --from a published model goes on learning, a
-BERT also the labels of texts (--table), a language model also from rewards of texts that it draws, or from pairs of
-which one text is preferred (--objective). At the end the folder gets model/, which `transformers` reads, or with --lora
-adapter/, which PEFT reads beside the model that it came from.
+coloured shapes in English or German (--target), which the program draws anew for each step. With --from a published
+model goes on learning, a BERT also the labels of texts (--table), a language model also from rewards of texts that it
+draws, or from pairs of which one text is preferred (--objective). At the end the folder gets model/, which
+`transformers` reads, or with --lora adapter/, which PEFT reads beside the model that it came from.
 
 The folder gets the checkpoints (step-*.safetensors), log.jsonl (one line a step), loss.png, and in data/ the
 tokenizer and the token ids. Ctrl-C saves and says how to go on; a killed training goes on from its last checkpoint.
@@ -40,8 +40,7 @@ from typing import Any
 
 from ..config import help_of
 from ..data.preparation import DATASETS, CorpusChoice
-from ..data.scenes import caption_tokenizer
-from ..models import PRESETS, CaptionerConfig, build_model
+from ..models import PRESETS, build_model
 from ..training import LOG_NAME, PICTURE_NAME, Trainer, TrainingOutcome, TrainingSettings, read_log
 from ..training.parallel.launch import is_torchrun, torchrun_command
 from ..training.parallel.processes import Processes
@@ -109,7 +108,7 @@ def add_options(parser: Parser) -> None:
     help_text = "with --from, texts with labels for a BERT: each line a text, a tab, a label; every 20th validates"
     add_option(corpus, "--table", "FILE", path_name, help_text)
     add_option(group, "--source", "LANG", language, "language to translate from, the files' suffix (default: en)")
-    help_text = "language to translate into: de (default), fr, or your files' suffix"
+    help_text = "language to translate into: de (default), fr, or your files' suffix; to describe in: en (default), de"
     add_option(group, "--target", "LANG", language, help_text)
     sizes = f"{RECIPES[TRANSLATION].vocab_size}, grammar {CorpusChoice.vocab_size}"
     sizes += f"; of one language {RECIPES['gpt'].vocab_size}, grammar {ENGLISH_VOCAB_SIZE}"
@@ -186,9 +185,7 @@ def train(plan: Plan) -> TrainingOutcome:
 
 def tokenizer_in(plan: Plan) -> Any:
     """Return the tokenizer of a plan's texts or captions; None for images with classes."""
-    if isinstance(plan.config, CaptionerConfig):
-        return caption_tokenizer()
-    return plan.tokenizer or (plan.data and plan.data.tokenizer)
+    return plan.data.tokenizer if plan.data else plan.tokenizer
 
 
 def say_folders(plan: Plan, made: list[Path]) -> None:
@@ -211,7 +208,7 @@ def trainer_of(plan: Plan) -> Trainer:
         availability.use_threads(1)  # of the CPU: with another number results would have other bits
     model = plan.model or build_model(plan.config, plan.backend.ops, plan.backend.dtype, plan.settings.seed)
     if plan.objective is None:
-        data = material(plan.config, plan.data, plan.settings, plan.processes)
+        data = material(plan.config, plan.data, plan.settings, plan.processes, plan.tokenizer)
     else:
         reference = open_reference(plan.objective, plan.folder, plan.backend)
         data = objective_material(plan.objective, model, plan.tokenizer, reference, plan.settings)

@@ -27,8 +27,8 @@ CORPUS_OPTIONS = (*SOURCES, "source", "target", "vocab_size", "sentences")
 
 def new_dataset(args: argparse.Namespace, reads: str) -> str | None:
     """Return the name of the dataset, None for the user's own text. Raises ValueError for --sentences of another."""
-    dataset = None if args.data or args.text or args.table else args.dataset or "grammar"
-    if args.sentences is not None and (dataset != "grammar" or reads == "images"):
+    dataset = None if reads == "images" or args.data or args.text or args.table else args.dataset or "grammar"
+    if args.sentences is not None and dataset != "grammar":
         raise ValueError("--sentences goes with --dataset grammar, which writes as many as it is asked for")
     return dataset
 

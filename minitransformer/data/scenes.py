@@ -23,6 +23,8 @@ SCENES = 100_000
 VALIDATION = 256
 """Scenes of a validation."""
 
+CAPTION_LANGUAGES: dict[str, Language] = {"en": "english", "de": "german"}
+
 
 @cache
 def caption_tokenizer(language: Language = "english") -> BPETokenizer:
@@ -35,6 +37,14 @@ def caption_tokenizer(language: Language = "english") -> BPETokenizer:
     words = sorted({word for text in texts for word in split_words(" " + text)})
     merges = dict.fromkeys((word[:end], word[end]) for word in words for end in range(1, len(word)))
     return BPETokenizer("".join(sorted({letter for word in words for letter in word})), merges)
+
+
+def caption_language(tokenizer: Any) -> Language:
+    """Return the language whose captions a tokenizer is for. Raises ValueError for another tokenizer."""
+    for language in CAPTION_LANGUAGES.values():
+        if tokenizer == caption_tokenizer(language):
+            return language
+    raise ValueError("the tokenizer is that of neither English nor German captions: no scene's caption can be judged")
 
 
 class Captioned(Rows):
@@ -112,6 +122,6 @@ class SceneDataset:
         return RowBatches(self.count, max(1, tokens_per_batch // config.num_patches), seed, make)
 
 
-def scenes(seed: int) -> tuple[SceneDataset, SceneDataset]:
+def scenes(seed: int, language: Language = "english") -> tuple[SceneDataset, SceneDataset]:
     """Return the scenes to train on, which follow from a seed, and those that validate, always the same."""
-    return SceneDataset("train", SCENES, seed), SceneDataset("valid", VALIDATION)
+    return SceneDataset("train", SCENES, seed, language), SceneDataset("valid", VALIDATION, language=language)

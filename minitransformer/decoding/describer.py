@@ -18,7 +18,7 @@ PICTURES = 64
 
 
 class Describer(FromCheckpoint):
-    """Describes pictures: `Describer.from_checkpoint(path).describe(["scene.png"])`.
+    """Describes pictures in the model's language: `Describer.from_checkpoint(path).describe(["scene.png"])`.
 
     Raises `ValueError` for a model of another kind, and one whose vocabulary or special ids are not the tokenizer's.
     """

@@ -9,21 +9,25 @@ from PIL import Image
 from support.cli_runs import Command, refuse
 
 from minitransformer.cli.caption import verdict
-from minitransformer.data.scenes import caption_tokenizer
+from minitransformer.cli.recipes import material
+from minitransformer.data import BPETokenizer
+from minitransformer.data.scenes import CAPTION_LANGUAGES, SceneDataset, caption_tokenizer
 from minitransformer.decoding import Describer
-from minitransformer.grammar.captions import caption
+from minitransformer.grammar.captions import Language, caption
 from minitransformer.grammar.scenes import draw, draw_scene
 from minitransformer.models import CaptionerConfig, GPTConfig, ModelConfig, build_model
-from minitransformer.training.checkpoint import Checkpoint, save_checkpoint
+from minitransformer.training import TrainingSettings
+from minitransformer.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 
 SHAPE: dict[str, Any] = {"d_model": 16, "num_heads": 2, "d_ff": 16, "num_layers": 1}
 
 
-def saved(path: Path, config: ModelConfig) -> Path:
+def saved(path: Path, config: ModelConfig, tokenizer: BPETokenizer | None = None) -> Path:
     """A model with large weights: what it writes differs from picture to picture."""
     model, rng = build_model(config), np.random.default_rng(0)
     weights = {name: rng.standard_normal(each.shape, np.float32) for name, each in model.parameters.named.items()}
-    save_checkpoint(path, Checkpoint(config.to_dict(), weights, tokenizer=caption_tokenizer().to_json()))
+    text = (tokenizer or caption_tokenizer()).to_json()
+    save_checkpoint(path, Checkpoint(config.to_dict(), weights, tokenizer=text))
     return path
 
 
@@ -54,6 +58,45 @@ def test_a_true_caption_is_called_so_and_a_wrong_part_is_named() -> None:
     assert verdict(text.replace(size, "big" if size == "small" else "small", 1), scene) == "wrong: size"
 
 
+@pytest.mark.parametrize(("target", "language"), CAPTION_LANGUAGES.items())
+def test_captions_are_true_in_the_language_that_was_learned_alone(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, language: Language
+) -> None:
+    """At the command line and in a validation, of a training that goes on in its language."""
+    tiny = ["--d-model", "16", "--num-heads", "2", "--d-ff", "16", "--num-layers", "1", "--tokens-per-batch", "64"]
+    folder, path = tmp_path / "run", tmp_path / "run" / "step-00000001.safetensors"
+    assert command("train", "--kind", "captioner", "--target", target, *tiny, "--steps", "1", "--out", folder)[0] == 0
+    tokenizer = caption_tokenizer(language)
+    assert load_checkpoint(path).tokenizer == tokenizer.to_json()
+    model = Describer.from_checkpoint(path).model
+    data = material(model.config, None, TrainingSettings(), tokenizer=tokenizer)
+    assert isinstance(data.valid, SceneDataset)
+    scenes = [*data.valid.scenes, draw_scene("test", 0, 7)]
+    for other, said in CAPTION_LANGUAGES.items():
+        captions = {draw(scene).tobytes(): caption(scene, said) for scene in scenes}
+
+        def describe(_: Describer, pictures: list[Any], beam: int, captions: dict[bytes, str] = captions) -> list[str]:
+            return [captions[each.tobytes()] for each in pictures]
+
+        monkeypatch.setattr(Describer, "describe", describe)
+        assert data.figures(model, {}) == {"true_captions": 100.0 * (said == language)}
+        judged = "true" if said == language else "wrong: size, colour, shape, relation"
+        out = f"scene 7\t{caption(scenes[-1], said)}\t{judged}\n"
+        assert command("caption", path, "--scene", "7")[:2] == (0, out)
+        if said == language:
+            assert command("train", "--resume", folder, "--target", other)[0] == 0
+        else:
+            refuse(command, "train", "--resume", folder, "--target", other, says=f"has target {language}, not {said}")
+
+
+def test_a_model_with_words_of_its_own_describes_files_and_no_scenes(command: Command, tmp_path: Path) -> None:
+    tokenizer = BPETokenizer("ab", [("a", "b")])
+    path = saved(tmp_path / "own", CaptionerConfig(len(tokenizer), **SHAPE), tokenizer)
+    refuse(command, "caption", path, "--scene", "1", says="that of neither English nor German captions")
+    Image.new("RGB", (32, 32)).save(tmp_path / "grey.png")
+    assert command("caption", path, tmp_path / "grey.png")[0] == 0
+
+
 def test_what_a_captioner_and_its_command_are_not_for(command: Command, captioner: Path, tmp_path: Path) -> None:
     gpt = saved(tmp_path / "gpt", GPTConfig(len(caption_tokenizer()), **SHAPE))
     train = ["train", "--out", tmp_path / "out"]
@@ -68,7 +111,9 @@ def test_what_a_captioner_and_its_command_are_not_for(command: Command, captione
         (["explore", captioner, "--out", tmp_path / "page.html"], "not one of kind 'captioner'"),
         ([*train, "--from", captioner], "kind 'captioner': --from takes a GPT, BERT, T5 or Marian"),
         ([*train, "--kind", "captioner", "--text", "a.txt"], "--kind captioner reads images"),
-        ([*train, "--kind", "captioner", "--target", "de"], "--kind captioner reads scenes that it draws"),
+        ([*train, "--kind", "captioner", "--target", "fr"], "--kind captioner describes in en or de, not in fr"),
+        ([*train, "--kind", "captioner", "--source", "de"], "--kind captioner reads scenes that it draws"),
+        ([*train, "--kind", "vit", "--target", "de"], "--kind vit reads scikit-learn's digits"),
         ([*train, "--kind", "captioner", "--vocab-size", "9"], "--kind captioner reads scenes that it draws"),
         ([*train, "--kind", "captioner", "--patch-size", "5"], "patch_size is 5 and does not divide image_size, 32"),
     ):

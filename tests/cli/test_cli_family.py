@@ -59,9 +59,14 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("kind", [kind for kind in RECIPES if kind != TRANSLATION])
-def test_a_kind_trains_and_resumes_with_the_same_bits(tmp_path: Path, command: Command, text: Path, kind: str) -> None:
-    data = [] if kind in ("vit", "captioner") else ["--text", text, *TEXT]
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [*((kind, ()) for kind in RECIPES if kind != TRANSLATION), ("captioner", ("--target", "de"))],
+)
+def test_a_kind_trains_and_resumes_with_the_same_bits(
+    tmp_path: Path, command: Command, text: Path, kind: str, data: tuple[str | Path, ...]
+) -> None:
+    data = data if kind in ("vit", "captioner") else ("--text", text, *TEXT)
     start = ["train", "--kind", kind, *data, *TINY, "--seed", "3"]
     whole, halves = tmp_path / "whole", tmp_path / "halves"
     status, out, _ = command(*start, "--steps", "4", "--out", whole)
@@ -72,6 +77,7 @@ def test_a_kind_trains_and_resumes_with_the_same_bits(tmp_path: Path, command: C
     last = "step-00000004.safetensors"
     a, b = load_checkpoint(whole / last), load_checkpoint(halves / last)
     assert a.parameters.keys() == b.parameters.keys()
+    assert a.tokenizer == b.tokenizer
     for name, array in a.parameters.items():
         np.testing.assert_array_equal(array, b.parameters[name])
     records = read_log(whole / "log.jsonl")

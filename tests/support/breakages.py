@@ -347,6 +347,10 @@ a layer that stands in several places seen once for each of them | _watch: dict.
 [cli/recipes.py: cli/test_cli_family]
 a mask for BERT alone and not for all that learn masked tokens
     sized: learned(name, reads) == "masked" → name == "bert"
+[cli/recipes.py: cli/test_cli_captions]
+captions of a validation judged in English | _true_captions: judge(text, scene, valid.language) → judge(text, scene)
+[cli/caption.py: cli/test_cli_captions]
+a German captioner judged in English | verdict: judge(text, scene, language) → judge(text, scene)
 [cli/fine_tuning.py: cli/test_cli_fine_tuning]
 adapters of an earlier step beside a merged model | write_folders: not merge or adapter.exists() → not merge
 [data/preparation.py: cli/test_cli_fine_tuning]
