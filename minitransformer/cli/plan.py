@@ -98,6 +98,8 @@ def new_plan(args: argparse.Namespace, backend: Backend, processes: Processes, l
     dataset = new_dataset(args, reads)
     vocab_size = tokenizer.vocab_size if tokenizer else args.vocab_size or default_vocab_size(name, dataset, reads)
     config = model.config if model else new_config(name, args, vocab_size, reads)
+    if config.model.compares_rows:
+        settings.check_undivided()  # before anything is written
     if model is None or model.tuning is None:
         check_memory(config, settings, backend, processes)
     choice = new_choice(args, reads, dataset, vocab_size, longest_line(name, reads, config))

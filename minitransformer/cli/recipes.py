@@ -22,9 +22,9 @@ from ..data.preparation import CorpusChoice, PreparedData, TableChoice
 from ..data.scenes import SceneDataset, caption_tokenizer, scenes
 from ..data.spans import SENTINELS, SpanText
 from ..data.text import Marked, TextDataset
-from ..decoding import Describer, Translator
-from ..evaluation import accuracy, evaluate
-from ..grammar.captions import judge
+from ..decoding import Describer, Matcher, Translator
+from ..evaluation import accuracy, evaluate, recall
+from ..grammar.captions import caption, judge
 from ..grammar.scenes import draw
 from ..models import DEFAULT_KIND, KINDS, GPTConfig, ModelConfig, StacksConfig, TranslationConfig
 from ..training import Dataset, TrainingSettings
@@ -38,9 +38,9 @@ Figures = Callable[[Any, Mapping[str, float]], Mapping[str, float]]
 """More figures of a validation, from the model and the figures so far: see `Trainer`."""
 
 
-Learned = Literal["pairs", "next", "masked", "spans", "classes", "images", "captions"]
+Learned = Literal["pairs", "next", "masked", "spans", "classes", "images", "captions", "matches"]
 """What a model may learn: of pairs to translate; of lines the next token, masked ones, spans, labels; of images their
-classes, their captions."""
+classes, their captions, which of many captions is theirs."""
 
 EXAMPLES: dict[Learned, str] = {
     "pairs": 'translate {model} "A dog runs."',
@@ -50,6 +50,7 @@ EXAMPLES: dict[Learned, str] = {
     "classes": 'classify {model} "A dog runs."',
     "images": "classify {model} --digits 5",
     "captions": "caption {model} --scene 5",
+    "matches": "info {model}",
 }
 """The command that tries a model, by what it learned."""
 
@@ -78,6 +79,7 @@ class Recipe:
 PICTURES: dict[Learned, tuple[str, str]] = {
     "images": ("digits", "scikit-learn's digits"),
     "captions": ("scenes", "scenes that it draws"),
+    "matches": ("scenes", "scenes that it draws"),
 }
 """What is learned of images, with the name of their folder and of the images themselves."""
 
@@ -126,6 +128,11 @@ RECIPES: dict[str, Recipe] = {
         ("captions",),
         {"vocab_size": len(caption_tokenizer())},
         BRIEFLY | {"steps": 10_000, "tokens_per_batch": 2048, "warmup_steps": 800, "peak_lr": 2.5e-3, "cooldown": 0.5},
+    ),
+    "clip": Recipe(
+        ("matches",),
+        {"vocab_size": len(caption_tokenizer())},
+        BRIEFLY | {"steps": 1000, "tokens_per_batch": 8192, "warmup_steps": 100, "peak_lr": 1e-3, "threads": 1},
     ),
 }
 
@@ -304,6 +311,9 @@ def material(
     if learns == "captions":
         train, valid = scenes(settings.seed)
         return Material(train, valid, partial(_true_captions, valid, settings, processes), "scenes an epoch")
+    if learns == "matches":
+        train, valid = scenes(settings.seed)
+        return Material(train, valid, partial(_recall, valid), "scenes an epoch")
     if data is None:
         train, valid = digits()
         return Material(train, valid, partial(_accuracy, valid, settings, processes), "images")
@@ -339,6 +349,12 @@ def _true_captions(
     captions = in_groups(partial(describer.describe, beam=1), pictures, settings.shards or 1, processes.map)
     true = [judge(text, scene).true for text, scene in zip(captions, valid.scenes, strict=True)]
     return {"true_captions": 100 * sum(true) / len(true)}
+
+
+def _recall(valid: SceneDataset, model: Any, figures: Mapping[str, float]) -> dict[str, float]:
+    """Return the share of validation pictures whose own caption is the nearest of all, in percent."""
+    pictures, texts = zip(*((draw(scene), caption(scene)) for scene in valid.scenes), strict=True)
+    return {"recall": 100 * float(recall(Matcher(model, caption_tokenizer()).similarities(pictures, texts)).mean())}
 
 
 def _bleu(

@@ -70,6 +70,12 @@ def test_what_a_captioner_and_its_command_are_not_for(command: Command, captione
         ([*train, "--kind", "captioner", "--text", "a.txt"], "--kind captioner reads images"),
         ([*train, "--kind", "captioner", "--target", "de"], "--kind captioner reads scenes that it draws"),
         ([*train, "--kind", "captioner", "--vocab-size", "9"], "--kind captioner reads scenes that it draws"),
+        (
+            [*train, "--kind", "clip", "--threads", "2"],
+            "threads is 2, expected 1: the loss compares all pairs of a batch",
+        ),
+        ([*train, "--kind", "clip", "--accumulate", "3"], "accumulate is 3, expected 1: the loss compares all pairs"),
         ([*train, "--kind", "captioner", "--patch-size", "5"], "patch_size is 5 and does not divide image_size, 32"),
     ):
         refuse(command, *arguments, says=says)
+    assert not (tmp_path / "out").exists()
