@@ -118,7 +118,8 @@ _NAMES_IN = {
     "gradcheck": "check_gradients",
     "inside": "attention_maps logit_lens record",
     "models": "BERT BERTConfig CLIP CLIPConfig Captioner CaptionerConfig ConvolutionalConfig ConvolutionalTranslator "
-    "GPT GPTConfig MarianConfig RecurrentConfig RecurrentTranslator T5Config Transformer TransformerConfig ViT ViTConfig",
+    "GPT GPTConfig MarianConfig RecurrentConfig RecurrentTranslator T5Config Transformer TransformerConfig "
+    "ViT ViTConfig",
     "training": "Trainer TrainingDiverged TrainingSettings",
     "training.checkpoint": "Checkpoint CheckpointError average_checkpoints load_checkpoint save_checkpoint",
 }

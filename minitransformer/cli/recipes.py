@@ -131,8 +131,11 @@ RECIPES: dict[str, Recipe] = {
     ),
     "clip": Recipe(
         ("matches",),
-        {"vocab_size": len(caption_tokenizer())},
-        BRIEFLY | {"steps": 1000, "tokens_per_batch": 8192, "warmup_steps": 100, "peak_lr": 1e-3, "threads": 1},
+        {"vocab_size": len(caption_tokenizer()), "patch_size": 8},
+        # 128 scenes a batch: among few others a text is soon found.
+        BRIEFLY
+        | {"steps": 1200, "tokens_per_batch": 2048, "warmup_steps": 200, "peak_lr": 1e-3, "cooldown": 0.8}
+        | {"threads": 1},
     ),
 }
 
