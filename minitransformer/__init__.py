@@ -18,16 +18,27 @@ if TYPE_CHECKING:
     from minitransformer.data.batching import Batch
     from minitransformer.data.token_dataset import Batches, TokenDataset
     from minitransformer.data.tokenizer import BPETokenizer
-    from minitransformer.decoding import Classifier, Describer, Embedder, Filler, Generator, Sampling, Translator
+    from minitransformer.decoding import (
+        Classifier,
+        Describer,
+        Embedder,
+        Filler,
+        Generator,
+        Matcher,
+        Sampling,
+        Translator,
+    )
     from minitransformer.evaluation import evaluate
     from minitransformer.gradcheck import check_gradients
     from minitransformer.inside import attention_maps, logit_lens, record
     from minitransformer.models import (
         BERT,
+        CLIP,
         GPT,
         BERTConfig,
         Captioner,
         CaptionerConfig,
+        CLIPConfig,
         ConvolutionalConfig,
         ConvolutionalTranslator,
         GPTConfig,
@@ -53,11 +64,13 @@ __version__ = "0.2.0"
 
 __all__ = [
     "BERT",
+    "CLIP",
     "GPT",
     "BERTConfig",
     "BPETokenizer",
     "Batch",
     "Batches",
+    "CLIPConfig",
     "Captioner",
     "CaptionerConfig",
     "Checkpoint",
@@ -71,6 +84,7 @@ __all__ = [
     "GPTConfig",
     "Generator",
     "MarianConfig",
+    "Matcher",
     "RecurrentConfig",
     "RecurrentTranslator",
     "Sampling",
@@ -99,12 +113,13 @@ _NAMES_IN = {
     "data.batching": "Batch",
     "data.token_dataset": "Batches TokenDataset",
     "data.tokenizer": "BPETokenizer",
-    "decoding": "Classifier Describer Embedder Filler Generator Sampling Translator",
+    "decoding": "Classifier Describer Embedder Filler Generator Matcher Sampling Translator",
     "evaluation": "evaluate",
     "gradcheck": "check_gradients",
     "inside": "attention_maps logit_lens record",
-    "models": "BERT BERTConfig Captioner CaptionerConfig ConvolutionalConfig ConvolutionalTranslator GPT GPTConfig "
-    "MarianConfig RecurrentConfig RecurrentTranslator T5Config Transformer TransformerConfig ViT ViTConfig",
+    "models": "BERT BERTConfig CLIP CLIPConfig Captioner CaptionerConfig ConvolutionalConfig ConvolutionalTranslator "
+    "GPT GPTConfig MarianConfig RecurrentConfig RecurrentTranslator T5Config Transformer TransformerConfig "
+    "ViT ViTConfig",
     "training": "Trainer TrainingDiverged TrainingSettings",
     "training.checkpoint": "Checkpoint CheckpointError average_checkpoints load_checkpoint save_checkpoint",
 }

@@ -6,10 +6,19 @@ from dataclasses import dataclass
 from .evaluation import ROWS
 from .layers import StackConfig
 from .layers.attention import BLOCK
-from .models import BERTConfig, CaptionerConfig, GPTConfig, ModelConfig, StacksConfig, TransformerConfig, ViTConfig
+from .models import (
+    BERTConfig,
+    CaptionerConfig,
+    CLIPConfig,
+    GPTConfig,
+    ModelConfig,
+    StacksConfig,
+    TransformerConfig,
+    ViTConfig,
+)
 from .training.parallel.shards import TreeSum
 
-Counted = StacksConfig | GPTConfig | BERTConfig | ViTConfig
+Counted = StacksConfig | GPTConfig | BERTConfig | ViTConfig | CLIPConfig
 """The configurations of models that are made of blocks, whose operations are counted here."""
 
 FLOAT_BYTES = 4
@@ -63,7 +72,8 @@ def flops_per_token(config: Counted, length: int) -> Flops:
 
     BERT's masked head adds 2·C·(C + V) for each token, that of tokens' classes 2·C·classes. What happens once a text
     is divided by its tokens: BERT's pooler and classes, 2·C·(C + classes); ViT's patches and classes, for images, whose
-    `length` is their own. A captioner's source tokens are patches: 2·C·channels·size² more for each.
+    `length` is their own. A captioner's source tokens are patches: 2·C·channels·size² more for each. A CLIP's are its
+    pictures' vectors, and its target tokens those of its texts; each picture and each text has a projection.
 
     Masks save nothing: the products are computed in full and then masked. The saving by a window or a sparse pattern on
     long sequences is left out.
@@ -74,6 +84,11 @@ def flops_per_token(config: Counted, length: int) -> Flops:
         patches = 2 * config.num_patches * config.channels * config.patch_size**2 * width
         classes = 2 * width * config.num_classes * (1 + (config.distillation == "head"))
         return Flops(_stack(config.encoder, tokens)[0] + (patches + classes) / tokens, 0)
+    if isinstance(config, CLIPConfig):
+        vectors, projection = 1 + config.num_patches, 2 * width * config.embedding
+        patches = 2 * config.num_patches * config.channels * config.patch_size**2 * width
+        pictures, texts = _stack(config.picture_encoder, vectors)[0], _stack(config.text_encoder, length)[0]
+        return Flops(pictures + (patches + projection) / vectors, texts + projection / length)
     if isinstance(config, BERTConfig):
         heads = {"masked": width + config.vocab_size, "classes": (width + config.num_classes) / length}
         heads |= dict.fromkeys(("tokens", "answer"), config.num_classes)

@@ -1,4 +1,4 @@
-"""Scores: BLEU of translations, exact matches, a classifier's accuracy, a language model's bits per byte."""
+"""Scores: BLEU of translations, exact matches, accuracy, what a search finds, a language model's bits per byte."""
 
 import math
 from collections import Counter
@@ -50,6 +50,16 @@ def accuracy(model: Any, batches: Iterable[Any], map: Callable[..., Iterable[Any
 
     right, count = zip(*map(counts, batches), strict=True)
     return 100 * sum(right) / sum(count)
+
+
+def recall(similarities: np.ndarray, count: int = 1) -> np.ndarray:
+    """Return for each row of `(N, N)` 1 if its own column, that on the diagonal, is among the `count` largest, else 0.
+
+    Of equal ones any may come first, and a part counts: a model for which all are alike gets what chance gives.
+    """
+    own = np.diagonal(similarities)[:, None]
+    larger, equal = (similarities > own).sum(1), (similarities == own).sum(1)
+    return np.clip((count - larger) / equal, 0, 1)
 
 
 @dataclass(frozen=True)

@@ -5,19 +5,22 @@ from itertools import groupby
 
 from .costs import Counted
 from .layers import AttentionConfig, BlockConfig, NormConfig, StackConfig
-from .models import CaptionerConfig, ViTConfig
+from .models import CaptionerConfig, CLIPConfig, ViTConfig
 
 
 def outline(config: Counted) -> dict[str, str]:
     """Return a line for what comes before the blocks, for each block of each stack, and for what comes after."""
-    stacks = {side: found for side in ("encoder", "decoder") if (found := getattr(config, side, None)) is not None}
-    read = [f"{config.num_patches} patches"] if isinstance(config, ViTConfig | CaptionerConfig) else []
+    names = ("encoder", "decoder", "picture_encoder", "text_encoder")
+    stacks = {name.replace("_", " "): stack for name in names if (stack := getattr(config, name, None)) is not None}
+    read = [f"{config.num_patches} patches"] if isinstance(config, ViTConfig | CaptionerConfig | CLIPConfig) else []
     read += [] if isinstance(config, ViTConfig) else [f"{config.vocab_size:,} tokens"]
     rows = {"input": f"{' and '.join(read)} → {config.d_model:,}"}
     for side, stack in stacks.items():
         rows["input"] += "" if stack.positions == "none" else f", {side}: {stack.positions} positions"
         rows |= {f"{side}, {place}": line for place, line in _blocks(stack)}
-    if not isinstance(config, ViTConfig):
+    if isinstance(config, CLIPConfig):
+        rows["output"] = f"{config.d_model:,} → {config.embedding:,} for a picture and for a text"
+    elif not isinstance(config, ViTConfig):
         tied = " (the table of the input)" if getattr(config, "tied", True) else ""
         rows["output"] = f"{config.d_model:,} → {config.vocab_size:,} tokens{tied}"
     return rows

@@ -10,7 +10,7 @@
 # | you know | the [decoder](08_model.ipynb), [patches](22_vit.ipynb), [cross-entropy](01_softmax.ipynb) |
 # | runs in | 120 s at most on 2 cores; no GPU, no PyTorch, no network |
 # | in the paper | §3.2.3: the decoder's attention to the memory; §7: "input and output modalities other than text" |
-# | in the package | [`captioner.py`](../minitransformer/models/captioner.py), `training/contrastive.py` |
+# | in the package | [`captioner.py`](../minitransformer/models/captioner.py), `models/contrastive.py` |
 #
 # The decoder of lesson [08](08_model.ipynb) writes a German sentence. At each word it asks the *memory*, the encoder's
 # vectors of the English words. But it never sees those words. It sees 20 vectors, or 36. **What would it write if they

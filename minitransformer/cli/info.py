@@ -19,7 +19,16 @@ from pathlib import Path
 from typing import Any
 
 from ..costs import Counted, cache_bytes, flops_per_token, inference_bytes, parameter_groups, training_bytes
-from ..models import PRESETS, CaptionerConfig, GPTConfig, ModelConfig, StacksConfig, TransformerConfig, ViTConfig
+from ..models import (
+    PRESETS,
+    CaptionerConfig,
+    CLIPConfig,
+    GPTConfig,
+    ModelConfig,
+    StacksConfig,
+    TransformerConfig,
+    ViTConfig,
+)
 from ..outline import outline
 from ..system.allocator import memory_limit
 from ..training import TrainingSettings
@@ -167,7 +176,7 @@ def say_costs(config: Counted, num_parameters: int, length: int, bits: int | Non
     where = f"{length} tokens in a text"
     if isinstance(config, ViTConfig):
         where = f"{config.num_tokens} tokens in an image"
-    elif isinstance(config, CaptionerConfig):
+    elif isinstance(config, CaptionerConfig | CLIPConfig):
         where = f"{config.num_patches} patches in an image and {where}"
     say_section(f"costs, with {where}", rows)
 

@@ -36,6 +36,7 @@ from .objectives import (
 from .objectives import SETTINGS as OBJECTIVE_SETTINGS
 from .outputs import check_output
 from .recipes import (
+    DESCRIBED,
     LINE_KINDS,
     PICTURES,
     PRESET_SETTINGS,
@@ -98,10 +99,12 @@ def new_plan(args: argparse.Namespace, backend: Backend, processes: Processes, l
     name = recipe_of(model.config) if model else args.kind or TRANSLATION
     reads = reading(name, args)
     dataset = new_dataset(args, reads)
-    if learned(name, reads) == "captions":
+    if learned(name, reads) in DESCRIBED:
         tokenizer = caption_tokenizer(CAPTION_LANGUAGES[args.target or "en"])
     vocab_size = tokenizer.vocab_size if tokenizer else args.vocab_size or default_vocab_size(name, dataset, reads)
     config = model.config if model else new_config(name, args, vocab_size, reads)
+    if config.model.compares_rows:
+        settings.check_undivided()  # before anything is written
     if model is None or model.tuning is None:
         check_memory(config, settings, backend, processes)
     choice = new_choice(args, reads, dataset, vocab_size, longest_line(name, reads, config))
@@ -209,16 +212,16 @@ def reading(name: str, args: argparse.Namespace) -> str:
         for option in ("source", "target"):
             if getattr(args, option) is not None:
                 raise ValueError(f"--{option} is of a corpus, and --{alone} has one language")
-    describes = "captions" in RECIPES[name].learns
-    if describes and args.target not in (None, *CAPTION_LANGUAGES):
-        raise ValueError(f"--kind {name} describes in {' or '.join(CAPTION_LANGUAGES)}, not in {args.target}")
+    described = not set(DESCRIBED).isdisjoint(RECIPES[name].learns)
+    if described and args.target not in (None, *CAPTION_LANGUAGES):
+        raise ValueError(f"--kind {name} knows captions in {' or '.join(CAPTION_LANGUAGES)}, not in {args.target}")
     if kinds == ("images",):
-        for option in ("dataset", "data", "source", "vocab_size", *([] if describes else ["target"])):
+        for option in ("dataset", "data", "source", "vocab_size", *([] if described else ["target"])):
             if getattr(args, option) is not None:
                 option = option.replace("_", "-")
                 read = PICTURES[learned(name, "images")][1]
                 raise ValueError(f"--{option} is of texts, and --kind {name} reads {read}")
-    if "pairs" not in kinds and not describes and args.target is not None:
+    if "pairs" not in kinds and not described and args.target is not None:
         raise ValueError(f"--target is of translations, and --kind {name} reads one language")
     if name != TRANSLATION and args.preset is not None:
         raise ValueError(f"--preset is of translators: --kind {name} has one recipe, and options to change it")

@@ -22,9 +22,9 @@ from ..data.preparation import CorpusChoice, PreparedData, TableChoice
 from ..data.scenes import SceneDataset, caption_language, caption_tokenizer, scenes
 from ..data.spans import SENTINELS, SpanText
 from ..data.text import Marked, TextDataset
-from ..decoding import Describer, Translator
-from ..evaluation import accuracy, evaluate
-from ..grammar.captions import judge
+from ..decoding import Describer, Matcher, Translator
+from ..evaluation import accuracy, evaluate, recall
+from ..grammar.captions import caption, judge
 from ..grammar.scenes import draw
 from ..models import DEFAULT_KIND, KINDS, GPTConfig, ModelConfig, StacksConfig, TranslationConfig
 from ..training import Dataset, TrainingSettings
@@ -38,9 +38,9 @@ Figures = Callable[[Any, Mapping[str, float]], Mapping[str, float]]
 """More figures of a validation, from the model and the figures so far: see `Trainer`."""
 
 
-Learned = Literal["pairs", "next", "masked", "spans", "classes", "images", "captions"]
+Learned = Literal["pairs", "next", "masked", "spans", "classes", "images", "captions", "matches"]
 """What a model may learn: of pairs to translate; of lines the next token, masked ones, spans, labels; of images their
-classes, their captions."""
+classes, their captions, which of many captions is theirs."""
 
 EXAMPLES: dict[Learned, str] = {
     "pairs": 'translate {model} "A dog runs."',
@@ -50,6 +50,7 @@ EXAMPLES: dict[Learned, str] = {
     "classes": 'classify {model} "A dog runs."',
     "images": "classify {model} --digits 5",
     "captions": "caption {model} --scene 5",
+    "matches": "info {model}",
 }
 """The command that tries a model, by what it learned."""
 
@@ -78,8 +79,12 @@ class Recipe:
 PICTURES: dict[Learned, tuple[str, str]] = {
     "images": ("digits", "scikit-learn's digits"),
     "captions": ("scenes", "scenes that it draws"),
+    "matches": ("scenes", "scenes that it draws"),
 }
 """What is learned of images, with the name of their folder and of the images themselves."""
+
+DESCRIBED = ("captions", "matches")
+"""What is learned of pictures with captions, whose language --target names."""
 
 OF_THE_DATA = {"num_classes", "image_size", "channels", "token_types", "vocab_size"}
 """Fields that follow from the data."""
@@ -126,6 +131,14 @@ RECIPES: dict[str, Recipe] = {
         ("captions",),
         {"vocab_size": len(caption_tokenizer())},
         BRIEFLY | {"steps": 10_000, "tokens_per_batch": 2048, "warmup_steps": 800, "peak_lr": 2.5e-3, "cooldown": 0.5},
+    ),
+    "clip": Recipe(
+        ("matches",),
+        {"vocab_size": len(caption_tokenizer()), "patch_size": 8},
+        # 128 scenes a batch: among few others a text is soon found.
+        BRIEFLY
+        | {"steps": 1200, "tokens_per_batch": 2048, "warmup_steps": 200, "peak_lr": 1e-3, "cooldown": 0.8}
+        | {"threads": 1},
     ),
 }
 
@@ -207,7 +220,7 @@ def varied_options() -> set[str]:
 
 def sized(name: str, reads: str, vocab_size: int) -> dict[str, int]:
     """Return the fields of a configuration that follow from a tokenizer of `vocab_size` tokens."""
-    if reads == "images" and learned(name, reads) != "captions":  # the recipe knows them
+    if reads == "images" and learned(name, reads) not in DESCRIBED:  # the recipe knows them
         return {}
     if learned(name, reads) == "masked":
         return {"vocab_size": vocab_size + 1, "mask_id": vocab_size}
@@ -308,9 +321,10 @@ def material(
     Processes share each validation. Raises ValueError for a tokenizer of other captions than the grammar's.
     """
     learns = learned_from(config, data and data.choice)
-    if learns == "captions":
+    if learns in DESCRIBED:
         train, valid = scenes(settings.seed, caption_language(tokenizer))
-        return Material(train, valid, partial(_true_captions, valid, settings, processes), "scenes an epoch")
+        captions = partial(_true_captions, valid, settings, processes)
+        return Material(train, valid, captions if learns == "captions" else partial(_recall, valid), "scenes an epoch")
     if data is None:
         train, valid = digits()
         return Material(train, valid, partial(_accuracy, valid, settings, processes), "images")
@@ -346,6 +360,13 @@ def _true_captions(
     captions = in_groups(partial(describer.describe, beam=1), pictures, settings.shards or 1, processes.map)
     true = [judge(text, scene, valid.language).true for text, scene in zip(captions, valid.scenes, strict=True)]
     return {"true_captions": 100 * sum(true) / len(true)}
+
+
+def _recall(valid: SceneDataset, model: Any, figures: Mapping[str, float]) -> dict[str, float]:
+    """Return the share of validation pictures whose own caption is the nearest of all, in percent."""
+    pictures, texts = zip(*((draw(scene), caption(scene, valid.language)) for scene in valid.scenes), strict=True)
+    matcher = Matcher(model, caption_tokenizer(valid.language))
+    return {"recall": 100 * float(recall(matcher.similarities(pictures, texts)).mean())}
 
 
 def _bleu(

@@ -1,4 +1,4 @@
-"""Train a Transformer, or with --kind a GPT, BERT, T5, ViT or captioner. A translator's preset, or another kind's
+"""Train a Transformer, or with --kind a GPT, BERT, T5, ViT, captioner or CLIP. A translator's preset, or another kind's
 recipe, gives every hyper-parameter; each option overrides one. `info --preset NAME` shows a preset's sizes.
 
 examples:
@@ -9,6 +9,7 @@ examples:
   {program} train --kind bert --dataset grammar
   {program} train --kind vit
   {program} train --kind captioner --target de
+  {program} train --kind clip
   {program} train --from gpt2 --text stories.txt --lora 8 --out runs/stories
   {program} train --from bert-base-uncased --table reviews.tsv --freeze 'tokens.*' 'encoder.layers.[0-7].*'
   {program} train --from runs/gpt/step-00003000.safetensors --objective grpo --reward grammar
@@ -19,10 +20,11 @@ examples:
 
 A GPT learns the next token, a BERT masked ones (of 15 %: 80 % hidden, 10 % replaced, 10 % kept), a T5 to fill gaps in a
 --text or to translate a --dataset, a ViT scikit-learn's handwritten digits, a captioner to describe pictures of
-coloured shapes in English or German (--target), which the program draws anew for each step. With --from a published
-model goes on learning, a BERT also the labels of texts (--table), a language model also from rewards of texts that it
-draws, or from pairs of which one text is preferred (--objective). At the end the folder gets model/, which
-`transformers` reads, or with --lora adapter/, which PEFT reads beside the model that it came from.
+coloured shapes in English or German (--target), which the program draws anew for each step, a CLIP to find the text of
+such a picture among many. With --from a published model goes on learning, a BERT also the labels of texts (--table), a
+language model also from rewards of texts that it draws, or from pairs of which one text is preferred (--objective). At
+the end the folder gets model/, which `transformers` reads, or with --lora adapter/, which PEFT reads beside the model
+that it came from.
 
 The folder gets the checkpoints (step-*.safetensors), log.jsonl (one line a step), loss.png, and in data/ the
 tokenizer and the token ids. Ctrl-C saves and says how to go on; a killed training goes on from its last checkpoint.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..grammar.captions import SIDES, Description, Language, caption, spell
 from ..grammar.scenes import COLOURS, HELD_OUT, RADII, SHAPES, SIDE, Pairs, Scene, draw, draw_scene
-from ..models import IGNORED
+from ..models import IGNORED, CLIPConfig
 from .batching import BOS_ID, EOS_ID, PAD_ID, check_special_ids, pad
 from .bpe import split_words
 from .rows import RowBatches, Rows
@@ -58,6 +58,19 @@ class Captioned(Rows):
         return targets
 
 
+class Matched(Rows):
+    """Rows of pictures and of their captions between <s> and </s>: the targets are the pairs themselves.
+
+    Two scenes of a batch may have the same caption, and the loss then calls a right text wrong. Of 128 scenes of a
+    training 0.5 have such a twin on average (of 7,680), so that nothing is done about it; CLIP does nothing either.
+    """
+
+    @property
+    def num_targets(self) -> int:
+        """The number of pairs."""
+        return self.num_sentences
+
+
 @dataclass(frozen=True)
 class SceneDataset:
     """`count` scenes of a split with their captions; in epoch e of a training these are the next `count` of its seed.
@@ -97,7 +110,8 @@ class SceneDataset:
     def batches(self, tokens_per_batch: int, seed: int | None, config: Any) -> RowBatches:
         """Return batches (pictures, target_in, target_out) of at most `tokens_per_batch` patches, but of one picture.
 
-        Raises ValueError for a model of other pictures, of other special ids, or with too few tokens for the captions.
+        For a CLIP they are (pictures, captions). Raises ValueError for a model of other pictures, of other special ids,
+        or with too few tokens for the captions.
         """
         expected, shape = (3, SIDE, SIDE), (config.channels, config.image_size, config.image_size)
         if shape != expected:
@@ -107,17 +121,14 @@ class SceneDataset:
         if config.vocab_size < len(tokenizer):
             raise ValueError(f"the captions have {len(tokenizer)} tokens, but the model knows {config.vocab_size}")
 
-        def make(rows: NDArray[np.int64], epoch: int, rng: np.random.Generator) -> Captioned:
+        def make(rows: NDArray[np.int64], epoch: int, rng: np.random.Generator) -> Rows:
             scenes = [self.scene(epoch * self.count + row) for row in rows.tolist()]
             ids = [tokenizer.encode(caption(scene, self.language)) for scene in scenes]
+            pictures = np.stack([draw(scene) for scene in scenes])
+            if isinstance(config, CLIPConfig):
+                return Matched((pictures, pad([[BOS_ID, *each, EOS_ID] for each in ids], PAD_ID)))
             target_in = pad([[BOS_ID, *each] for each in ids], PAD_ID)
-            return Captioned(
-                (
-                    np.stack([draw(scene) for scene in scenes]),
-                    target_in,
-                    pad([[*each, EOS_ID] for each in ids], IGNORED),
-                )
-            )
+            return Captioned((pictures, target_in, pad([[*each, EOS_ID] for each in ids], IGNORED)))
 
         return RowBatches(self.count, max(1, tokens_per_batch // config.num_patches), seed, make)
 

@@ -8,6 +8,7 @@ from .filler import Filler, Guess
 from .generator import Generator
 from .images import ImageProcessor
 from .loading import Opened, open_checkpoint, tokenizer_of, with_origin, with_tokenizer
+from .matcher import Matcher
 from .sampling import Sampling
 from .search import MOST_LENGTH_PENALTY, Decodable, Hypothesis, beam_search, greedy_search, penalty
 from .span_filler import SpanFiller
@@ -31,6 +32,7 @@ __all__ = [
     "Hypothesis",
     "ImageProcessor",
     "LayersDraft",
+    "Matcher",
     "ModelDraft",
     "Opened",
     "Pooling",

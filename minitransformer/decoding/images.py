@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..config import require
-from ..models import CaptionerConfig, Model, ViTConfig
+from ..models import Model
 
 BOX, BILINEAR, BICUBIC = 4, 2, 3
 """Pillow's numbers of ways to resize."""
@@ -95,7 +95,7 @@ class ImageProcessor:
         return (short, long) if width <= height else (long, short)
 
 
-def processor_of(model: Model[ViTConfig] | Model[CaptionerConfig]) -> ImageProcessor:
+def processor_of(model: Model[Any]) -> ImageProcessor:
     """Return what the folder of a loaded model says in `preprocessor_config.json`.
 
     Without such a file, as in a checkpoint, pixels go from −1, black, to 1, and a picture that is larger by a whole

@@ -133,17 +133,17 @@ def is_clear(thing: Thing, other: Thing) -> bool:
 
 
 def naming_order(thing: Thing) -> tuple[float, ...]:
-    """Return what scenes sort their things by: big ones first, then from left to right, of two in one column the upper one."""
+    """Return what things are sorted by: big ones first, then from left to right, of two in one column the upper one."""
     return -RADII[thing.size], thing.x, thing.y
 
 
 def draw_scene(split: str, seed: int, number: int, held_out: Pairs = HELD_OUT) -> Scene:
     """Return scene `number` of a split, which follows from the arguments. Even numbers have two things, odd three.
 
-    Its things stand in the order of `naming_order`. The things of one scene, wherever they lie, are those of no scene in
-    another split. No scene of "train", "valid" or "test" has a pair of a colour and a shape in `held_out`; each of "new
-    pairs" has one or more. Raises ValueError for an unknown split, a negative number, and "new pairs" where nothing is
-    held out.
+    Things are sorted by `naming_order`. Those of one scene, wherever they lie, are those of no scene in another split.
+    No scene of "train", "valid" or "test" has a pair of a colour and a shape in `held_out`; each of "new pairs" has one
+    or more. Raises ValueError for an unknown split, a negative number, and "new pairs" where nothing is held
+    out.
     """
     if split not in SPLITS:
         raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")

@@ -4,6 +4,7 @@ from ..layers import IGNORED
 from .baselines import ConvolutionalConfig, ConvolutionalTranslator, RecurrentConfig, RecurrentTranslator
 from .bert import BERT, BERTConfig
 from .captioner import Captioner, CaptionerConfig
+from .clip import CLIP, CLIPConfig
 from .config import (
     DEFAULT_KIND,
     PRESETS,
@@ -26,9 +27,9 @@ from .tuning import Tuning, is_adapter
 from .vit import ViT, ViTConfig
 
 __all__ = [
-    "BERT", "DEFAULT_KIND", "GPT", "IGNORED", "KINDS", "PRESETS", "BERTConfig", "Captioner", "CaptionerConfig",
-    "ConvolutionalConfig", "ConvolutionalTranslator", "Decoding", "EncoderDecoder", "GPTConfig", "MarianConfig",
-    "Model", "ModelConfig", "RecurrentConfig", "RecurrentTranslator", "StacksConfig", "T5Config", "TextConfig",
-    "Transformer", "TransformerConfig", "TranslationConfig", "Tuning", "ViT", "ViTConfig", "build_model",
+    "BERT", "CLIP", "DEFAULT_KIND", "GPT", "IGNORED", "KINDS", "PRESETS", "BERTConfig", "CLIPConfig", "Captioner",
+    "CaptionerConfig", "ConvolutionalConfig", "ConvolutionalTranslator", "Decoding", "EncoderDecoder", "GPTConfig",
+    "MarianConfig", "Model", "ModelConfig", "RecurrentConfig", "RecurrentTranslator", "StacksConfig", "T5Config",
+    "TextConfig", "Transformer", "TransformerConfig", "TranslationConfig", "Tuning", "ViT", "ViTConfig", "build_model",
     "config_from_dict", "is_adapter", "most_tokens",
 ]  # fmt: skip

@@ -11,6 +11,7 @@ from ..ops import Ops, numpy_ops
 from .baselines import ConvolutionalConfig, RecurrentConfig
 from .bert import BERTConfig
 from .captioner import CaptionerConfig
+from .clip import CLIPConfig
 from .config import DEFAULT_KIND, ModelConfig, TransformerConfig
 from .gpt import GPTConfig
 from .marian import MarianConfig
@@ -26,6 +27,7 @@ CONFIGS: tuple[type[ModelConfig], ...] = (
     MarianConfig,
     ViTConfig,
     CaptionerConfig,
+    CLIPConfig,
     RecurrentConfig,
     ConvolutionalConfig,
 )

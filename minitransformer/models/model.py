@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from ..config import require
 from ..layers import AdaptedLinear, FlatParameters, Layer, quantized_layers
@@ -21,12 +21,14 @@ class Model(Layer, ABC, Generic[ConfigT]):
     `parameters.data`, and every backward adds into `parameters.grad`; a tied weight is one parameter. `origin`: what
     the folder of a loaded model held beside its weights, which `pretrained.save` writes back. `tuning` says what of the
     model is trained, if not all of it. With `bits` the matrices are in eight or four bits (`layers.quantized`), which
-    nothing trains; the rest of such a model is frozen too, unless `tuning` says otherwise.
+    nothing trains; the rest of such a model is frozen too, unless `tuning` says otherwise. `compares_rows`: the loss
+    compares the rows of a batch with each other, so that it is no mean of the losses of its parts.
     """
 
     origin: Any = None
     tuning: Tuning | None = None
     bits: int | None = None
+    compares_rows: ClassVar[bool] = False
 
     def __init__(self, config: ConfigT, ops: Ops = numpy_ops, dtype: Any = "float32", seed: int = 0) -> None:
         self._declare(config, ops, dtype)._place()

@@ -71,6 +71,13 @@ class TrainingSettings(Config):
         if together > 1 and self.accumulate > 1:
             raise ValueError(f"accumulate is {self.accumulate}, expected 1 with several updates of a rollout")
 
+    def check_undivided(self) -> None:
+        """Raise ValueError, naming it, for a setting by which a step's pairs would not all be compared at once."""
+        for name in ("threads", "shards", "accumulate"):
+            value = getattr(self, name)
+            if value not in (None, 1):
+                raise ValueError(f"{name} is {value}, expected 1: the loss compares all pairs of a batch")
+
     def check_continues(self, earlier: "TrainingSettings") -> None:
         """Raise ValueError, naming them, if settings differ that a resumed training must keep from `earlier`."""
         changed = [

@@ -73,8 +73,8 @@ class Trainer:
     processes       those that share each step, by default this one alone (see `parallel/`). All of them have the
                     same data and settings; the first one writes, and a request to stop any of them stops all
 
-    Raises ValueError if the data does not fit the batch size or the model's configuration, and for several processes
-    without a number of shards in the settings.
+    Raises ValueError if the data does not fit the batch size or the model's configuration, for several processes
+    without a number of shards in the settings, and for parts of a batch whose rows the model compares.
     """
 
     def __init__(
@@ -105,6 +105,8 @@ class Trainer:
         self.languages = languages
         self.evaluate, self.on_validation = evaluate, on_validation
         self.progress, self.processes = progress and processes.first, processes
+        if model.compares_rows:
+            settings.check_undivided()
         together: int | None = getattr(dataset, "together", None)
         if together is not None:
             settings.check_weighted(together)

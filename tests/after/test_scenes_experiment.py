@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from after.experiments import scenes
-from after.experiments.scenes import plan
+from after.experiments.scenes import clip, plan
 from after.experiments.scenes.looking import cross_maps, looks, patches_of, words_of
 from after.experiments.scenes.plan import NEW_PAIRS, TEST
 from after.predictions import is_right
@@ -20,7 +20,7 @@ from minitransformer.data.scenes import SceneDataset, caption_tokenizer
 from minitransformer.grammar.captions import caption
 from minitransformer.grammar.scenes import Thing, draw
 from minitransformer.inside import attention_maps
-from minitransformer.models import CaptionerConfig, build_model
+from minitransformer.models import CaptionerConfig, CLIPConfig, build_model
 from study.experiment import Context
 from study.trials.runner import Runner
 
@@ -83,13 +83,19 @@ def made_up_run(true: float, new: float, own: float, diverged: str | None = None
 
 
 def found_for(*runs: dict[str, Any]) -> dict[str, Any]:
-    return {"predictions": scenes.predictions_of("scenes"), "runs": list(runs)}
+    clips = [
+        {"seconds": 300.0, "scenes": 1280, "diverged": None, "found": {TEST: [each] * 4, NEW_PAIRS: [each - 60] * 4}}
+        for each in (91.0, 92.0, 93.0)
+    ]
+    return {"predictions": scenes.predictions_of("scenes"), "runs": list(runs), "clips": clips}
 
 
 def test_shares_are_told_and_predictions_judged(tmp_path: Path) -> None:
     found = found_for(made_up_run(0.91, 0.6, 0.7), made_up_run(0.92, 0.62, 0.71), made_up_run(0.93, 0.61, 0.72))
     text = "\n\n".join(scenes.report(found))
     assert "| new scenes | 92.0 (89.5 to 94.5) |" in text
+    assert "in 5.0 minutes" in text
+    assert "| with a pair that no training shows | 32.0 (29.5 to 34.5) | 32.0" in text
     outcomes = scenes.judge(found)
     assert {name: is_right(found["predictions"][name], each) for name, each in outcomes.items()} == {
         "true": True,
@@ -99,6 +105,10 @@ def test_shares_are_told_and_predictions_judged(tmp_path: Path) -> None:
         "gap": True,
         "looks": True,
         "uniform": True,
+        "found": True,
+        "found back": True,
+        "found new pairs": False,
+        "found gap": True,
     }
     scenes.draw(found, tmp_path)
     assert set(re.findall(r"pictures/(.+?)\.png", text)) == {path.stem for path in tmp_path.glob("*.png")}
@@ -110,6 +120,24 @@ def test_a_run_that_diverged_is_told(tmp_path: Path) -> None:
     assert {outcome.right for outcome in scenes.judge(found).values()} == {None}
     scenes.draw(found, tmp_path)
     assert not list(tmp_path.iterdir())
+    found = found_for(made_up_run(0.9, 0.9, 0.5))
+    found["clips"][0] |= {"diverged": "the loss is inf", "found": {}}
+    assert "1 trainings of CLIP diverged. The first: the loss is inf." in scenes.report(found)
+    assert {outcome.right for outcome in scenes.judge(found).values()} == {None}
+
+
+def test_the_scenes_of_a_search_are_the_first_of_their_captions() -> None:
+    every = SceneDataset(TEST, 400)
+    first = {caption(scene): number for number, scene in reversed([*enumerate(every.scenes)])}
+    assert clip.different(TEST, 300) == [every.scene(number) for number in sorted(first.values())[:300]]
+
+
+def test_a_search_is_told_in_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    cosines = np.array([[0.9, 0.1, 0.2], [0.8, 0.7, 0.9], [0.1, 0.1, 0.5]])  # text 1 is found, but not for picture 1
+    monkeypatch.setattr(clip.Matcher, "similarities", lambda *given: cosines)
+    model: Any = build_model(CLIPConfig(len(caption_tokenizer()), **SHAPE))
+    found = clip.Finding(TEST, 3).answer(model, None)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(found.statistics, [[1, 1, 1, 1], [0, 1, 1, 1], [1, 1, 0, 1]])
 
 
 @pytest.mark.slow
@@ -120,8 +148,12 @@ def test_it_runs_from_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     settings = {"steps": 4, "tokens_per_batch": 256, "warmup_steps": 2, "peak_lr": 1e-2, "label_smoothing": 0.0}
     model = {"vocab_size": len(caption_tokenizer()), **SHAPE}
     monkeypatch.setitem(plan.RECIPES, "captioner", Recipe(("captions",), model, settings))
-    for name, value in {"SEEDS": (0, 1), "STEPS": 4, "JUDGED": 4}.items():
-        monkeypatch.setattr(plan, name, value)
+    matching = {"vocab_size": len(caption_tokenizer()), "patch_size": 8, **SHAPE}
+    monkeypatch.setitem(plan.RECIPES, "clip", Recipe(("matches",), matching, settings | {"threads": 1}))
+    for module in (plan, clip):
+        for name, value in {"SEEDS": (0, 1), "STEPS": 4, "JUDGED": 4}.items():
+            monkeypatch.setattr(module, name, value)
+    monkeypatch.setattr(clip.Finding.__init__, "__defaults__", (4, False))
     monkeypatch.setattr(plan.Describing.__init__, "__defaults__", (4, False))
     monkeypatch.setattr(scenes, "LOOKED_AT", 2)
     runner = Runner(tmp_path, workers=1, say=lambda line: None)
@@ -129,5 +161,6 @@ def test_it_runs_from_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     found = json.loads(json.dumps(scenes.find(Context(TASK, 1.0, runner))))
     assert [len(run["verdicts"][NEW_PAIRS]) for run in found["runs"]] == [4, 4]
     assert [run["steps"] for run in found["runs"]] == [4, 4]
+    assert [np.shape(run["found"][NEW_PAIRS]) for run in found["clips"]] == [(4,), (4,)]
     assert np.shape(found["runs"][0]["looks"]["shape"]["own"]) == (2, 2)
     assert scenes.report(found)[0].startswith("A captioner reads")

@@ -18,6 +18,7 @@ import numpy as np
 from minitransformer import (
     BERTConfig,
     CaptionerConfig,
+    CLIPConfig,
     ConvolutionalConfig,
     GPTConfig,
     MarianConfig,
@@ -55,6 +56,7 @@ SAMPLES: dict[str, Any] = {
     "BERT, classes": BERTConfig(V, **SIZES, max_length=16, head="classes", num_classes=3),
     "ViT": ViTConfig(3, image_size=8, patch_size=4, channels=1, **SIZES, dropout=0.2),
     "Captioner": CaptionerConfig(V, image_size=8, channels=1, **SIZES, max_length=16, dropout=0.2),
+    "CLIP": CLIPConfig(V, image_size=8, channels=1, **SIZES, embedding=8, max_length=16, dropout=0.2),
 }
 
 
@@ -70,6 +72,9 @@ def inputs_of(config: Any, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
     ids, targets, out = rng.integers(3, V, (3, 4, 9))
     if isinstance(config, CaptionerConfig):
         return rng.standard_normal((4, 1, 8, 8)), targets, out
+    if isinstance(config, CLIPConfig):
+        ids[:, -1] = config.eos_id
+        return rng.standard_normal((4, 1, 8, 8)), ids
     if isinstance(config, GPTConfig):
         return ids, targets
     ids[1, 6:] = out[2, 4:] = config.pad_id
@@ -82,7 +87,7 @@ def computed(config: Any, dtype: str) -> dict[str, str]:
     """Return the hashes of what a model of this configuration computes."""
     rng = np.random.default_rng(0)
     model, inputs = build_model(config, dtype=dtype, seed=1), inputs_of(config, rng)
-    if isinstance(config, ViTConfig | CaptionerConfig):
+    if isinstance(config, ViTConfig | CaptionerConfig | CLIPConfig):
         inputs = inputs[0].astype(dtype), *inputs[1:]
     found = {"first weights": bits(model.parameters.data)}
     for step in range(STEPS):

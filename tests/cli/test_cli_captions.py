@@ -111,10 +111,16 @@ def test_what_a_captioner_and_its_command_are_not_for(command: Command, captione
         (["explore", captioner, "--out", tmp_path / "page.html"], "not one of kind 'captioner'"),
         ([*train, "--from", captioner], "kind 'captioner': --from takes a GPT, BERT, T5 or Marian"),
         ([*train, "--kind", "captioner", "--text", "a.txt"], "--kind captioner reads images"),
-        ([*train, "--kind", "captioner", "--target", "fr"], "--kind captioner describes in en or de, not in fr"),
+        ([*train, "--kind", "captioner", "--target", "fr"], "--kind captioner knows captions in en or de, not in fr"),
         ([*train, "--kind", "captioner", "--source", "de"], "--kind captioner reads scenes that it draws"),
         ([*train, "--kind", "vit", "--target", "de"], "--kind vit reads scikit-learn's digits"),
         ([*train, "--kind", "captioner", "--vocab-size", "9"], "--kind captioner reads scenes that it draws"),
+        (
+            [*train, "--kind", "clip", "--threads", "2"],
+            "threads is 2, expected 1: the loss compares all pairs of a batch",
+        ),
+        ([*train, "--kind", "clip", "--accumulate", "3"], "accumulate is 3, expected 1: the loss compares all pairs"),
         ([*train, "--kind", "captioner", "--patch-size", "5"], "patch_size is 5 and does not divide image_size, 32"),
     ):
         refuse(command, *arguments, says=says)
+    assert not (tmp_path / "out").exists()

@@ -45,8 +45,9 @@ from minitransformer.training.parallel.processes import ALONE, Processes
 TRAINING = [*("--tokens-per-batch", "512", "--valid-interval", "2", "--checkpoint-interval", "2", "--threads", "1")]
 TINY = [*("--d-model", "16", "--num-heads", "2", "--d-ff", "16", "--num-layers", "1"), *TRAINING]
 TEXT = [*("--max-length", "48", "--vocab-size", "330")]
-TRIES = {"gpt": "generate", "bert": "fill", "t5": "fill", "vit": "classify", "captioner": "caption"}
+TRIES = {"gpt": "generate", "bert": "fill", "t5": "fill", "vit": "classify", "captioner": "caption", "clip": "info"}
 FIGURES = {"gpt": "bits_per_byte", "bert": "accuracy", "vit": "accuracy", "captioner": "true_captions"}
+FIGURES |= {"clip": "recall"}
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +67,9 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_kind_trains_and_resumes_with_the_same_bits(
     tmp_path: Path, command: Command, text: Path, kind: str, data: tuple[str | Path, ...]
 ) -> None:
-    data = data if kind in ("vit", "captioner") else ("--text", text, *TEXT)
-    start = ["train", "--kind", kind, *data, *TINY, "--seed", "3"]
+    data = data if kind in ("vit", "captioner", "clip") else ("--text", text, *TEXT)
+    # A cooldown depends on the number of steps, which here is two and then four.
+    start = ["train", "--kind", kind, *data, *TINY, "--seed", "3", "--cooldown", "0"]
     whole, halves = tmp_path / "whole", tmp_path / "halves"
     status, out, _ = command(*start, "--steps", "4", "--out", whole)
     assert status == 0

@@ -10,7 +10,7 @@ from minitransformer.data.batching import BOS_ID, EOS_ID, PAD_ID
 from minitransformer.data.scenes import SceneDataset, caption_tokenizer, scenes
 from minitransformer.grammar.captions import LANGUAGES, caption
 from minitransformer.grammar.scenes import HELD_OUT, draw
-from minitransformer.models import IGNORED
+from minitransformer.models import IGNORED, CLIPConfig
 
 SIZES = {"pad_id": PAD_ID, "bos_id": BOS_ID, "eos_id": EOS_ID, "vocab_size": len(caption_tokenizer())}
 CONFIG = SimpleNamespace(channels=3, image_size=32, num_patches=64, **SIZES)
@@ -38,6 +38,16 @@ def test_a_batch_holds_the_pictures_and_captions_of_its_scenes():
         assert before.tolist() == [BOS_ID, *ids, *[PAD_ID] * padding]
         assert after.tolist() == [*ids, EOS_ID, *[IGNORED] * padding]
     assert batch.num_targets == (target_out != IGNORED).sum()
+
+
+def test_a_clip_reads_whole_captions_and_a_pair_is_one_target():
+    config = CLIPConfig(len(caption_tokenizer()))
+    captioned, matched = (next(TRAIN.batches(5 * 64, 0, each).epoch(1)) for each in (CONFIG, config))
+    pictures, ids = matched.inputs
+    np.testing.assert_array_equal(pictures, captioned.inputs[0])
+    np.testing.assert_array_equal(ids[:, 0], np.full(5, BOS_ID))
+    np.testing.assert_array_equal(ids[:, 1:], np.where(captioned.targets == IGNORED, PAD_ID, captioned.targets))
+    assert matched.num_targets == matched.num_sentences == 5
 
 
 def test_no_scene_comes_twice_and_those_that_validate_do_not_change():

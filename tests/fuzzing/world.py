@@ -19,7 +19,7 @@ from minitransformer.cli import demo, main
 from minitransformer.data import BPETokenizer
 from minitransformer.data.preparation import CorpusChoice
 from minitransformer.data.scenes import caption_tokenizer
-from minitransformer.models import BERTConfig, CaptionerConfig, GPTConfig, ViTConfig, build_model
+from minitransformer.models import BERTConfig, CaptionerConfig, CLIPConfig, GPTConfig, ViTConfig, build_model
 from minitransformer.plots.page import text_width
 from minitransformer.training import TrainingSettings, trainer
 from minitransformer.training.checkpoint import Checkpoint
@@ -37,7 +37,7 @@ ESCAPES = "\x1b[31mred\x1b[0m"
 """What turns a terminal's text red."""
 
 MODELS = ("model", "link", "old", "run/step-00000002.safetensors", "run/step-00000004.safetensors", "recurrent")
-FAMILY = ("gpt", "bert", "vit", "captioner")
+FAMILY = ("gpt", "bert", "vit", "captioner", "clip")
 TEXTS = (
     *("few.en", "few.de", "red" + ESCAPES, "line\nbreak", "-dash"),
     *("text/test.en", "text/test.de", "text/valid.en", "text/valid.de", "text/train.en", "text/train.de"),
@@ -91,10 +91,11 @@ def _write_family(folder: Path, tokenizer: str) -> None:
         BERTConfig(size + 1, **shape, max_length=48, mask_id=size),
         ViTConfig(10, 8, 4, 1, **shape),
         CaptionerConfig(len(words), **shape),
+        CLIPConfig(len(words), **shape),
     )
     for name, config in zip(FAMILY, configs, strict=True):
         weights = build_model(config, seed=1).parameters.state_dict()
-        own = words.to_json() if name == "captioner" else tokenizer
+        own = words.to_json() if name in ("captioner", "clip") else tokenizer
         save_checkpoint(folder / name, Checkpoint(config.to_dict(), weights, tokenizer=own))
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.model_cases import moved
 from support.pretrained_cases import exact, random_model
-from test_tree import FAMILY, OneBlock, T, V, any_config, inputs_of
+from test_tree import SEEN_INSIDE, OneBlock, T, V, any_config, inputs_of
 
 import kernels
 from minitransformer.gradcheck import error
@@ -23,7 +23,7 @@ CONFIG = GPTConfig(V, d_model=8, num_heads=4, d_ff=5, num_layers=2, max_length=T
 IDS, OTHERS = np.random.default_rng(0).integers(0, V, (2, 2, T))
 
 
-@pytest.mark.parametrize("kind", FAMILY)
+@pytest.mark.parametrize("kind", SEEN_INSIDE)
 @settings(max_examples=15)
 @given(data=st.data())
 def test_all_of_another_run_is_the_other_run_and_nothing_changes_nothing(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.model_cases import moved
-from test_tree import FAMILY, OneBlock, T, V, any_config, inputs_of
+from test_tree import SEEN_INSIDE, OneBlock, T, V, any_config, inputs_of
 
 from minitransformer.gradcheck import error
 from minitransformer.inside import Recording, logit_attribution, record
@@ -34,7 +34,7 @@ def run_of(config: Any) -> tuple[Any, Recording]:
     return model, record(model, *(IDS if isinstance(config, TransformerConfig) else IDS[:1]))
 
 
-@pytest.mark.parametrize("kind", FAMILY)
+@pytest.mark.parametrize("kind", SEEN_INSIDE)
 @settings(max_examples=20)
 @given(data=st.data())
 def test_the_terms_of_any_model_add_up(kind: type[ModelConfig], data: st.DataObject) -> None:

@@ -25,6 +25,7 @@ from minitransformer.models import (
     KINDS,
     BERTConfig,
     CaptionerConfig,
+    CLIPConfig,
     ConvolutionalConfig,
     GPTConfig,
     MarianConfig,
@@ -45,7 +46,7 @@ SETTINGS = TrainingSettings(steps=5, minutes=2.5, peak_lr=0.005, threads=1)
 CONFIGS: list[Any] = [
     *(TRANSFORMER, RECURRENT, CONVOLUTIONAL, SETTINGS),
     *(GPT, BERTConfig(11), T5Config(11), MarianConfig(11), ViTConfig(image_size=8, patch_size=4)),
-    CaptionerConfig(11),
+    *(CaptionerConfig(11), CLIPConfig(11)),
     *(StackConfig(BLOCK, 2), BLOCK, BLOCK.attention, BLOCK.feed_forward, BLOCK.norm),
     *(RotaryConfig(), BiasConfig(), SparseConfig(block=4, summary=2)),
 ]

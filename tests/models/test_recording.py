@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.model_cases import moved
 from test_long_texts import KINDS, built, peak
-from test_tree import FAMILY, OneBlock, T, V, any_config, inputs_of
+from test_tree import SEEN_INSIDE, OneBlock, T, V, any_config, inputs_of
 
 import kernels
 from minitransformer.gradcheck import error
@@ -57,7 +57,7 @@ def arrays(recording: Recording) -> dict[str, np.ndarray]:
     return found
 
 
-@pytest.mark.parametrize("kind", FAMILY)
+@pytest.mark.parametrize("kind", SEEN_INSIDE)
 @settings(max_examples=20)
 @given(data=st.data())
 def test_any_model_is_recorded_in_one_run(kind: type[ModelConfig], data: st.DataObject) -> None:

@@ -24,6 +24,7 @@ from minitransformer.models import (
     KINDS,
     BERTConfig,
     CaptionerConfig,
+    CLIPConfig,
     ConvolutionalConfig,
     GPTConfig,
     ModelConfig,
@@ -35,6 +36,9 @@ from minitransformer.ops import Ops
 
 V, T = 11, 6
 FAMILY = [kind for kind in KINDS.values() if kind not in (RecurrentConfig, ConvolutionalConfig)]
+SEEN_INSIDE = [kind for kind in FAMILY if kind is not CLIPConfig]
+"""Those whose logits are read from one stream."""
+
 PATTERNS = [
     *((None, None), (0, None), (2, None), (1, SparseConfig(global_tokens=2)), (1, SparseConfig(stride=2))),
     *((None, SparseConfig(block=2, summary=1)), (1, SparseConfig(block=3, stride=4, global_tokens=1))),
@@ -53,7 +57,7 @@ DRAWN: dict[str, Any] = {
     "first_position": st.sampled_from([0, 2]),
     "buckets": st.just(4), "max_distance": st.just(3), "embedding_scale": st.sampled_from([1.0, 2.0]),
     "num_classes": st.integers(2, 3), "image_size": st.just(4), "patch_size": st.sampled_from([1, 2, 4]),
-    "channels": st.integers(1, 2),
+    "channels": st.integers(1, 2), "embedding": st.integers(1, 5),
 }  # fmt: skip
 """The values of the fields that are numbers or parts; the others have their defaults."""
 
@@ -87,10 +91,13 @@ def any_config(draw: Any, kind: type[ModelConfig]) -> Any:
 def inputs_of(config: Any, rng: np.random.Generator) -> tuple:
     """Return the arguments of the loss of this kind of model."""
     ids, targets = rng.integers(2, V, (2, 2, T))
-    if isinstance(config, ViTConfig | CaptionerConfig):
+    if isinstance(config, ViTConfig | CaptionerConfig | CLIPConfig):
         images = rng.standard_normal((2, config.channels, config.image_size, config.image_size))
         if isinstance(config, CaptionerConfig):
             return images, targets, ids
+        if isinstance(config, CLIPConfig):
+            ids[:, -1] = config.eos_id
+            return images, ids
         return images, rng.integers(0, config.num_classes, 2)
     if isinstance(config, TransformerConfig):
         return ids[:, :4], targets, ids
@@ -115,7 +122,8 @@ def test_any_model(kind: type[ModelConfig], data: st.DataObject) -> None:
     assert config.num_parameters == model.parameters.count
     if isinstance(config, TransformerConfig):
         assert sum(parameter_groups(config).values()) == model.parameters.count
-    stacks = [getattr(model, name).layers for name in ("encoder", "decoder") if hasattr(model, name)]
+    names = ("encoder", "decoder", "picture_encoder", "text_encoder")
+    stacks = [getattr(model, name).layers for name in names if hasattr(model, name)]
     assert config.num_layers_in_all == sum(map(len, stacks))
 
     dropout, direction = DropoutStream(1, 2), rng.standard_normal(model.parameters.data.shape)

@@ -14,7 +14,15 @@ from test_gguf import small_model
 
 from minitransformer.costs import cache_bytes
 from minitransformer.layers import SparseConfig
-from minitransformer.models import BERTConfig, CaptionerConfig, GPTConfig, T5Config, TransformerConfig, ViTConfig
+from minitransformer.models import (
+    BERTConfig,
+    CaptionerConfig,
+    CLIPConfig,
+    GPTConfig,
+    T5Config,
+    TransformerConfig,
+    ViTConfig,
+)
 from minitransformer.outline import outline
 from minitransformer.pretrained import load, look
 from minitransformer.pretrained.gguf_file import Packed
@@ -85,6 +93,9 @@ def test_the_lines_of_blocks() -> None:
     captioner = outline(CaptionerConfig(100))
     assert captioner["input"].startswith("64 patches and 100 tokens → 128, encoder: learned positions, decoder:")
     assert captioner["output"] == "128 → 100 tokens (the table of the input)"
+    clip = outline(CLIPConfig(100))
+    assert clip["input"].endswith("→ 128, picture encoder: learned positions, text encoder: learned positions")
+    assert (list(clip)[2], clip["output"]) == ("text encoder, blocks 1 to 2", "128 → 64 for a picture and for a text")
     assert "relative positions" in outline(T5Config(100))["encoder, blocks 1 to 6"]
     assert "encoder: learned positions" in outline(BERTConfig(100))["input"]
 

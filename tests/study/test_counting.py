@@ -10,6 +10,7 @@ from minitransformer.models import (
     KINDS,
     BERTConfig,
     CaptionerConfig,
+    CLIPConfig,
     ConvolutionalConfig,
     ConvolutionalTranslator,
     GPTConfig,
@@ -70,7 +71,8 @@ FAMILY = [
 
 def test_every_kind_whose_operations_are_derived_is_counted_too() -> None:
     derived = {kind for kind, config in KINDS.items() if issubclass(config, Counted)}
-    assert derived == {config.kind for config in FAMILY} | {TransformerConfig.kind, CaptionerConfig.kind}
+    others = {TransformerConfig, CaptionerConfig, CLIPConfig}
+    assert derived == {config.kind for config in FAMILY} | {config.kind for config in others}
 
 
 @pytest.mark.parametrize("config", FAMILY, ids=str)
@@ -94,6 +96,15 @@ def test_a_captioner_costs_what_is_derived_of_its_patches_and_of_its_words() -> 
     build_model(config, ops).forward(rng.standard_normal((B, 2, 8, 8)), rng.integers(3, V, (B, TT)))
     each = flops_per_token(config, TT)
     assert tally.forward == B * (4 * each.source + TT * each.target)
+
+
+def test_a_clip_costs_what_is_derived_of_its_vectors_and_of_its_words() -> None:
+    config = CLIPConfig(V, image_size=8, patch_size=4, channels=2, **SMALL, embedding=7)
+    rng, (ops, tally) = np.random.default_rng(0), counting(numpy_ops)
+    ids = np.where(np.arange(TT) < TT - 1, rng.integers(3, V, (B, TT)), config.eos_id)
+    build_model(config, ops).forward(rng.standard_normal((B, 2, 8, 8)), ids)
+    each = flops_per_token(config, TT)
+    assert tally.forward == pytest.approx(B * (5 * each.source + TT * each.target), rel=1e-12)
 
 
 @pytest.mark.parametrize(("cell", "gates"), [("tanh", 1), ("lstm", 4)])

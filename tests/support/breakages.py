@@ -209,11 +209,16 @@ the same pictures in every epoch | SceneDataset.batches: epoch * self.count + ro
 padding after a caption that counts | SceneDataset.batches: IGNORED → PAD_ID
 [models/captioner.py: models/test_captioner]
 words of a caption that see those after them | CaptionerConfig._stack: causal=decodes → causal=False
-[training/contrastive.py: training/test_contrastive]
-the second direction's gradient not turned back | contrastive_loss_backward: column_cache).T → column_cache)
+[models/clip.py: models/test_clip]
+a text's vector taken at its first place, which has seen no word | CLIP._texts: ends.argmax(1) → 0 * ends.argmax(1)
+pictures mapped by the projection of texts
+    CLIP._pictures: self.picture_projection.forward → self.text_projection.forward
+a scale that is never learned | CLIP.loss_backward: self.log_scale.add_grad(dlog_scale) →
+[models/contrastive.py: models/test_contrastive]
+the second direction's gradient not turned back | contrastive_loss_backward: dcolumns.T → dcolumns
 a gradient that would change a vector's length | _unit_backward: - (du * u).sum(-1, keepdims=True) * u →
 the logarithm of the scale taken for the scale | contrastive_loss_backward: (dlogits * logits).sum() →
-        (dlogits * logits).sum() / np.exp(log_scale)
+        (dlogits * logits).sum() / scale
 [models/vit.py: pretrained/test_architectures]
 ViT's classes read from the last patch | ViT.forward: hidden[:, 0] → hidden[:, -1]
 DeiT's second classifier alone | ViT.forward: (logits + distilled) / 2 → distilled

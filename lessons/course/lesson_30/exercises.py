@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from minitransformer.gradcheck import numerical_gradient
-from minitransformer.training.contrastive import contrastive_loss_backward as backward_of_package
-from minitransformer.training.contrastive import contrastive_loss_forward
+from minitransformer.models.contrastive import contrastive_loss_backward as backward_of_package
+from minitransformer.models.contrastive import contrastive_loss_forward
 
 from ..checks import (
     in_case,

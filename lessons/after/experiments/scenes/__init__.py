@@ -1,25 +1,34 @@
-"""Pictures and words: a captioner learns to describe scenes; where its words look. Source: Xu et al. 2015."""
+"""Pictures and words: a captioner describes scenes, and where its words look; a CLIP finds their captions."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from minitransformer.training.checkpoint import load_checkpoint
 from study.experiment import Context, Findings
+from study.trials.trial import Trial
 
 from ...predictions import predictions_of
 from ...task import Texts
+from . import plan
+from .clip import clip_runs, clip_trials
 from .looking import example, looks
-from .plan import LOOKED_AT, NAME, SceneTrial, trials
+from .plan import LOOKED_AT, NAME, SceneTrial
 from .telling import draw, judge, report
 
 __all__ = ["ALONE", "MINUTES", "NAME", "TITLE", "draw", "find", "judge", "report", "trials"]
 
-TITLE, MINUTES, ALONE = "Pictures and words", 60.0, 60.0
+TITLE, MINUTES, ALONE = "Pictures and words", 80.0, 80.0
+
+
+def trials(task: Texts, scale: float) -> Sequence[Trial]:
+    """The trainings of captioners, then those of CLIP."""
+    return [*plan.trials(task, scale), *clip_trials(task, scale)]
 
 
 def find(context: Context[Texts]) -> Findings:
-    """Return for each seed the verdicts on its captions, and where its words look."""
+    """Return for each seed the verdicts on its captions, where its words look, and what a CLIP finds."""
     runs = []
-    for trial in trials(context.task, context.scale):
+    for trial in plan.trials(context.task, context.scale):
         assert isinstance(trial, SceneTrial)
         result = context.runner.result(trial)
         taken = ("steps", "flops", "seconds", "parameters", "diverged", "curve")
@@ -31,4 +40,4 @@ def find(context: Context[Texts]) -> Findings:
             run |= {"looks": looks(model, LOOKED_AT)}
             run |= {"example": example(model, run["looks"])}
         runs.append(run)
-    return {"predictions": predictions_of(NAME), "runs": runs}
+    return {"predictions": predictions_of(NAME), "runs": runs, "clips": clip_runs(context)}

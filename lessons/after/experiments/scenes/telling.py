@@ -14,9 +14,10 @@ from study.charts import finish
 from study.experiment import Findings
 from study.markdown import paragraph, picture, table
 from study.trials.bootstrap import Interval
-from study.trials.seeds import mean_of_seeds, welch
+from study.trials.seeds import welch
 
 from ...predictions import Outcome, prediction_blocks
+from .clip import clip_blocks, clip_outcomes, mean_over
 from .looking import NAMING, best_head
 from .plan import JUDGED, LOOKED_AT, NAME, NEW_PAIRS, TEST
 
@@ -26,8 +27,7 @@ Run = Mapping[str, Any]
 
 def over_seeds(findings: Findings, number: Callable[[Run], float]) -> Interval:
     """The mean of a number over seeds."""
-    values = [number(run) for run in findings["runs"]]
-    return mean_of_seeds(values) if len(values) > 1 else Interval(*[values[0]] * 3)
+    return mean_over([number(run) for run in findings["runs"]])
 
 
 def share(findings: Findings, split: str, column: str) -> Interval:
@@ -49,7 +49,7 @@ def looked(run: Run, name: str, part: str | None = None) -> float:
 
 def judge(findings: Findings) -> dict[str, Outcome]:
     """The outcome of each prediction."""
-    if any(run["diverged"] for run in findings["runs"]):
+    if any(run["diverged"] for run in (*findings["runs"], *findings["clips"])):
         return {name: Outcome("a training diverged") for name in findings["predictions"]}
     true, new = (share(findings, split, "true") for split in (TEST, NEW_PAIRS))
     parts = {part: share(findings, TEST, part).value for part in PARTS}
@@ -68,6 +68,7 @@ def judge(findings: Findings) -> dict[str, Outcome]:
         "gap": Outcome(f"{gap.text(sign=True)} points", gap.low > 0 or (None if gap.high > 0 else False)),
         "looks": Outcome(f"{own.text()} %", found=own),
         "uniform": Outcome(f"{ratio.text()} times {even.value:.1f} %", found=ratio),
+        **clip_outcomes(findings),
     }
 
 
@@ -98,6 +99,7 @@ def report(findings: Findings) -> list[str]:
         table(["word", *(f"{name}, %" for name in _NAMES.values())], looks),
         picture(f"{NAME}-looks", "A scene, and where the best head looks as the decoder writes each word"),
         picture(f"{NAME}-curve", "Validation loss against the steps of training, for each seed"),
+        *clip_blocks(findings),
         *prediction_blocks(findings["predictions"], judge(findings)),
     ]
 

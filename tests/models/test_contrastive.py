@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from support.prove import Proof
 
 from minitransformer.gradcheck import check_gradients, error
-from minitransformer.training.contrastive import (
+from minitransformer.models.contrastive import (
     FIRST_LOG_SCALE,
     contrastive_loss_backward,
     contrastive_loss_forward,

@@ -4,19 +4,18 @@ A batch has B pairs. Each vector is divided by its length, so that a product is 
 logits of two classifications, which of the B texts belongs to a picture and which of the B pictures to a text.
 """
 
+import math
 from typing import Any
 
-import numpy as np
+from ..ops import Array, Ops, numpy_ops
 
-from ..ops import cross_entropy_backward, cross_entropy_forward
-
-Array = np.ndarray
-
-FIRST_LOG_SCALE = float(np.log(1 / 0.07))
+FIRST_LOG_SCALE = math.log(1 / 0.07)
 """The logarithm of the scale at the start: a temperature of 0.07 (§2.5)."""
 
 
-def contrastive_loss_forward(a: Array, b: Array, log_scale: Array) -> tuple[Any, tuple]:
+def contrastive_loss_forward(
+    a: Array, b: Array, log_scale: Array, label_smoothing: float = 0.0, ops: Ops = numpy_ops
+) -> tuple[Any, tuple]:
     """`(CE(s U Vᵀ) + CE(s V Uᵀ)) / 2` with the rows `u = a / |a|`, `v = b / |b|`, `s = exp(log_scale)`: figure 3.
 
     a, b `(B, C)`: row i of one belongs to row i of the other, and to no other row. log_scale `()`, learned too, is the
@@ -24,29 +23,30 @@ def contrastive_loss_forward(a: Array, b: Array, log_scale: Array) -> tuple[Any,
     have the same shape, of two axes.
     """
     if a.ndim != 2 or a.shape != b.shape:
-        raise ValueError(f"a and b have shapes {a.shape} and {b.shape}, expected the same, (B, C)")
-    (u, lengths_a), (v, lengths_b) = _unit(a), _unit(b)
-    logits = np.exp(log_scale) * (u @ v.T)  # (B, B)
-    own = np.arange(len(a))
-    by_row, row_cache = cross_entropy_forward(logits, own)
-    by_column, column_cache = cross_entropy_forward(np.ascontiguousarray(logits.T), own)
-    return (by_row + by_column) / 2, (u, lengths_a, v, lengths_b, logits, log_scale, row_cache, column_cache)
+        raise ValueError(f"a and b have shapes {tuple(a.shape)} and {tuple(b.shape)}, expected the same, (B, C)")
+    (u, lengths_a), (v, lengths_b) = unit_rows(a), unit_rows(b)
+    scale, own = math.e**log_scale, ops.asarray(range(len(a)), "int64")
+    logits = scale * (u @ v.T)  # (B, B)
+    by_row, row_cache = ops.cross_entropy.forward(logits, own, label_smoothing)
+    by_column, column_cache = ops.cross_entropy.forward(scale * (v @ u.T), own, label_smoothing)
+    return (by_row + by_column) / 2, (u, lengths_a, v, lengths_b, logits, scale, row_cache, column_cache, ops)
 
 
 def contrastive_loss_backward(dloss: float, cache: tuple) -> tuple[Array, Array, Array]:
     """Return da and db `(B, C)`, and dlog_scale `()`."""
-    u, lengths_a, v, lengths_b, logits, log_scale, row_cache, column_cache = cache
+    u, lengths_a, v, lengths_b, logits, scale, row_cache, column_cache, ops = cache
     # loss = (by_row + by_column) / 2
-    dlogits = (cross_entropy_backward(dloss, row_cache) + cross_entropy_backward(dloss, column_cache).T) / 2
+    dcolumns = ops.cross_entropy.backward(dloss, column_cache)
+    dlogits = (ops.cross_entropy.backward(dloss, row_cache) + dcolumns.T) / 2
     # logits = exp(log_scale) · u vᵀ
-    dlog_scale, dproducts = (dlogits * logits).sum(), np.exp(log_scale) * dlogits
+    dlog_scale, dproducts = (dlogits * logits).sum(), scale * dlogits
     return _unit_backward(dproducts @ v, u, lengths_a), _unit_backward(dproducts.T @ u, v, lengths_b), dlog_scale
 
 
-def _unit(x: Array) -> tuple[Array, Array]:
+def unit_rows(x: Array) -> tuple[Array, Array]:
     """Return the rows divided by their lengths, and the lengths `(B, 1)`; a row of zeros stays."""
-    lengths = np.sqrt((x * x).sum(-1, keepdims=True))
-    lengths = np.where(lengths == 0, 1, lengths).astype(x.dtype)
+    lengths = (x * x).sum(-1, keepdims=True) ** 0.5
+    lengths = lengths + (lengths == 0)
     return x / lengths, lengths
 
 

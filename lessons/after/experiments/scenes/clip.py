@@ -1,0 +1,134 @@
+"""CLIP on the same scenes: a training for each seed, judged by what it finds among a thousand. Source: Radford 2021."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from minitransformer.cli.recipes import RECIPES
+from minitransformer.data.preparation import PreparedData
+from minitransformer.data.scenes import SceneDataset, caption_tokenizer
+from minitransformer.decoding import Matcher
+from minitransformer.evaluation import recall
+from minitransformer.grammar.captions import caption
+from minitransformer.grammar.scenes import Scene, draw
+from minitransformer.models import CLIPConfig
+from minitransformer.training import TrainingSettings
+from study.experiment import Context, Findings
+from study.markdown import paragraph, table
+from study.trials.bootstrap import Interval
+from study.trials.run import lasting
+from study.trials.seeds import mean_of_seeds, welch
+from study.trials.trial import Answers, Trial
+
+from ...predictions import Outcome
+from ...task import Texts
+from .plan import JUDGED, NAME, NEW_PAIRS, SEEDS, TEST, SceneTrial
+
+STEPS = 1200
+"""The steps of each training at scale 1."""
+
+FIRST = 1, 5
+"""How many of those found first may hold the right one."""
+
+COLUMNS = [(way, first) for way in ("text of a picture", "picture of a text") for first in FIRST]
+
+
+def different(split: str, count: int) -> list[Scene]:
+    """Return the first scenes of a split whose captions are all different: among them one is right."""
+    found, dataset = dict[str, Scene](), SceneDataset(split, 1)
+    for scene in map(dataset.scene, itertools.count()):
+        found.setdefault(caption(scene), scene)
+        if len(found) == count:
+            break
+    return list(found.values())
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A CLIP finds the captions of scenes among all of theirs, and the scenes. Statistics: 1 if found, in `COLUMNS`."""
+
+    name: str
+    count: int = JUDGED
+    averaged: bool = False
+
+    def answer(self, model: Any, data: PreparedData) -> Answers:
+        """Compare all pictures with all captions."""
+        start, scenes = perf_counter(), different(self.name, self.count)
+        captions = [caption(scene) for scene in scenes]
+        cosines = Matcher(model, caption_tokenizer()).similarities([draw(scene) for scene in scenes], captions)
+        found = np.stack([recall(each, first) for each in (cosines, cosines.T) for first in FIRST], axis=1)
+        return Answers(np.zeros((self.count, 2)), found, perf_counter() - start)
+
+
+def clip_trials(task: Texts, scale: float) -> Sequence[Trial]:
+    """A training for each seed."""
+    recipe = RECIPES["clip"]
+    return [
+        SceneTrial(
+            f"{NAME} clip, seed {seed}",
+            task.english(200),
+            CLIPConfig(**recipe.model),
+            lasting(TrainingSettings(**recipe.settings, seed=seed), scale * STEPS),
+            (Finding(TEST), Finding(NEW_PAIRS)),
+        )
+        for seed in SEEDS
+    ]
+
+
+def clip_runs(context: Context[Texts]) -> list[dict[str, Any]]:
+    """Return for each seed what was found of each split, in per cent."""
+    runs = []
+    for trial in clip_trials(context.task, context.scale):
+        assert isinstance(trial, SceneTrial)
+        result = context.runner.result(trial)
+        run = {name: getattr(result, name) for name in ("steps", "seconds", "parameters", "diverged")}
+        found = {name: (100 * each.statistics.mean(0)).tolist() for name, each in result.evaluations.items()}
+        runs.append(run | {"scenes": trial.scenes, "found": found})
+    return runs
+
+
+def found_of(findings: Findings, split: str, way: int = 0) -> list[float]:
+    """Return for each seed what was found first of a split, in per cent; the way is a place in `COLUMNS`."""
+    return [run["found"][split][way] for run in findings["clips"]]
+
+
+def mean_over(values: Sequence[float]) -> Interval:
+    """The mean over seeds; of one seed its number."""
+    return mean_of_seeds(values) if len(values) > 1 else Interval(*[values[0]] * 3)
+
+
+def clip_outcomes(findings: Findings) -> dict[str, Outcome]:
+    """The outcome of each prediction about CLIP."""
+    test, new, back = (mean_over(found_of(findings, *at)) for at in ((TEST,), (NEW_PAIRS,), (TEST, len(FIRST))))
+    gap = welch(found_of(findings, TEST), found_of(findings, NEW_PAIRS))
+    return {
+        "found": Outcome(f"{test.text()} %", found=test),
+        "found back": Outcome(f"{back.text()} %", found=back),
+        "found new pairs": Outcome(f"{new.text()} %", found=new),
+        "found gap": Outcome(f"{gap.text(sign=True)} points", gap.low > 0 or (None if gap.high > 0 else False)),
+    }
+
+
+def clip_blocks(findings: Findings) -> list[str]:
+    """The part of the report on CLIP."""
+    runs, splits = findings["clips"], {"new scenes": TEST, "with a pair that no training shows": NEW_PAIRS}
+    diverged = [run["diverged"] for run in runs if run["diverged"]]
+    if diverged:
+        return [f"{len(diverged)} trainings of CLIP diverged. The first: {diverged[0]}."]
+    rows = [
+        [name, *(mean_over(found_of(findings, split, way)).text() for way in range(len(COLUMNS)))]
+        for name, split in splits.items()
+    ]
+    titles = [f"the {way}: first, %" if first == 1 else f"among the first {first}, %" for way, first in COLUMNS]
+    return [
+        paragraph(f"""
+            A CLIP writes nothing: it maps pictures and captions into one space, and what is nearest is found. Each of
+            {len(runs)} seeds saw {runs[0]["scenes"]:,} scenes in {np.mean([run["seconds"] for run in runs]) / 60:.1f}
+            minutes. It searches among {JUDGED:,} scenes whose captions are all different; chance finds 0.1 % first.
+        """),
+        table(["scenes", *titles], rows),
+    ]

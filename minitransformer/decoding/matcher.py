@@ -1,0 +1,55 @@
+"""The matcher: it says how well pictures and texts belong together, and so finds one by the other."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..data.batching import BOS_ID, EOS_ID, check_special_ids, pad
+from ..data.tokenizer import BPETokenizer
+from ..models import CLIP
+from ..ops import Array
+from .images import processor_of
+from .loading import FromCheckpoint
+from .tokenizer import check_vocabulary
+
+AT_ONCE = 128
+"""So many pictures, or texts, go through the model at once."""
+
+
+class Matcher(FromCheckpoint):
+    """Compares pictures with texts: `Matcher.from_checkpoint(path).similarities(["scene.png"], ["A red ring …"])`.
+
+    Raises `ValueError` for a model of another kind, and one whose vocabulary or special ids are not the tokenizer's.
+    """
+
+    def __init__(self, model: Any, tokenizer: BPETokenizer) -> None:
+        if not isinstance(model, CLIP):
+            raise ValueError(
+                f"a model of kind {model.config.kind!r}, which matches no pictures with texts: a CLIP does"
+            )
+        check_vocabulary(model.config, tokenizer, exactly=True)
+        check_special_ids(model.config.pad_id, model.config.bos_id, model.config.eos_id)
+        self.model, self.tokenizer, self.processor = model, tokenizer, processor_of(model)
+
+    def similarities(self, pictures: Sequence[Any], texts: Sequence[str]) -> np.ndarray:
+        """Return the cosine of each picture and each text, `(pictures, texts)`."""
+        return self.pictures(pictures) @ self.texts(texts).T
+
+    def pictures(self, pictures: Sequence[Any]) -> np.ndarray:
+        """Return vectors of length 1, `(N, E)`, of paths of files or arrays `(channels, height, width)`.
+
+        Raises `OSError` for a file that can't be read, `ValueError` for one that holds no picture and for an array of
+        another size than the model's.
+        """
+        config, encode = self.model.config, self.model.encode_pictures
+        return self._in_parts(pictures, lambda part: encode(np.stack([self.processor.array(x, config) for x in part])))
+
+    def texts(self, texts: Sequence[str]) -> np.ndarray:
+        """Return vectors of length 1, `(N, E)`. Raises `ValueError` for a text that is too long for the model."""
+        encode, ids_of = self.model.encode_texts, self.tokenizer.encode
+        return self._in_parts(texts, lambda part: encode(pad([[BOS_ID, *ids_of(text), EOS_ID] for text in part])))
+
+    def _in_parts(self, given: Sequence[Any], encode: Callable[[Sequence[Any]], Array]) -> np.ndarray:
+        parts = (given[start : start + AT_ONCE] for start in range(0, len(given), AT_ONCE))
+        return np.concatenate([self.model.ops.to_numpy(encode(part)) for part in parts])
