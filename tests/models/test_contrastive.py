@@ -26,7 +26,7 @@ CASES = [drawn(1, 3), drawn(2, 2), drawn(7, 5), drawn(4, 6, 0.0), drawn(5, 3, -1
 
 @pytest.mark.parametrize("arrays", CASES, ids=lambda arrays: str(arrays["a"].shape))
 def test_the_loss_and_its_gradients(arrays: dict[str, np.ndarray], proof: Proof) -> None:
-    loss, cache = contrastive_loss_forward(*arrays.values())
+    loss, cache = contrastive_loss_forward(arrays["a"], arrays["b"], arrays["log_scale"])
     a, b, log_scale = tensors = [torch.tensor(each, requires_grad=True) for each in arrays.values()]
     logits = log_scale.exp() * F.cosine_similarity(a[:, None], b[None], dim=-1)
     own = torch.arange(len(a))

@@ -103,7 +103,8 @@ def mean_over(values: Sequence[float]) -> Interval:
 
 def clip_outcomes(findings: Findings) -> dict[str, Outcome]:
     """The outcome of each prediction about CLIP."""
-    test, new, back = (mean_over(found_of(findings, *at)) for at in ((TEST,), (NEW_PAIRS,), (TEST, len(FIRST))))
+    test, new = (mean_over(found_of(findings, split)) for split in (TEST, NEW_PAIRS))
+    back = mean_over(found_of(findings, TEST, len(FIRST)))
     gap = welch(found_of(findings, TEST), found_of(findings, NEW_PAIRS))
     return {
         "found": Outcome(f"{test.text()} %", found=test),
@@ -127,8 +128,8 @@ def clip_blocks(findings: Findings) -> list[str]:
     return [
         paragraph(f"""
             A CLIP writes nothing: it maps pictures and captions into one space, and what is nearest is found. Each of
-            {len(runs)} seeds saw {runs[0]["scenes"]:,} scenes in {np.mean([run["seconds"] for run in runs]) / 60:.1f}
-            minutes. It searches among {JUDGED:,} scenes whose captions are all different; chance finds 0.1 % first.
+            {len(runs)} seeds saw {runs[0]["scenes"]:,} scenes in {runs[0]["steps"]:,} steps, and searches among
+            {JUDGED:,} scenes whose captions are all different; chance finds 0.1 % first.
         """),
         table(["scenes", *titles], rows),
     ]
