@@ -81,7 +81,7 @@ def to_theirs(ours: Mapping[str, np.ndarray], config: CLIPConfig) -> dict[str, n
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_vectors_loss_and_every_gradient_are_those_of_transformers(name: str, proof: Proof) -> None:
-    """Of their patches no map has a bias, so ours is 0; its gradient is that of the patches' positions together."""
+    """Their map of patches has no bias, so ours is 0; its gradient is the sum of those of the patches' positions."""
     config = CONFIGS[name]
     model, theirs, images = moved(config), reference(config), images_of(config)
     named = model.parameters.named

@@ -110,7 +110,7 @@ def clip_outcomes(findings: Findings) -> dict[str, Outcome]:
         "found": Outcome(f"{test.text()} %", found=test),
         "found back": Outcome(f"{back.text()} %", found=back),
         "found new pairs": Outcome(f"{new.text()} %", found=new),
-        "found gap": Outcome(f"{gap.text(sign=True)} points", gap.low > 0 or (None if gap.high > 0 else False)),
+        "found gap": Outcome(f"{gap.text(sign=True)} points", found=gap),
     }
 
 
