@@ -7,9 +7,10 @@ examples:
   {program} explore SmolLM2-135M-Instruct.Q4_1.gguf --out smollm2.html --int8
 
 The page holds the model, and computes it in the browser: it asks no server for anything. MODEL translates or continues
-texts; besides a checkpoint it may be a folder as `transformers` saves it, a GGUF file, or a name on the Hugging Face
-hub. A page weighs 200 MB at most, which are 37 million parameters. With --int8 it weighs a quarter, and the command
-says what that changes in the model's log-probabilities and in its greedy outputs.
+texts, or describes pictures: then the page has six to choose from, and draws over them where each word looks. Besides a
+checkpoint MODEL may be a folder as `transformers` saves it, a GGUF file, or a name on the Hugging Face hub. A page
+weighs 200 MB at most, which are 37 million parameters. With --int8 it weighs a quarter, and the command says what that
+changes in the model's log-probabilities and in its greedy outputs.
 """
 
 import argparse

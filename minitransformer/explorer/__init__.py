@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..decoding import Tokenizer
+from ..models import Captioner
 from ..system.atomic import atomic_write
 from .payload import check_model, in_page, payload
+from .pictures import example_pictures
 from .sentences import example_sentences
 from .storage import StorageLoss, measure_loss
 
@@ -21,6 +23,9 @@ __all__ = ["Explored", "StorageLoss", "explore"]
 
 MOST_MEASURED = 400_000_000
 """The loss by int8 is measured on so many sentences times parameters, which takes about a minute."""
+
+PICTURES = 6
+"""So many a captioner's page offers."""
 
 
 class Explored(NamedTuple):
@@ -44,7 +49,8 @@ def explore(
     """Write the page of a model and its tokenizer into a file.
 
     name: the model's name on the page; languages: those that it translates from and into; examples: sentences to try,
-    by default some of the grammar's; int8: store matrices in a quarter of the bytes, and measure what that changes;
+    by default some of the grammar's, but a captioner's are pictures of scenes; int8: store matrices in a quarter of the
+    bytes, and measure what that changes;
     progress: show a bar on a terminal meanwhile.
     Raises `ValueError` for a model that the page can't compute or that is too large, and `OSError` if the file can't be
     written.
@@ -52,9 +58,14 @@ def explore(
     model = model if model.bits is None else model.merged()
     check_model(model, tokenizer, int8)
     count = max(3, min(50, MOST_MEASURED // model.parameters.count))
-    sentences = list(examples)[:count] or example_sentences(model, languages, count)
-    loss = measure_loss(model, tokenizer, sentences, progress) if int8 else None
-    shown = list(examples) or example_sentences(model, languages, 12)
+    if isinstance(model, Captioner):
+        if examples:
+            raise ValueError("the model describes pictures: it has no use for sentences as examples")
+        measured, shown = example_pictures(count), example_pictures(PICTURES)
+    else:
+        measured = list(examples)[:count] or example_sentences(model, languages, count)
+        shown = list(examples) or example_sentences(model, languages, 12)
+    loss = measure_loss(model, tokenizer, measured, progress) if int8 else None
     page = in_page(payload(model, tokenizer, name, languages, shown, loss))
     with atomic_write(path) as file:
         file.write(page)

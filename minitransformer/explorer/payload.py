@@ -12,19 +12,21 @@ from typing import Any
 
 import numpy as np
 
-from ..decoding import Generator, Tokenizer, Translator
+from ..decoding import Describer, Generator, Tokenizer, Translator
 from ..decoding.tokenizer import without_text
+from ..grammar.scenes import SIDE
 from ..layers import AttentionConfig, BiasConfig, StackConfig
-from ..models import GPT, Transformer, most_tokens
+from ..models import GPT, Captioner, CaptionerConfig, Transformer, most_tokens
 from ..ops.rope import bucket_of
 from .cutting import tokenizer_as_json
+from .pictures import Picture
 from .storage import StorageLoss, of_columns, quantised
 
 MOST_BYTES = 200_000_000
 """A heavier page would take long to open: this one, of 37 million float32 or 149 million int8, takes some seconds."""
 
 LONGEST = 256
-"""In tokens: all heads' maps of a longer text are more than a page can show."""
+"""In tokens or patches: all heads' maps of more are more than a page can show."""
 
 TEMPLATE = Path(__file__).with_name("page.html")
 PLACEHOLDER = b"%PAYLOAD%"
@@ -34,9 +36,10 @@ PAGE_BYTES = 200_000
 
 def check_model(model: Any, tokenizer: Tokenizer, int8: bool = False) -> None:
     """Raise `ValueError`, in one sentence, for a model that the page can't show."""
-    if not isinstance(model, Transformer | GPT):
+    if not isinstance(model, Transformer | Captioner | GPT):
         other = getattr(getattr(model, "config", None), "kind", type(model).__name__)
-        raise ValueError(f"the explorer shows models that translate or continue texts, not one of kind {other!r}")
+        shown = "models that translate or continue texts or describe pictures"
+        raise ValueError(f"the explorer shows {shown}, not one of kind {other!r}")
     count, kind = model.parameters.count, model.config.decoder.block.attention.kind
     if kind != "softmax":
         raise ValueError(f"the model's attention is {kind!r}: the explorer shows weights, which only softmax has")
@@ -49,9 +52,21 @@ def check_model(model: Any, tokenizer: Tokenizer, int8: bool = False) -> None:
             f"{as_int8 / 1e6:,.0f} MB as int8: a page may weigh {MOST_BYTES / 1e6:,.0f} MB"
         )
     tokenizer_as_json(tokenizer, model.config)
-    _ = Generator(model, tokenizer) if isinstance(model, GPT) else Translator(model, tokenizer)  # they belong together
+    user: Any = Generator if isinstance(model, GPT) else Describer if isinstance(model, Captioner) else Translator
+    _ = user(model, tokenizer)  # they belong together
+    if isinstance(model, Captioner):
+        _check_pictures(model.config)
     if not np.isfinite(model.ops.to_numpy(model.parameters.data)).all():
         raise ValueError("the model's parameters are not finite: there is nothing to see")
+
+
+def _check_pictures(config: CaptionerConfig) -> None:
+    """Raise `ValueError` for a captioner of other pictures than scenes, or of too many patches."""
+    expected, shape = (3, SIDE, SIDE), (config.channels, config.image_size, config.image_size)
+    if shape != expected:
+        raise ValueError(f"the page's pictures have shape {expected}, but the model takes {shape}")
+    if config.num_patches > LONGEST:
+        raise ValueError(f"the model reads {config.num_patches} patches: the explorer shows {LONGEST} at most")
 
 
 def payload(
@@ -59,17 +74,21 @@ def payload(
     tokenizer: Any,
     name: str,
     languages: tuple[str, str] | None,
-    examples: Sequence[str],
+    examples: Sequence[str] | Sequence[Picture],
     loss: StorageLoss | None = None,
 ) -> dict[str, Any]:
-    """Return the payload of a model that `check_model` accepts; with a `loss`, matrices are stored as int8."""
+    """Return the payload of a model that `check_model` accepts; with a `loss`, matrices are stored as int8.
+
+    examples: sentences to try, or the pictures of a captioner.
+    """
     tensors, weights = _stored(model, int8=loss is not None)
     return {
         "format": "minitransformer explorer",
         "version": 1,
         "name": name,
         "languages": list(languages) if languages else None,
-        "examples": list(examples),
+        "examples": [each if isinstance(each, str) else each.name for each in examples],
+        "pictures": [_picture(each) for each in examples if isinstance(each, Picture)],
         "config": model_config(model, tokenizer),
         "tokenizer": tokenizer_as_json(tokenizer, model.config),
         "storage": "float32" if loss is None else "int8",
@@ -77,6 +96,11 @@ def payload(
         "tensors": tensors,
         "weights": base64.b64encode(weights).decode(),
     }
+
+
+def _picture(picture: Picture) -> dict[str, str]:
+    pixels = picture.pixels.astype("<f4").tobytes()
+    return {"caption": picture.caption, "pixels": base64.b64encode(pixels).decode()}
 
 
 def in_page(content: Mapping[str, Any]) -> bytes:
@@ -88,10 +112,10 @@ def in_page(content: Mapping[str, Any]) -> bytes:
 
 def model_config(model: Any, tokenizer: Any) -> dict[str, Any]:
     """Return the model's configuration as a tree, with the numbers that the page should not have to compute."""
-    config, is_gpt = model.config, isinstance(model, GPT)
+    config, is_gpt, is_captioner = model.config, isinstance(model, GPT), isinstance(model, Captioner)
     scale = model.tokens.scale
     return {
-        "kind": "gpt" if is_gpt else "transformer",
+        "kind": "gpt" if is_gpt else "captioner" if is_captioner else "transformer",
         "vocabSize": config.vocab_size,
         "dModel": config.d_model,
         "maxLength": min(most_tokens(config), LONGEST),
@@ -104,9 +128,14 @@ def model_config(model: Any, tokenizer: Any) -> dict[str, Any]:
         "tied": config.tied,
         "outputBias": not is_gpt and config.output_bias,
         "logitsSoftcap": config.logits_softcap if is_gpt else None,
+        "image": _image(config) if is_captioner else None,
         "encoder": None if is_gpt else _stack(config.encoder),
         "decoder": _stack(config.decoder),
     }
+
+
+def _image(config: CaptionerConfig) -> dict[str, int]:
+    return {"channels": config.channels, "size": config.image_size, "patchSize": config.patch_size}
 
 
 def _stack(stack: StackConfig) -> dict[str, Any]:

@@ -8,9 +8,10 @@ import numpy as np
 from ..decoding import Generator, Tokenizer, Translator, greedy_search
 from ..decoding.search import Start, beam_search
 from ..decoding.tokenizer import without_text
-from ..models import GPT
+from ..models import GPT, Captioner
 from ..ops import numpy_ops
 from ..system.progress import tqdm
+from .pictures import Picture
 
 LARGEST = 127
 LONGEST_CONTINUATION = 30
@@ -57,8 +58,10 @@ def stored_as_int8(model: Any) -> Any:
     return twin
 
 
-def measure_loss(model: Any, tokenizer: Tokenizer, sentences: Sequence[str], progress: bool = False) -> StorageLoss:
-    """Measure the changes by int8 on these sentences, which for a GPT are beginnings of texts."""
+def measure_loss(
+    model: Any, tokenizer: Tokenizer, sentences: Sequence[str] | Sequence[Picture], progress: bool = False
+) -> StorageLoss:
+    """Measure the changes by int8 on these sentences: beginnings of texts for a GPT, for a captioner pictures."""
     changed = stored_as_int8(model)
     differences, equal, count = list[float](), 0, 0
     encoded = _encoded(model, tokenizer, sentences)
@@ -73,8 +76,10 @@ def measure_loss(model: Any, tokenizer: Tokenizer, sentences: Sequence[str], pro
     return StorageLoss(count, max(differences), sum(differences) / len(differences), equal)
 
 
-def _encoded(model: Any, tokenizer: Tokenizer, sentences: Sequence[str]) -> list[list[int]]:
-    """Return the ids of each sentence that is not blank, cut to the model's longest."""
+def _encoded(model: Any, tokenizer: Tokenizer, sentences: Sequence[Any]) -> list[Any]:
+    """Return what the model reads of each: pixels, or the ids of a text that is not blank, cut to its longest."""
+    if isinstance(model, Captioner):
+        return [picture.pixels for picture in sentences]
     if isinstance(model, GPT):
         generator = Generator(model, tokenizer)
         longest = model.config.max_length - 1
@@ -89,20 +94,24 @@ def _prompt(generator: Generator, tokenizer: Tokenizer, text: str, longest: int)
     return generator.encode(text)
 
 
-def _greedy(model: Any, tokenizer: Tokenizer, source: list[int]) -> list[int]:
+def _greedy(model: Any, tokenizer: Tokenizer, source: Any) -> list[int]:
     """Return the ids that the model writes, with the end mark if it ended."""
     if isinstance(model, GPT):
         limit = min(LONGEST_CONTINUATION, model.config.max_length - len(source))
         forbidden = without_text(model.config, tokenizer)
         start = Start(first=np.array([source[-1]]), limits=np.array([limit]), forbidden=forbidden)
         found = beam_search(model, np.array([source[:-1]], np.int64), 1, 0.0, start=start)[0][0]
+    elif isinstance(model, Captioner):
+        first, limits = (np.array([each]) for each in (model.config.bos_id, model.config.max_length))
+        start = Start(first, limits, (model.config.pad_id, model.config.bos_id))
+        found = beam_search(model, np.array([source]), 1, 0.0, start=start)[0][0]
     else:
         (found,) = greedy_search(model, np.array([source]))
     end: Any = model.config.eos_id  # a model without this mark never ends
     return [*found.ids, *[end] * found.ended]
 
 
-def _log_probs(model: Any, source: list[int], output: list[int]) -> np.ndarray:
+def _log_probs(model: Any, source: Any, output: list[int]) -> np.ndarray:
     if isinstance(model, GPT):
         logits, _ = model.forward(np.array([source + output[:-1]]))
         logits = logits[:, len(source) - 1 :]

@@ -108,7 +108,10 @@ def test_what_a_captioner_and_its_command_are_not_for(command: Command, captione
         (["translate", captioner, "A dog."], "describes pictures, and does not translate: `caption` asks it"),
         (["generate", captioner, "A dog"], "does not continue texts; `caption` shows what it writes"),
         (["inside", captioner, "A dog.", "--out", tmp_path / "page.html"], "one of kind 'captioner' reads none"),
-        (["explore", captioner, "--out", tmp_path / "page.html"], "not one of kind 'captioner'"),
+        (
+            ["explore", captioner, "--out", tmp_path / "page.html", "--examples", __file__],
+            "describes pictures: it has no",
+        ),
         ([*train, "--from", captioner], "kind 'captioner': --from takes a GPT, BERT, T5 or Marian"),
         ([*train, "--kind", "captioner", "--text", "a.txt"], "--kind captioner reads images"),
         ([*train, "--kind", "captioner", "--target", "fr"], "--kind captioner knows captions in en or de, not in fr"),

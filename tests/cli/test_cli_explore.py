@@ -7,8 +7,11 @@ import pytest
 from support.cli_runs import Command, Run, refuse
 
 from minitransformer import load_checkpoint, save_checkpoint
+from minitransformer.data.scenes import caption_tokenizer
 from minitransformer.data.tokenizer import BPETokenizer
-from minitransformer.models import GPT, GPTConfig
+from minitransformer.grammar.captions import caption
+from minitransformer.grammar.scenes import draw_scene
+from minitransformer.models import GPT, Captioner, CaptionerConfig, GPTConfig
 from minitransformer.training.checkpoint import Checkpoint
 
 
@@ -48,6 +51,23 @@ def test_a_page_of_a_gpt_as_int8_with_examples(
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert '"examples":["A dog","The old teacher","long long' in page
     assert '"kind":"gpt"' in page
+
+
+@pytest.mark.parametrize("storage", ["float32", "int8"])
+def test_a_page_of_a_captioner(tmp_path: Path, command: Command, storage: str) -> None:
+    config = CaptionerConfig(len(caption_tokenizer()), d_model=16, num_heads=2, d_ff=16, num_layers=1)
+    weights = Captioner(config).parameters.state_dict()
+    save_checkpoint(
+        tmp_path / "captioner", Checkpoint(config.to_dict(), weights, tokenizer=caption_tokenizer().to_json())
+    )
+    out, options = tmp_path / "page.html", ["--int8"] if storage == "int8" else []
+    status, said, _ = command("explore", tmp_path / "captioner", "--out", out, *options)
+    assert status == 0
+    assert ("of 50 greedy outputs are equal" in said) == (storage == "int8")
+    page = out.read_text(encoding="utf-8")
+    assert '"examples":["scene 0","scene 1","scene 2","scene 3","scene 4","scene 5"]' in page
+    assert f'"caption":"{caption(draw_scene("test", 0, 0))}"' in page
+    assert f'"storage":"{storage}"' in page
 
 
 def test_what_it_refuses(trained: Run, tmp_path: Path, command: Command) -> None:

@@ -14,11 +14,14 @@ from support.explorer_tokenizers import tokenizer_of
 from tokenizers import AddedToken, Tokenizer
 
 from minitransformer.data import BPETokenizer
-from minitransformer.decoding import Generator, Translator, beam_search, open_checkpoint
+from minitransformer.data.scenes import caption_tokenizer
+from minitransformer.decoding import Describer, Generator, Translator, beam_search, open_checkpoint
 from minitransformer.decoding.search import Start
 from minitransformer.explorer import explore
+from minitransformer.explorer.pictures import example_pictures
 from minitransformer.explorer.storage import stored_as_int8
-from minitransformer.models import GPT, GPTConfig, Transformer, TransformerConfig
+from minitransformer.inside import attention_maps
+from minitransformer.models import GPT, Captioner, CaptionerConfig, GPTConfig, Transformer, TransformerConfig
 from minitransformer.pretrained.tokenizers import PretrainedTokenizer
 from minitransformer.system.visible import visible
 
@@ -41,6 +44,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert isinstance(tokenizer, BPETokenizer)
     explore(model, tokenizer, folder / "translator.html", name=COURSE.name, languages=languages)
     expected = {**translated(model, tokenizer), **continued(folder), **odd(folder), **pretrained(folder)}
+    expected |= described(folder)
     (folder / "expected.json").write_text(json.dumps(expected), "utf-8")
     return folder
 
@@ -149,7 +153,33 @@ def pretrained(folder: Path) -> dict[str, Any]:
     return {"pretrained": {"prompt": prompt, "reads": tokenizer.tokens(start), "text": text}}
 
 
-@pytest.mark.parametrize("name", ["visitor", "hostile"])
+def described(folder: Path) -> dict[str, Any]:
+    """A small captioner with random weights, large in its cross-attention: it says of each picture something else."""
+    tokenizer, rng = caption_tokenizer(), np.random.default_rng(1)
+    config = CaptionerConfig(len(tokenizer), d_model=32, num_heads=4, d_ff=32, num_layers=2, max_length=16)
+    model = Captioner(config)
+    for name, parameter in model.parameters.named.items():
+        parameter.value[...] = rng.standard_normal(parameter.value.shape) * (1 if "cross" in name else 0.3)
+    explore(model, tokenizer, folder / "captioner.html", name="captioner")
+    pictures = example_pictures(6)
+    images = np.stack([each.pixels for each in pictures])
+    texts = Describer(model, tokenizer).describe(list(images))
+    begin = Start(np.array([config.bos_id]), np.array([config.max_length]), (config.pad_id, config.bos_id))
+    best = beam_search(model, images[1:2], 4, 0.6, start=begin)[0][0]
+    written = [*best.ids, *[config.eos_id] * best.ended]
+    maps = attention_maps(model, images[1:2], np.array([[config.bos_id, *written[:-1]]]))
+    cross = maps["decoder.layers.1.cross_attention"][0]  # (H, T, patches)
+    return {
+        "captioner": {
+            "texts": texts,
+            "true": [each.caption for each in pictures],
+            "tokens": tokenizer.tokens(written),
+            "cross": cross.tolist(),
+        }
+    }
+
+
+@pytest.mark.parametrize("name", ["visitor", "hostile", "pictures"])
 def test_in_a_browser(pages: Path, name: str) -> None:
     assert not absent(NEEDS)
     run_in_a_browser(HERE / "browser" / f"{name}.test.mjs", EXPLORER_PAGES=str(pages))

@@ -43,6 +43,17 @@ a patch after the layer before it | valuesAt: layers[layer - 1].output → layer
 a gradient through what was replaced | patchedBackward: isPatched(patches, t) → false
 [explorer/src/engine/patches.js: explorer/test_explorer_engine]
 a share of the way from zero | shareOf: patched.difference - own.difference → patched.difference
+[explorer/src/engine/pictures.js: explorer/test_explorer_captioner]
+patches column by column
+    cutIntoPatches: [Math.floor(patch / across) * patchSize, (patch % across) * patchSize] →
+        [(patch % across) * patchSize, Math.floor(patch / across) * patchSize]
+a patch's pixels column by column
+    cutIntoPatches: [top + Math.floor(inside / patchSize), left + (inside % patchSize)] →
+        [top + (inside % patchSize), left + Math.floor(inside / patchSize)]
+[explorer/src/engine/stack.js: explorer/test_explorer_captioner]
+vectors without their positions | stackForward: positions ? add(embedding, positions) : embedding → embedding
+[explorer/src/engine/search.js: explorer/test_explorer_captioner]
+a caption as long as the patches allow | longestOutput: config.kind === "captioner" → false
 [explorer/src/engine/norm.js: explorer/test_explorer_configurations]
 the mean of the gradient forgotten | normBackward: dn[c] - meanOfDn → dn[c]
 [explorer/src/engine/block.js: explorer/test_explorer_configurations]

@@ -101,7 +101,7 @@ def _node() -> Any:
 def payload_of(model: Any, tokenizer: Any, **options: Any) -> dict[str, Any]:
     """The payload of a model that the explorer accepts."""
     check_model(model, tokenizer)
-    return payload(model, tokenizer, "test", None, [], **options)
+    return payload(model, tokenizer, "test", None, **{"examples": [], **options})
 
 
 def bytes_tokenizer(vocab_size: int) -> BPETokenizer:

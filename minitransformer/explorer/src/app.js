@@ -12,8 +12,7 @@ export class App {
   constructor(engine) {
     this.engine = engine;
     this.session = new Session(engine);
-    const text = engine.payload.examples[0] ?? "";
-    this.initial = initialState(engine.translates, engine.config.decoder.numLayers, text);
+    this.initial = initialState(engine);
     this.state = this.fromAddress();
     /** @type {(() => void)[]} */
     this.listeners = [];
@@ -30,11 +29,12 @@ export class App {
 
   /** The state that the address names; a model without an encoder has one stack and one map, and none has all heads. */
   fromAddress() {
-    const { translates, config } = this.engine;
+    const { translates, describes, config } = this.engine;
     const state = fromFragment(location.hash, this.initial);
     const { map, stack } = translates ? state : this.initial;
+    const display = state.display === "picture" && !describes ? this.initial.display : state.display;
     const { numHeads } = (config.encoder ?? config.decoder).attentions[0];
-    return { ...state, map, stack, part: (state.part ?? 0) < numHeads ? state.part : null };
+    return { ...state, map, stack, display, part: (state.part ?? 0) < numHeads ? state.part : null };
   }
 
   /** Put the state into the address. Safari and Firefox refuse more than some changes in half a minute: then later. */
@@ -67,10 +67,8 @@ export class App {
 
   /** What stands in place of a figure while there is nothing to show. */
   nothing() {
-    return h(
-      "p",
-      { class: "nothing" },
-      this.engine.translates ? "Type a sentence above." : "Type the beginning of a text above.",
-    );
+    const { translates, describes } = this.engine;
+    const asks = translates ? "Type a sentence above." : "Type the beginning of a text above.";
+    return h("p", { class: "nothing" }, describes ? "Choose a picture above." : asks);
   }
 }

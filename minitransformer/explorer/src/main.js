@@ -187,7 +187,7 @@ function showFooter(app) {
       {},
       "Made with minitransformer. The arithmetic is the library’s, in JavaScript; nothing leaves this page.",
       loss
-        ? ` Stored as int8: on ${loss.sentences} sentences log-probabilities differ by ` +
+        ? ` Stored as int8: on ${loss.sentences} ${app.engine.describes ? "pictures" : "sentences"} log-probabilities differ by ` +
             `${loss.meanDifference.toFixed(4)} on average and ${loss.maxDifference.toFixed(3)} at most; ` +
             `${loss.equalOutputs} outputs are equal.`
         : "",

@@ -6,6 +6,7 @@ import { visible } from "./engine/utf8.js";
 /** @typedef {import("./engine/types.js").Engine} Engine */
 /** @typedef {import("./engine/types.js").Interventions} Interventions */
 /** @typedef {import("./engine/types.js").SearchNode} SearchNode */
+/** @typedef {import("./engine/types.js").Source} Source */
 /** @typedef {import("./engine/types.js").SearchStep} SearchStep */
 /** @typedef {import("./engine/types.js").Token} Token */
 /** @typedef {import("./engine/types.js").Trace} Trace */
@@ -28,15 +29,17 @@ function tokensOf(engine) {
 export class Writing {
   /**
    * @param {Engine} engine
-   * @param {number[] | null} source
+   * @param {string} name the text, or the name of the picture
+   * @param {Source | null} source
    * @param {number[]} start what stands in the decoder before anything is written
    * @param {{ beams: number, penalty: number, temperature: number, seed: number | null }} choice
    * @param {Interventions} interventions
    * @param {number[]} prefix
    */
-  constructor(engine, source, start, choice, interventions, prefix) {
+  constructor(engine, name, source, start, choice, interventions, prefix) {
     const inputs = { source, target: start };
     this.engine = engine;
+    this.name = name;
     this.source = source;
     this.start = start;
     this.interventions = interventions;
@@ -129,8 +132,8 @@ export class Writing {
 }
 
 /**
- * What the model reads of a text: a translator's source, a GPT's start.
- * @typedef {{ source: number[] | null, start: number[], isCut: boolean }} Read
+ * What the model reads of a text: a translator's source, a GPT's start; or of a picture.
+ * @typedef {{ source: Source | null, start: number[], isCut: boolean }} Read
  */
 
 /** The model's run on the sentence, and the changed model's. */
@@ -139,7 +142,7 @@ export class Session {
   constructor(engine) {
     this.engine = engine;
     this.isCut = false;
-    /** @type {number[]} */
+    /** @type {Source} */
     this.source = [];
     /** @type {Writing | null} */
     this.original = null;
@@ -191,7 +194,7 @@ export class Session {
     const read = this.begin(state.text);
     this.isCut = read?.isCut ?? false;
     this.source = read?.source ?? [];
-    this.original = read && new Writing(this.engine, read.source, read.start, state, NO_INTERVENTIONS, []);
+    this.original = read && new Writing(this.engine, state.text, read.source, read.start, state, NO_INTERVENTIONS, []);
   }
 
   /**
@@ -263,7 +266,7 @@ export class Session {
     if (!writing) {
       const read = this.begin(text);
       if (!read) return null;
-      writing = new Writing(this.engine, read.source, read.start, state, ...change(read)).finish();
+      writing = new Writing(this.engine, text, read.source, read.start, state, ...change(read)).finish();
       if (this.changes.size > 8) this.changes.clear();
       this.changes.set(key, writing);
     }

@@ -10,13 +10,14 @@ import { NO_INTERVENTIONS } from "./engine/interventions.js";
 
 /** @typedef {"attention" | "stack" | "beam" | "what-if" | "gradient"} ViewName */
 /** @typedef {"encoder" | "decoder" | "cross"} MapName */
+/** @typedef {"lines" | "map" | "picture"} Display */
 
 /**
- * text          the sentence, or a GPT's prompt
+ * text          the sentence, a GPT's prompt, or the name of a picture
  * view          the open view
  * map           which attention: the encoder's, the decoder's own, or the decoder's to the source
  * layer, head   of the attention that is shown; head null: all of them
- * display       how attention is drawn
+ * display       how attention is drawn; over a picture, if the source is one
  * words         tokens are grouped into words
  * sized         weights are multiplied by the sizes of the values
  * sink          </s> is shown among what is looked at
@@ -39,7 +40,7 @@ import { NO_INTERVENTIONS } from "./engine/interventions.js";
  * @property {MapName} map
  * @property {number} layer
  * @property {number | null} head
- * @property {"lines" | "map"} display
+ * @property {Display} display
  * @property {boolean} words
  * @property {boolean} sized
  * @property {boolean} sink
@@ -68,19 +69,17 @@ const SUBLAYERS = [...ATTENTIONS, "feed_forward"];
 export const LONGEST = 5000; // characters of a text in a link
 
 /**
- * @param {boolean} translates
- * @param {number} numLayers of the decoder
- * @param {string} text
+ * @param {import("./engine/types.js").Engine} engine
  * @returns {State}
  */
-export function initialState(translates, numLayers, text) {
+export function initialState({ translates, describes, config, payload }) {
   return {
-    text,
+    text: payload.examples[0] ?? "",
     view: "attention",
     map: translates ? "cross" : "decoder",
-    layer: numLayers - 1,
-    head: 0,
-    display: "lines",
+    layer: config.decoder.numLayers - 1,
+    head: describes ? null : 0,
+    display: describes ? "picture" : "lines",
     words: false,
     sized: false,
     sink: true,
@@ -126,7 +125,7 @@ const READERS = {
   map: oneOf(MAPS),
   layer: whole(0, 999),
   head: orAll(whole(0, 999)),
-  display: oneOf(["lines", "map"]),
+  display: oneOf(["lines", "map", "picture"]),
   words: flag,
   sized: flag,
   sink: flag,

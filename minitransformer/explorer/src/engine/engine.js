@@ -12,6 +12,7 @@ import { logitLens } from "./lens.js";
 import { row } from "./matrix.js";
 import { buildModel, modelForward } from "./model.js";
 import { withPatch } from "./patches.js";
+import { cutIntoPatches, patchTokens, pixelsOf } from "./pictures.js";
 import { bestOf, probabilities, sampleText } from "./sampling.js";
 import { beamSearch } from "./search.js";
 import { Pretrained } from "./pretrained.js";
@@ -29,7 +30,8 @@ export function createEngine(payload) {
   const tokenizer =
     "pieces" in payload.tokenizer ? new Pretrained(payload.tokenizer) : new Tokenizer(payload.tokenizer);
   const model = buildModel(config, new Weights(payload));
-  const translates = config.kind === "transformer";
+  const translates = config.encoder !== null;
+  const { image } = config;
 
   /**
    * The first `longest` ids, with `end` as the last.
@@ -44,7 +46,12 @@ export function createEngine(payload) {
     payload,
     config,
     translates,
+    describes: image !== null,
     encodeSource: (text) => {
+      if (image) {
+        const picture = payload.pictures[payload.examples.indexOf(text)];
+        return { ids: picture ? cutIntoPatches(pixelsOf(picture.pixels), image) : [], isCut: false };
+      }
       if (isBlank(text)) return { ids: [], isCut: false };
       return cut([...before, ...tokenizer.encode(text)], config.maxLength, after);
     },
@@ -58,7 +65,8 @@ export function createEngine(payload) {
       return cut(marked, Math.max(config.maxLength - 1, 1));
     },
     decode: (ids) => tokenizer.decode(ids),
-    tokens: (ids) => tokenizer.tokens(ids),
+    tokens: (ids) =>
+      image && Array.isArray(ids[0]) ? patchTokens(ids.length, image) : tokenizer.tokens(/** @type {number[]} */ (ids)),
     trace: (inputs, interventions = NO_INTERVENTIONS, earlier = null) =>
       modelForward(model, inputs, interventions, earlier),
     lens: (trace, position, count = 5, target = null) => logitLens(model, tokenizer, trace, position, count, target),

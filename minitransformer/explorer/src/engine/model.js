@@ -1,12 +1,13 @@
 /**
- * The models: the encoder–decoder Transformer of Vaswani et al. 2017, figure 1, and the decoder alone, GPT.
+ * The models: the encoder–decoder Transformer of Vaswani et al. 2017, figure 1, the captioner, whose encoder reads the
+ * patches of a picture, and the decoder alone, GPT.
  *
  * @module model
  */
 
 /**
- * @import { AttentionKind, Inputs, Interventions, Matrix, ModelConfig, Weight } from "./types.js"
- * @import { StackConfig, StackName, StackTrace, Trace } from "./types.js"
+ * @import { AttentionKind, ImageConfig, Inputs, Interventions, Matrix, ModelConfig } from "./types.js"
+ * @import { Source, StackConfig, StackName, StackTrace, Trace, Weight } from "./types.js"
  */
 /** @import { Attention, Pass } from "./attention.js" */
 /** @import { Block, Sublayer } from "./block.js" */
@@ -103,7 +104,7 @@ function logitsBackward({ output, config: { logitsSoftcap } }, dlogits, logits) 
 
 /**
  * Reads the source, if the model has one.
- * @param {Model} model @param {number[] | null} source @param {Interventions} [off] @returns {Decoding}
+ * @param {Model} model @param {Source | null} source @param {Interventions} [off] @returns {Decoding}
  */
 export function startDecoding(model, source, off = NO_INTERVENTIONS) {
   const memory = model.encoder ? stackForward(model.encoder, source ?? [], passOf(null, off), null).output : null;
@@ -131,16 +132,28 @@ function passOf(memory, off) {
  * Throws RangeError for inputs that the model can't read.
  * @param {ModelConfig} config @param {Inputs} inputs
  */
-export function check({ kind, vocabSize, maxLength }, { source, target }) {
+export function check({ kind, vocabSize, maxLength, image }, { source, target }) {
   /** @type {[string, readonly number[]][]} */
   const sequences = [["target", target]];
-  if (kind === "transformer") sequences.push(["source", source ?? []]);
+  if (kind === "transformer") sequences.push(["source", /** @type {number[]} */ (source ?? [])]);
+  if (image) checkPatches(/** @type {number[][]} */ (source ?? []), image);
   for (const [name, ids] of sequences) {
     if (ids.length === 0) throw new RangeError(`the ${name} has no tokens`);
     if (ids.length > maxLength) {
       throw new RangeError(`the ${name} has ${ids.length} tokens, more than the model's ${maxLength}`);
     }
     checkIds(name, ids, vocabSize);
+  }
+}
+
+/**
+ * Throws RangeError for what are not the patches of a picture.
+ * @param {readonly number[][]} patches @param {ImageConfig} image
+ */
+function checkPatches(patches, { channels, size, patchSize }) {
+  const [count, length] = [(size / patchSize) ** 2, channels * patchSize ** 2];
+  if (patches.length !== count || patches.some((each) => each.length !== length)) {
+    throw new RangeError(`the source is not ${count} patches of ${length} numbers`);
   }
 }
 
@@ -181,6 +194,7 @@ function buildStack(name, model, config, tokens, weights) {
     config,
     tokens,
     embeddingScale: model.embeddingScale,
+    patches: model.image && name === "encoder" ? buildLinear("patches.projection", weights) : null,
     positionTable: config.positions === "learned" ? weights.matrix(`${name}.embedding.positions.table`) : null,
     blocks: Array.from({ length: config.numLayers }, (_, layer) => buildBlock(name, layer, config, weights)),
     finalNorm: block.norm.first ? norm(`${name}.final_norm`) : null,

@@ -42,7 +42,7 @@ export function penalty(length, alpha) {
 export function* beamSearch(model, reader, inputs, options = {}) {
   const { config } = model;
   const { beams = 4, prefix = [], interventions = NO_INTERVENTIONS } = options;
-  const alpha = options.lengthPenalty ?? (config.kind === "transformer" ? 0.6 : 0);
+  const alpha = options.lengthPenalty ?? (config.encoder ? 0.6 : 0);
   if (!Number.isInteger(beams) || beams < 1) throw new RangeError(`beams is ${beams}, expected 1 or more`);
   check(config, inputs);
   checkIds("prefix", prefix, config.vocabSize);
@@ -105,8 +105,10 @@ export function* beamSearch(model, reader, inputs, options = {}) {
  */
 export function longestOutput({ config }, { source, target }, maxTokens) {
   if (config.kind === "gpt") return Math.min(maxTokens ?? MAX_CONTINUATION, config.maxLength - target.length);
+  const room = config.maxLength + 1 - target.length;
+  if (config.kind === "captioner") return Math.min(maxTokens ?? room, room);
   const real = (source ?? []).filter((id) => id !== config.padId).length;
-  return Math.min(maxTokens ?? real + MAX_EXTRA, config.maxLength + 1 - target.length);
+  return Math.min(maxTokens ?? real + MAX_EXTRA, room);
 }
 
 /**

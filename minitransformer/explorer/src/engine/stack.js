@@ -1,27 +1,31 @@
 /**
- * A stack of blocks over token ids: an encoder, or a decoder. Source: Vaswani 2017, §3.1.
+ * A stack of blocks over token ids or patches: an encoder, or a decoder. Source: Vaswani 2017, §3.1.
  *
  * @module stack
  */
 
-/** @import { LayerTrace, Matrix, StackConfig, StackName, StackTrace, Weight } from "./types.js" */
+/** @import { LayerTrace, Matrix, Source, StackConfig, StackName, StackTrace, Weight } from "./types.js" */
 /** @import { Pass } from "./attention.js" */
 /** @import { Block } from "./block.js" */
+/** @import { Linear } from "./linear.js" */
 /** @import { Norm } from "./norm.js" */
 import { blockBackward, blockForward } from "./block.js";
 import { placesOf } from "./interventions.js";
-import { add, row, scaled, scaledRow, zeros } from "./matrix.js";
+import { linearForward } from "./linear.js";
+import { add, matrixOf, row, scaled, scaledRow, zeros } from "./matrix.js";
 import { normBackward, normForward } from "./norm.js";
 import { patched, patchedBackward, patchesOf } from "./patches.js";
 import { positionVectors } from "./positions.js";
 
 /**
- * tokens: the table of tokens, (V, C), whose rows are multiplied by `embeddingScale`; positionTable: learned positions.
+ * tokens: the table of tokens, (V, C), whose rows are multiplied by `embeddingScale`; patches: the map that makes vectors
+ * of patches where the stack reads these; positionTable: learned positions.
  * @typedef {object} Stack
  * @property {StackName} name
  * @property {StackConfig} config
  * @property {Weight} tokens
  * @property {number} embeddingScale
+ * @property {Linear | null} patches
  * @property {Matrix | null} positionTable
  * @property {Block[]} blocks
  * @property {Norm | null} finalNorm
@@ -29,7 +33,7 @@ import { positionVectors } from "./positions.js";
 
 /**
  * ids (T) → a trace whose `output` is (T, C). With `past`, the trace of the positions before, ids follow those.
- * @param {Stack} stack @param {readonly number[]} ids @param {Pass} pass @param {StackTrace | null} past
+ * @param {Stack} stack @param {Readonly<Source>} ids @param {Pass} pass @param {StackTrace | null} past
  * @returns {StackTrace}
  */
 export function stackForward(stack, ids, pass, past) {
@@ -46,7 +50,16 @@ export function stackForward(stack, ids, pass, past) {
     x = layers[i].output;
   });
   const { finalNorm, output } = leave(stack, x);
-  return { name: stack.name, ids: [...ids], embedding, positions, input, layers, finalNorm, output };
+  return {
+    name: stack.name,
+    ids: /** @type {Source} */ ([...ids]),
+    embedding,
+    positions,
+    input,
+    layers,
+    finalNorm,
+    output,
+  };
 }
 
 /**
@@ -78,8 +91,16 @@ export function leave(stack, x) {
   return { finalNorm, output: stack.config.outputScale === 1 ? normed : scaled(normed, stack.config.outputScale) };
 }
 
-/** `embeddingScale · table[ids]`. @param {Stack} stack @param {readonly number[]} ids @returns {Matrix} */
-function embed({ tokens, embeddingScale }, ids) {
+/**
+ * `embeddingScale · table[ids]`, or the projected patches.
+ * @param {Stack} stack @param {Readonly<Source>} source @returns {Matrix}
+ */
+function embed({ tokens, embeddingScale, patches }, source) {
+  if (patches) {
+    const pixels = Float32Array.from(source.flat());
+    return linearForward(patches, matrixOf(source.length, patches.weight.rows, pixels));
+  }
+  const ids = /** @type {readonly number[]} */ (source);
   const x = zeros(ids.length, tokens.cols);
   ids.forEach((id, t) => row(x, t).set(scaledRow(tokens, id, embeddingScale)));
   return x;

@@ -39,7 +39,8 @@
  *
  * name        of the file that the model came from
  * languages   those that it translates from and to, where they are known
- * examples    sentences to try
+ * examples    sentences to try, or the names of pictures
+ * pictures    what a captioner describes: a true caption, and base64 of its float32 pixels (channels, height, width)
  * storage     how the weights are stored; `loss` is what int8 costs, measured when the page was written
  * weights     base64 of all arrays, each at its `offset` in bytes
  * @typedef {object} Payload
@@ -48,6 +49,7 @@
  * @property {string} name
  * @property {[string, string] | null} languages
  * @property {string[]} examples
+ * @property {{ caption: string, pixels: string }[]} pictures
  * @property {ModelConfig} config
  * @property {OwnTokenizer | PretrainedTokenizer} tokenizer
  * @property {"float32" | "int8"} storage
@@ -135,9 +137,10 @@
  */
 
 /**
- * The model as a tree. `kind` "transformer": encoder and decoder; "gpt": a decoder alone, and `encoder` is null.
+ * The model as a tree. `kind` "transformer": encoder and decoder; "captioner": the same, and the encoder reads the
+ * patches of a picture, see `image`; "gpt": a decoder alone, and `encoder` is null.
  * @typedef {object} ModelConfig
- * @property {"transformer" | "gpt"} kind
+ * @property {"transformer" | "captioner" | "gpt"} kind
  * @property {number} vocabSize
  * @property {number} dModel
  * @property {number} maxLength the longest sequence of tokens, with its mark
@@ -150,8 +153,14 @@
  * @property {boolean} tied the output layer's table is that of the tokens
  * @property {boolean} outputBias
  * @property {number | null} logitsSoftcap
+ * @property {ImageConfig | null} image
  * @property {StackConfig | null} encoder
  * @property {StackConfig} decoder
+ */
+
+/**
+ * Pictures are `size` pixels wide and high, with `channels` numbers from −1 to 1 in each; so are patches of `patchSize`.
+ * @typedef {{ channels: number, size: number, patchSize: number }} ImageConfig
  */
 
 /**
@@ -231,12 +240,18 @@
  * @typedef {{ ids: number[], isCut: boolean }} Encoded
  */
 
+/**
+ * What an encoder reads: ids, or a picture's patches, row by row, each with the numbers of its pixels.
+ * @typedef {number[] | number[][]} Source
+ */
+
 // --- A pass and its trace --------------------------------------------------------------------------------------------
 
 /**
  * What a model reads. Of a Transformer: `source`, with </s> at its end, and `target`, which begins with <s> and lacks
- * the last token. Of a GPT: `source` is null, and `target` is the text so far.
- * @typedef {{ source: number[] | null, target: number[] }} Inputs
+ * the last token. Of a captioner: `source` is a picture's patches. Of a GPT: `source` is null, and `target` is the text
+ * so far.
+ * @typedef {{ source: Source | null, target: number[] }} Inputs
  */
 
 /**
@@ -255,14 +270,14 @@
 /**
  * A stack's part of a trace.
  *
- * embedding    (T, C): what was looked up, times the embedding's scale
+ * embedding    (T, C): what was looked up, times the embedding's scale, or the projected patches
  * positions    (T, C): what was added to it, zeros where it was switched off; null where nothing is ever added
  * input        (T, C): the residual stream before the first layer, embedding + positions, or what was patched in
  * finalNorm    of pre-norm stacks, else null
  * output       (T, C): of an encoder the memory; of a decoder what the output layer reads
  * @typedef {object} StackTrace
  * @property {StackName} name
- * @property {number[]} ids
+ * @property {Source} ids
  * @property {Matrix} embedding
  * @property {Matrix | null} positions
  * @property {Matrix} input
@@ -452,7 +467,8 @@
 /**
  * beams          width of the beam, by default 4; 1 is greedy
  * lengthPenalty  α, by default 0.6: scores are log P / ((5 + length) / 6)^α; a GPT's default is 0
- * maxTokens      of what is written; null or left out: as Python's, the source's length + 50, or a GPT's 100
+ * maxTokens      of what is written; null or left out: as Python's, the source's length + 50, a captioner's maxLength, or
+ *                a GPT's 100
  * prefix         token ids that are written first whatever they score; their log-probabilities count
  * interventions  applied at every step
  * @typedef {object} SearchOptions
@@ -571,10 +587,12 @@
  * What `createEngine(payload)` of engine.js makes. Everything is synchronous, and equal arguments give equal results.
  *
  * translates      whether it is an encoder–decoder
- * encodeSource    text → ids for a Transformer's `source`, with </s>; a blank text has none
+ * describes       whether it is one that reads pictures
+ * encodeSource    text → ids for a Transformer's `source`, with </s>; a blank text has none. A picture's name → its
+ *                 patches; another name has none
  * encodeTarget    text → ids for `target`: <s> and the text (Transformer), or a prompt with its mark (GPT)
  * decode          ids → text, without special tokens
- * tokens          ids → tokens for display, in words
+ * tokens          ids → tokens for display, in words; patches → as tokens, named by their row and column
  * trace           a whole pass; `earlier` may be a trace of the target's beginning, with the same source and
  *                 interventions. Throws RangeError for no token, too many tokens, or an id outside the vocabulary
  * lens            the logit lens of one position of the target, with the `count` best tokens (5) of each entry
@@ -590,10 +608,11 @@
  * @property {Payload} payload
  * @property {ModelConfig} config
  * @property {boolean} translates
- * @property {(text: string) => Encoded} encodeSource
+ * @property {boolean} describes
+ * @property {(text: string) => { ids: Source, isCut: boolean }} encodeSource
  * @property {(text: string) => Encoded} encodeTarget
  * @property {(ids: readonly number[]) => string} decode
- * @property {(ids: readonly number[]) => Token[]} tokens
+ * @property {(ids: Readonly<Source>) => Token[]} tokens
  * @property {(inputs: Inputs, interventions?: Interventions, earlier?: Trace | null) => Trace} trace
  * @property {(trace: Trace, position: number, count?: number, target?: number | null) => LensEntry[]} lens
  * @property {(trace: Trace, position: number, count?: number, temperature?: number) => Candidate[]} top

@@ -5,9 +5,11 @@ import { fitted, fixed, h, replace, s, widthOf } from "./dom.js";
 import { drawing, explained, roomIn } from "./figure.js";
 import { openFormula } from "./formula.js";
 import { attentionOf, axes, mapOf, NAMES } from "./maps.js";
+import { drawPicture } from "./pictures.js";
 
 /** @typedef {import("../app.js").App} App */
 /** @typedef {import("../engine/types.js").AttentionTrace} AttentionTrace */
+/** @typedef {import("../state.js").Display} Display */
 /** @typedef {import("../state.js").MapName} MapName */
 /** @typedef {import("./maps.js").Map2D} Map2D */
 
@@ -19,6 +21,13 @@ const CAPTIONS = {
   encoder: "Encoder: each source token looks at all source tokens.",
   decoder: "Decoder: to write a token, the model looks at the tokens before it.",
   cross: "Cross: to write a token, the decoder looks at the source.",
+};
+
+/** @type {Record<MapName, string>} of a captioner */
+const OF_PICTURES = {
+  ...CAPTIONS,
+  encoder: "Encoder: each patch looks at all patches. They are named by row and column: “1,2” is right of “1,1”.",
+  cross: "Cross: to write a token, the decoder looks at the patches of the picture.",
 };
 
 /**
@@ -53,17 +62,23 @@ export function attentionView(app) {
     ),
     choice(
       "Head",
-      () => [...counted(numHeads()), { value: /** @type {number | null} */ (null), text: "All" }],
+      () => [
+        ...counted(numHeads()),
+        { value: /** @type {number | null} */ (null), text: displayOf() === "picture" ? "Mean" : "All" },
+      ],
       () => headOf(),
       (head) => app.set({ head }),
     ),
     choice(
       "Show",
       () => [
-        { value: /** @type {"lines" | "map"} */ ("lines"), text: "Lines" },
-        { value: /** @type {"lines" | "map"} */ ("map"), text: "Map" },
+        ...(engine.describes && app.state.map === "cross"
+          ? [{ value: /** @type {Display} */ ("picture"), text: "Picture" }]
+          : []),
+        { value: /** @type {Display} */ ("lines"), text: "Lines" },
+        { value: /** @type {Display} */ ("map"), text: "Map" },
       ],
-      () => app.state.display,
+      () => displayOf(),
       (display) => app.set({ display }),
     ),
     controls(
@@ -79,12 +94,16 @@ export function attentionView(app) {
         (sized) => app.set({ sized }),
         "Multiply each weight by the size of what it brings: the value after the output projection",
       ),
-      checkbox(
-        "End mark",
-        () => app.state.sink,
-        (sink) => app.set({ sink }),
-        "Show </s>, where a head that has nothing to do often looks",
-      ),
+      ...(engine.describes
+        ? []
+        : [
+            checkbox(
+              "End mark",
+              () => app.state.sink,
+              (sink) => app.set({ sink }),
+              "Show </s>, where a head that has nothing to do often looks",
+            ),
+          ]),
     ),
   );
   const figure = h("div", { id: "figure" });
@@ -96,6 +115,9 @@ export function attentionView(app) {
     h("div", { class: "beside" }, figure, h("div", {}, h("h3", {}, "All heads"), thumbs)),
   );
 
+  function displayOf() {
+    return app.state.display === "picture" && app.state.map !== "cross" ? "map" : app.state.display;
+  }
   function layerOf() {
     return Math.min(app.state.layer, numLayers() - 1);
   }
@@ -121,8 +143,9 @@ export function attentionView(app) {
     const drawn = shown.map((i) => mapOf(attention.heads[i], tokens, app.state));
     replace(thumbs, ...thumbnails());
     const width = roomIn(figure); // what the thumbnails beside it leave
-    const draw = app.state.display === "map" ? drawMaps : drawLines;
-    replace(figure, h("p", { class: "caption" }, CAPTIONS[app.state.map]), draw(drawn, shown, width, explain, open));
+    const draw = { lines: drawLines, map: drawMaps, picture: drawPicture.bind(null, app) }[displayOf()];
+    const caption = (engine.describes ? OF_PICTURES : CAPTIONS)[app.state.map];
+    replace(figure, h("p", { class: "caption" }, caption), draw(drawn, shown, width, explain, open));
 
     /** @type {(map: Map2D, head: number, q: number, k: number) => string} */
     function explain(map, head, q, k) {

@@ -1,7 +1,8 @@
-/** The sentence, its tokens, and what is written of it, token by token. */
+/** The sentence, its tokens, or the picture, and what is written of it, token by token. */
 
 import { LONGEST } from "../state.js";
 import { byId, fixed, h, percent, replace } from "./dom.js";
+import { pictureChoice } from "./pictures.js";
 import { labelOf } from "./tokens.js";
 
 /** @typedef {import("../app.js").App} App */
@@ -81,22 +82,24 @@ export function sentenceBar(app) {
     },
     "Draw another",
   );
+  const pictures = engine.describes ? pictureChoice(app, () => replay()) : null;
   const source = h("div", { class: "tokens", role: "list", "aria-label": "Tokens that the model reads" });
   const written = h("div", { class: "tokens", role: "list", "aria-label": "Tokens that the model writes" });
   const output = h("p", { class: "output", "aria-live": "polite" });
   const note = h("p", { class: "note", role: "status" });
-  const [from, to] = engine.payload.languages ?? ["source", "target"];
+  const [from, to] = engine.describes ? ["picture", "caption"] : (engine.payload.languages ?? ["source", "target"]);
   replace(
     byId("bar"),
     h(
       "div",
       { class: "entry" },
-      h("label", { for: "sentence" }, engine.translates ? `Sentence (${from})` : "Prompt"),
-      input,
+      ...(pictures
+        ? [pictures.choices]
+        : [h("label", { for: "sentence" }, engine.translates ? `Sentence (${from})` : "Prompt"), input]),
       h(
         "div",
         { class: "buttons" },
-        examples.length ? picker : null,
+        examples.length && !pictures ? picker : null,
         play,
         forward,
         again,
@@ -104,7 +107,12 @@ export function sentenceBar(app) {
       ),
     ),
     note,
-    h("div", { class: "line" }, h("span", { class: "label" }, engine.translates ? from : "prompt"), source),
+    h(
+      "div",
+      { class: "line" },
+      h("span", { class: "label" }, engine.translates ? from : "prompt"),
+      pictures?.shown ?? source,
+    ),
     h("div", { class: "line" }, h("span", { class: "label" }, engine.translates ? to : "text"), written),
     output,
   );
@@ -134,7 +142,9 @@ export function sentenceBar(app) {
   }
   function take() {
     session.original?.step();
-    app.changed();
+    const token = Math.max(0, (session.original?.written.length ?? 0) - 1);
+    if (pictures) app.set({ stack: "decoder", row: token, token });
+    else app.changed();
   }
 
   /** @param {Token[]} tokens */
@@ -159,13 +169,15 @@ export function sentenceBar(app) {
 
   function update() {
     if (document.activeElement !== input || input.value !== app.state.text) input.value = app.state.text;
+    pictures?.update();
     const writing = session.original;
-    play.textContent = timer ? "Pause" : writing?.done ? "Replay" : engine.translates ? "Translate" : "Continue";
+    const begin = pictures ? "Describe" : engine.translates ? "Translate" : "Continue";
+    play.textContent = timer ? "Pause" : writing?.done ? "Replay" : begin;
     play.disabled = forward.disabled = again.disabled = !writing;
     if (writing?.done) forward.disabled = true;
     note.textContent = session.isCut ? "The text is too long: its end was cut off." : "";
     if (!writing) return [source, written, output].forEach((each) => replace(each));
-    const reads = engine.tokens(writing.source ?? writing.start);
+    const reads = engine.tokens(pictures ? [] : (writing.source ?? writing.start));
     replace(
       source,
       ...chips(

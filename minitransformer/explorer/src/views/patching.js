@@ -22,17 +22,25 @@ import { labelOf } from "./tokens.js";
  */
 export function patchingPanel(app) {
   const { engine, session } = app;
-  const text = engine.translates ? "sentence" : "prompt";
+  const text = engine.describes ? "picture" : engine.translates ? "sentence" : "prompt";
   const { attentions } = engine.config.encoder ?? engine.config.decoder;
-  const input = h("input", {
-    id: "other",
-    type: "text",
-    autocomplete: "off",
-    spellcheck: "false",
-    dir: "auto",
-    maxlength: LONGEST,
-    oninput: later(() => app.set({ other: input.value })),
-  });
+  /** @type {HTMLInputElement | HTMLSelectElement} */
+  const input = engine.describes
+    ? h(
+        "select",
+        { id: "other", onchange: () => app.set({ other: input.value }) },
+        h("option", { value: "" }, "none"),
+        ...engine.payload.examples.map((name) => h("option", {}, name)),
+      )
+    : h("input", {
+        id: "other",
+        type: "text",
+        autocomplete: "off",
+        spellcheck: "false",
+        dir: "auto",
+        maxlength: LONGEST,
+        oninput: later(() => app.set({ other: input.value })),
+      });
   const copy = h(
     "button",
     {
@@ -70,7 +78,7 @@ export function patchingPanel(app) {
       `The page runs the other ${text} too, and puts one of its vectors in the place of this one’s. ` +
         "If the model then says the other’s word, that vector carries the difference.",
     ),
-    h("div", { class: "buttons" }, input, copy),
+    h("div", { class: "buttons" }, input, engine.describes ? null : copy),
     outputs,
     places,
     effect,

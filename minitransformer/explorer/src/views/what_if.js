@@ -25,6 +25,7 @@ import { labelOf } from "./tokens.js";
  */
 export function whatIfView(app) {
   const { engine } = app;
+  const [written, editing] = engine.describes ? ["caption", ""] : ["translation", "edit a word, "];
   const switches = h("div", { class: "switches" });
   const prefix = h("input", {
     id: "prefix",
@@ -62,12 +63,13 @@ export function whatIfView(app) {
       h(
         "label",
         { for: "prefix" },
-        engine.translates ? "Force the beginning of the translation" : "Force what is written first",
+        `Force ${engine.translates ? `the beginning of the ${written}` : "what is written first"}`,
       ),
     ),
     prefix,
-    h("h3", {}, engine.translates ? "Edit a word of the sentence" : "Edit a word of the prompt"),
-    edited,
+    ...(engine.describes
+      ? []
+      : [h("h3", {}, engine.translates ? "Edit a word of the sentence" : "Edit a word of the prompt"), edited]),
     patching.element,
   );
 
@@ -85,7 +87,7 @@ export function whatIfView(app) {
     if (!changed) {
       const why = isChanged(app.state)
         ? "The changed sentence is empty."
-        : "Nothing has been changed yet: switch a part off below, force a beginning, edit a word, or patch.";
+        : `Nothing has been changed yet: switch a part off below, force a beginning, ${editing}or patch.`;
       return replace(result, pair("Original", original.text, original.text), h("p", { class: "nothing" }, why));
     }
     replace(
@@ -272,7 +274,7 @@ export function whatIfView(app) {
       h(
         "fieldset",
         {},
-        h("legend", {}, "Tokens"),
+        h("legend", {}, engine.describes ? "Patches" : "Tokens"),
         h(
           "div",
           { class: "part" },
