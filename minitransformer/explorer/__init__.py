@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..data.scenes import caption_language
 from ..decoding import Tokenizer
 from ..models import Captioner
 from ..system.atomic import atomic_write
@@ -61,7 +62,7 @@ def explore(
     if isinstance(model, Captioner):
         if examples:
             raise ValueError("the model describes pictures: it has no use for sentences as examples")
-        measured, shown = example_pictures(count), example_pictures(PICTURES)
+        measured, shown = (example_pictures(each, caption_language(tokenizer)) for each in (count, PICTURES))
     else:
         measured = list(examples)[:count] or example_sentences(model, languages, count)
         shown = list(examples) or example_sentences(model, languages, 12)

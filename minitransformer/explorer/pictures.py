@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..grammar.captions import caption
+from ..grammar.captions import Language, caption
 from ..grammar.scenes import draw, draw_scene
 
 
@@ -17,7 +17,7 @@ class Picture(NamedTuple):
     pixels: NDArray[np.float32]
 
 
-def example_pictures(count: int) -> list[Picture]:
+def example_pictures(count: int, language: Language = "english") -> list[Picture]:
     """Return the first scenes that `caption --scene` draws too, under the same numbers."""
     scenes = ((number, draw_scene("test", 0, number)) for number in range(count))
-    return [Picture(f"scene {number}", caption(scene), draw(scene)) for number, scene in scenes]
+    return [Picture(f"scene {number}", caption(scene, language), draw(scene)) for number, scene in scenes]

@@ -1,5 +1,6 @@
 """`explore`: a page from a checkpoint, and one line where there can be none."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from support.cli_runs import Command, Run, refuse
 from minitransformer import load_checkpoint, save_checkpoint
 from minitransformer.data.scenes import caption_tokenizer
 from minitransformer.data.tokenizer import BPETokenizer
-from minitransformer.grammar.captions import caption
+from minitransformer.grammar.captions import Language, caption
 from minitransformer.grammar.scenes import draw_scene
 from minitransformer.models import GPT, Captioner, CaptionerConfig, GPTConfig
 from minitransformer.training.checkpoint import Checkpoint
@@ -53,20 +54,19 @@ def test_a_page_of_a_gpt_as_int8_with_examples(
     assert '"kind":"gpt"' in page
 
 
-@pytest.mark.parametrize("storage", ["float32", "int8"])
-def test_a_page_of_a_captioner(tmp_path: Path, command: Command, storage: str) -> None:
-    config = CaptionerConfig(len(caption_tokenizer()), d_model=16, num_heads=2, d_ff=16, num_layers=1)
+@pytest.mark.parametrize(("storage", "language"), [("float32", "english"), ("int8", "german")])
+def test_a_page_of_a_captioner(tmp_path: Path, command: Command, storage: str, language: Language) -> None:
+    tokenizer = caption_tokenizer(language)
+    config = CaptionerConfig(len(tokenizer), d_model=16, num_heads=2, d_ff=16, num_layers=1)
     weights = Captioner(config).parameters.state_dict()
-    save_checkpoint(
-        tmp_path / "captioner", Checkpoint(config.to_dict(), weights, tokenizer=caption_tokenizer().to_json())
-    )
+    save_checkpoint(tmp_path / "captioner", Checkpoint(config.to_dict(), weights, tokenizer=tokenizer.to_json()))
     out, options = tmp_path / "page.html", ["--int8"] if storage == "int8" else []
     status, said, _ = command("explore", tmp_path / "captioner", "--out", out, *options)
     assert status == 0
     assert ("of 50 greedy outputs are equal" in said) == (storage == "int8")
     page = out.read_text(encoding="utf-8")
     assert '"examples":["scene 0","scene 1","scene 2","scene 3","scene 4","scene 5"]' in page
-    assert f'"caption":"{caption(draw_scene("test", 0, 0))}"' in page
+    assert f'"caption":{json.dumps(caption(draw_scene("test", 0, 0), language))}' in page
     assert f'"storage":"{storage}"' in page
 
 

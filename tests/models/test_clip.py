@@ -11,6 +11,7 @@ import transformers
 from support.model_cases import moved
 from support.prove import Proof
 
+from minitransformer.data.scenes import SceneDataset
 from minitransformer.gradcheck import error
 from minitransformer.models import CLIPConfig, build_model
 from minitransformer.training import Trainer, TrainingSettings
@@ -145,10 +146,4 @@ def test_a_batch_whose_pairs_are_all_compared_is_not_divided(given: dict[str, in
     name, value = list(given.items())[-1]
     settings: Any = TrainingSettings(**given)
     with pytest.raises(ValueError, match=f"{name} is {value}, expected 1: the loss compares all pairs of a batch"):
-        Trainer(build_model(CONFIG), NoData(), settings)
-
-
-class NoData:
-    """A dataset whose batches nobody asks for."""
-
-    def batches(self, *given: Any) -> None: ...
+        Trainer(build_model(CONFIG), SceneDataset("train", 1), settings)
