@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,6 @@ import transformers
 from support.model_cases import moved
 from support.prove import Proof
 
-from minitransformer.data.scenes import SceneDataset
 from minitransformer.gradcheck import error
 from minitransformer.models import CLIPConfig, build_model
 from minitransformer.training import Trainer, TrainingSettings
@@ -144,6 +144,6 @@ def test_what_is_no_pair_is_refused() -> None:
 @pytest.mark.parametrize("given", [{"threads": 2}, {"threads": 1, "shards": 2}, {"threads": 1, "accumulate": 2}])
 def test_a_batch_whose_pairs_are_all_compared_is_not_divided(given: dict[str, int]) -> None:
     name, value = list(given.items())[-1]
-    settings: Any = TrainingSettings(**given)
+    data: Any = SimpleNamespace(batches=lambda *given: None)
     with pytest.raises(ValueError, match=f"{name} is {value}, expected 1: the loss compares all pairs of a batch"):
-        Trainer(build_model(CONFIG), SceneDataset("train", 1), settings)
+        Trainer(build_model(CONFIG), data, TrainingSettings(**given))
