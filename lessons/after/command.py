@@ -23,11 +23,11 @@ HEAD = [
     paragraph("""
         The predictions were written down before an experiment ran for its results (`predictions.json`, whose history
         shows when; decoding, the look inside, rewards and code had been tried for a moment, to see that the code works;
-        one prediction says itself that it was written later). Each section says which predictions were wrong. The rules
-        of these verdicts became stricter after the first results had been seen: brackets cover seeds too, and a
-        prediction is right only if the whole bracket lies in its range, and wrong only if all of it lies outside. By
-        the first rules 20 of the 49 predictions that the project published were right, 14 were wrong, and for 15 it
-        could not be told.
+        the recipes of scenes come from trials, which their predictions name; one prediction says itself that it was
+        written later). Each section says which predictions were wrong. The rules of these verdicts became stricter
+        after the first results had been seen: brackets cover seeds too, and a prediction is right only if the whole
+        bracket lies in its range, and wrong only if all of it lies outside. By the first rules 20 of the 49 predictions
+        that the project published were right, 14 were wrong, and for 15 it could not be told.
     """),
     paragraph("""
         This file, its pictures and the JSON beside it are written by the commands that each section names; `make after`

@@ -84,7 +84,7 @@ def made_up_run(true: float, new: float, own: float, diverged: str | None = None
 
 def found_for(*runs: dict[str, Any]) -> dict[str, Any]:
     clips = [
-        {"seconds": 300.0, "scenes": 1280, "diverged": None, "found": {TEST: [each] * 4, NEW_PAIRS: [each - 60] * 4}}
+        {"steps": 10, "scenes": 1280, "diverged": None, "found": {TEST: [each] * 4, NEW_PAIRS: [each - 60] * 4}}
         for each in (74.0, 75.0, 76.0)
     ]
     return {"predictions": scenes.predictions_of("scenes"), "runs": list(runs), "clips": clips}
@@ -94,7 +94,7 @@ def test_shares_are_told_and_predictions_judged(tmp_path: Path) -> None:
     found = found_for(made_up_run(0.91, 0.6, 0.7), made_up_run(0.92, 0.62, 0.71), made_up_run(0.93, 0.61, 0.72))
     text = "\n\n".join(scenes.report(found))
     assert "| new scenes | 92.0 (89.5 to 94.5) |" in text
-    assert "in 5.0 minutes" in text
+    assert "saw 1,280 scenes in 10 steps" in text
     assert "| with a pair that no training shows | 15.0 (12.5 to 17.5) | 15.0" in text
     outcomes = scenes.judge(found)
     assert {name: is_right(found["predictions"][name], each) for name, each in outcomes.items()} == {

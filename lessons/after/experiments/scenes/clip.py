@@ -85,7 +85,7 @@ def clip_runs(context: Context[Texts]) -> list[dict[str, Any]]:
     for trial in clip_trials(context.task, context.scale):
         assert isinstance(trial, SceneTrial)
         result = context.runner.result(trial)
-        run = {name: getattr(result, name) for name in ("steps", "seconds", "parameters", "diverged")}
+        run = {name: getattr(result, name) for name in ("steps", "parameters", "diverged")}
         found = {name: (100 * each.statistics.mean(0)).tolist() for name, each in result.evaluations.items()}
         runs.append(run | {"scenes": trial.scenes, "found": found})
     return runs

@@ -22,6 +22,9 @@ from .looking import NAMING, best_head
 from .plan import JUDGED, LOOKED_AT, NAME, NEW_PAIRS, TEST
 
 COLUMNS = ("true", *PARTS)
+ALL, TWO, THREE = slice(None), slice(0, None, 2), slice(1, None, 2)
+"""The places of all scenes in a split, and of those of two things and of three."""
+
 Run = Mapping[str, Any]
 
 
@@ -30,14 +33,14 @@ def over_seeds(findings: Findings, number: Callable[[Run], float]) -> Interval:
     return mean_over([number(run) for run in findings["runs"]])
 
 
-def share(findings: Findings, split: str, column: str) -> Interval:
+def share(findings: Findings, split: str, column: str, which: slice = ALL) -> Interval:
     """The percentage of captions of a split that are right in a part, or in all: `true`."""
-    return over_seeds(findings, lambda run: percent(run, split, column))
+    return over_seeds(findings, lambda run: percent(run, split, column, which))
 
 
-def percent(run: Run, split: str, column: str) -> float:
+def percent(run: Run, split: str, column: str, which: slice = ALL) -> float:
     """Return one run's share of captions, in per cent, of which this part is right."""
-    return 100 * float(np.mean(np.array(run["verdicts"][split])[:, COLUMNS.index(column)]))
+    return 100 * float(np.mean(np.array(run["verdicts"][split])[which, COLUMNS.index(column)]))
 
 
 def looked(run: Run, name: str, part: str | None = None) -> float:
@@ -78,8 +81,16 @@ def report(findings: Findings) -> list[str]:
     diverged = [run["diverged"] for run in runs if run["diverged"]]
     if diverged:
         return [f"{len(diverged)} training runs diverged: nothing can be compared. The first: {diverged[0]}."]
-    splits = {"new scenes": TEST, "with a pair that no training shows": NEW_PAIRS}
-    rows = [[name, *(share(findings, split, each).text() for each in COLUMNS)] for name, split in splits.items()]
+    asked = {
+        "new scenes": (TEST, ALL),
+        "of two things": (TEST, TWO),
+        "of three": (TEST, THREE),
+        "with a pair that no training shows": (NEW_PAIRS, ALL),
+    }
+    rows = [
+        [name, *(share(findings, split, each, which).text() for each in COLUMNS)]
+        for name, (split, which) in asked.items()
+    ]
     looks = [
         [part, *(over_seeds(findings, lambda run, n=name, p=part: looked(run, n, p)).text() for name in _NAMES)]
         for part in NAMING
@@ -87,8 +98,9 @@ def report(findings: Findings) -> list[str]:
     return [
         paragraph(f"""
             A captioner reads a picture of 32 × 32 pixels as 64 patches, and its decoder writes what it shows. Each of
-            {len(runs)} seeds saw {runs[0]["scenes"]:,} scenes. A caption is true if a parser finds
-            that all its words are right, in any order of the things. {JUDGED:,} scenes of each kind:
+            {len(runs)} seeds saw {runs[0]["scenes"]:,} scenes, whose captions name big things first and then from left
+            to right. A caption is true if a parser finds that all its words are right, in any order of the things.
+            {JUDGED:,} new scenes and {JUDGED:,} with a new pair:
         """),
         table(["scenes", "exactly true, %", *(f"{part} right, %" for part in PARTS)], rows),
         paragraph(f"""
