@@ -109,7 +109,7 @@ def new_plan(args: argparse.Namespace, backend: Backend, processes: Processes, l
         check_memory(config, settings, backend, processes)
     choice = new_choice(args, reads, dataset, vocab_size, longest_line(name, reads, config))
     corpus = PICTURES[learned(name, reads)][0] if reads == "images" else choice.name
-    folder = new_folder(name, args, f"{corpus}-{args.target}" if reads == "images" and args.target else corpus)
+    folder = new_folder(name, args, f"{corpus}-de" if reads == "images" and args.target == "de" else corpus)
     check_output("--out", folder / PICTURE_NAME, [args.data, args.text, args.table])
     if processes.first:
         locks.enter_context(locked(folder))
@@ -321,8 +321,8 @@ def resumed_plan(args: argparse.Namespace, backend: Backend, processes: Processe
         )
         refuse_changes(f"the data in {folder / 'data'}", vars(data.choice), wanted)
     elif args.target:
-        kept = {"target": caption_language(tokenizer)}
-        refuse_changes(f"the model in {path}", kept, {"target": CAPTION_LANGUAGES[args.target]})
+        (kept,) = (code for code, each in CAPTION_LANGUAGES.items() if each == caption_language(tokenizer))
+        refuse_changes(f"the model in {path}", {"target": kept}, {"target": args.target})
     say(f"going on with the training in {folder} after step {checkpoint.step}")
     options = {"model": model, "merge": args.merge, "tokenizer": tokenizer}
     return Plan(folder, config, settings, data, True, backend, processes, **options)

@@ -110,8 +110,7 @@ class Schedule:
 
     lr = peak_lr · min(step / warmup_steps, √(warmup_steps / step)), steps counted from 1: the curve of the paper's
     eq. 3, given by its peak. In the last `cooldown_steps` of `steps` this is multiplied by a factor that falls from 1
-    to almost 0 on a line: averages of late weights do much the same (Hägele et al. 2024). Raises ValueError unless
-    `peak_lr` and `warmup_steps` are positive.
+    to almost 0 on a line. Raises ValueError unless `peak_lr` and `warmup_steps` are positive.
     """
 
     peak_lr: float

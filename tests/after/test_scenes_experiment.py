@@ -150,9 +150,9 @@ def test_it_runs_from_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(plan.RECIPES, "captioner", Recipe(("captions",), model, settings))
     matching = {"vocab_size": len(caption_tokenizer()), "patch_size": 8, **SHAPE}
     monkeypatch.setitem(plan.RECIPES, "clip", Recipe(("matches",), matching, settings | {"threads": 1}))
-    for module in (plan, clip):
-        for name, value in {"SEEDS": (0, 1), "STEPS": 4, "JUDGED": 4}.items():
-            monkeypatch.setattr(module, name, value)
+    monkeypatch.setattr(plan, "SEEDS", (0, 1))
+    monkeypatch.setattr(plan, "STEPS", {"captioner": 4, "clip": 4})
+    monkeypatch.setattr(clip, "JUDGED", 4)
     monkeypatch.setattr(clip.Finding.__init__, "__defaults__", (4, False))
     monkeypatch.setattr(plan.Describing.__init__, "__defaults__", (4, False))
     monkeypatch.setattr(scenes, "LOOKED_AT", 2)

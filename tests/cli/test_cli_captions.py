@@ -86,7 +86,7 @@ def test_captions_are_true_in_the_language_that_was_learned_alone(
         if said == language:
             assert command("train", "--resume", folder, "--target", other)[0] == 0
         else:
-            refuse(command, "train", "--resume", folder, "--target", other, says=f"has target {language}, not {said}")
+            refuse(command, "train", "--resume", folder, "--target", other, says=f"has target {target}, not {other}")
 
 
 def test_a_model_with_words_of_its_own_describes_files_and_no_scenes(command: Command, tmp_path: Path) -> None:

@@ -9,10 +9,9 @@ from study.trials.trial import Trial
 
 from ...predictions import predictions_of
 from ...task import Texts
-from . import plan
-from .clip import clip_runs, clip_trials
+from .clip import Finding, clip_runs
 from .looking import example, looks
-from .plan import LOOKED_AT, NAME, SceneTrial
+from .plan import LOOKED_AT, NAME, NEW_PAIRS, TEST, Describing, SceneTrial, trials_of
 from .telling import draw, judge, report
 
 __all__ = ["ALONE", "MINUTES", "NAME", "TITLE", "draw", "find", "judge", "report", "trials"]
@@ -22,14 +21,19 @@ TITLE, MINUTES, ALONE = "Pictures and words", 80.0, 80.0
 
 def trials(task: Texts, scale: float) -> Sequence[Trial]:
     """The trainings of captioners, then those of CLIP."""
-    return [*plan.trials(task, scale), *clip_trials(task, scale)]
+    return [trial for of_a_kind in planned(task, scale) for trial in of_a_kind]
+
+
+def planned(task: Texts, scale: float) -> tuple[list[SceneTrial], list[SceneTrial]]:
+    """The trainings of captioners, and those of CLIP."""
+    captioner = trials_of("captioner", (Describing(TEST), Describing(NEW_PAIRS)), task, scale)
+    return captioner, trials_of("clip", (Finding(TEST), Finding(NEW_PAIRS)), task, scale)
 
 
 def find(context: Context[Texts]) -> Findings:
     """Return for each seed the verdicts on its captions, where its words look, and what a CLIP finds."""
-    runs = []
-    for trial in plan.trials(context.task, context.scale):
-        assert isinstance(trial, SceneTrial)
+    runs, (captioners, clips) = [], planned(context.task, context.scale)
+    for trial in captioners:
         result = context.runner.result(trial)
         taken = ("steps", "flops", "seconds", "parameters", "diverged", "curve")
         run: dict[str, Any] = {name: getattr(result, name) for name in taken} | {"scenes": trial.scenes}
@@ -40,4 +44,4 @@ def find(context: Context[Texts]) -> Findings:
             run |= {"looks": looks(model, LOOKED_AT)}
             run |= {"example": example(model, run["looks"])}
         runs.append(run)
-    return {"predictions": predictions_of(NAME), "runs": runs, "clips": clip_runs(context)}
+    return {"predictions": predictions_of(NAME), "runs": runs, "clips": clip_runs(context, clips)}

@@ -8,28 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from minitransformer.cli.recipes import RECIPES
 from minitransformer.data.preparation import PreparedData
 from minitransformer.data.scenes import SceneDataset, caption_tokenizer
 from minitransformer.decoding import Matcher
 from minitransformer.evaluation import recall
 from minitransformer.grammar.captions import caption
 from minitransformer.grammar.scenes import Scene, draw
-from minitransformer.models import CLIPConfig
-from minitransformer.training import TrainingSettings
 from study.experiment import Context, Findings
 from study.markdown import paragraph, table
 from study.trials.bootstrap import Interval
-from study.trials.run import lasting
 from study.trials.seeds import mean_of_seeds, welch
-from study.trials.trial import Answers, Trial
+from study.trials.trial import Answers
 
 from ...predictions import Outcome
 from ...task import Texts
-from .plan import JUDGED, NAME, NEW_PAIRS, SEEDS, TEST, SceneTrial
-
-STEPS = 1200
-"""The steps of each training at scale 1."""
+from .plan import JUDGED, NEW_PAIRS, TEST, SceneTrial
 
 FIRST = 1, 5
 """How many of those found first may hold the right one."""
@@ -64,26 +57,10 @@ class Finding:
         return Answers(np.zeros((self.count, 2)), found, perf_counter() - start)
 
 
-def clip_trials(task: Texts, scale: float) -> Sequence[Trial]:
-    """A training for each seed."""
-    recipe = RECIPES["clip"]
-    return [
-        SceneTrial(
-            f"{NAME} clip, seed {seed}",
-            task.english(200),
-            CLIPConfig(**recipe.model),
-            lasting(TrainingSettings(**recipe.settings, seed=seed), scale * STEPS),
-            (Finding(TEST), Finding(NEW_PAIRS)),
-        )
-        for seed in SEEDS
-    ]
-
-
-def clip_runs(context: Context[Texts]) -> list[dict[str, Any]]:
+def clip_runs(context: Context[Texts], trials: Sequence[SceneTrial]) -> list[dict[str, Any]]:
     """Return for each seed what was found of each split, in per cent."""
     runs = []
-    for trial in clip_trials(context.task, context.scale):
-        assert isinstance(trial, SceneTrial)
+    for trial in trials:
         result = context.runner.result(trial)
         run = {name: getattr(result, name) for name in ("steps", "parameters", "diverged")}
         found = {name: (100 * each.statistics.mean(0)).tolist() for name, each in result.evaluations.items()}
@@ -129,7 +106,7 @@ def clip_blocks(findings: Findings) -> list[str]:
         paragraph(f"""
             A CLIP writes nothing: it maps pictures and captions into one space, and what is nearest is found. Each of
             {len(runs)} seeds saw {runs[0]["scenes"]:,} scenes in {runs[0]["steps"]:,} steps, and searches among
-            {JUDGED:,} scenes whose captions are all different; chance finds 0.1 % first.
+            {JUDGED:,} scenes whose captions are all different; chance finds {100 / JUDGED:g} % first.
         """),
         table(["scenes", *titles], rows),
     ]

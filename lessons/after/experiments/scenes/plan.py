@@ -1,4 +1,7 @@
-"""The plan of the runs: a captioner with three seeds, judged on new scenes, and on pairs that training never shows."""
+"""The plan of the runs: a captioner with three seeds, judged on new scenes, and on pairs that training never shows.
+
+A CLIP is trained with the same seeds, and judged in `clip`.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,17 +11,17 @@ from typing import ClassVar
 
 import numpy as np
 
-from minitransformer.cli.recipes import RECIPES
+from minitransformer.cli.recipes import RECIPES, config_class
 from minitransformer.costs import flops_per_token
 from minitransformer.data.preparation import PreparedData
 from minitransformer.data.scenes import SceneDataset, caption_tokenizer, scenes
 from minitransformer.decoding import Describer
 from minitransformer.grammar.captions import caption, judge
 from minitransformer.grammar.scenes import draw
-from minitransformer.models import Captioner, CaptionerConfig
+from minitransformer.models import Captioner
 from minitransformer.training import TrainingSettings
 from study.trials.run import lasting
-from study.trials.trial import Answers, Trial
+from study.trials.trial import Answers, Evaluation, Trial
 
 from ...task import Texts
 
@@ -26,8 +29,8 @@ NAME = "scenes"
 
 SEEDS = (0, 1, 2)
 
-STEPS = 10_000
-"""The steps of each training at scale 1."""
+STEPS = {"captioner": 10_000, "clip": 1200}
+"""The steps of a training of each kind at scale 1."""
 
 TEST, NEW_PAIRS = "test", "new pairs"
 JUDGED, LOOKED_AT = 1000, 200
@@ -56,7 +59,7 @@ class Describing:
 
 @dataclass(frozen=True)
 class SceneTrial(Trial):
-    """The training of a captioner on scenes; its text, which the runner prepares for each trial, is not read."""
+    """A training on scenes; the text, which the runner prepares for each trial, is not read."""
 
     fewest_steps: ClassVar[int] = 10
 
@@ -76,17 +79,16 @@ class SceneTrial(Trial):
         return scenes(self.settings.seed)
 
 
-def trials(task: Texts, scale: float) -> Sequence[Trial]:
-    """A training for each seed."""
-    recipe = RECIPES["captioner"]
-    config = CaptionerConfig(**recipe.model)
-    judged = Describing(TEST), Describing(NEW_PAIRS)
+def trials_of(kind: str, judged: tuple[Evaluation, ...], task: Texts, scale: float) -> list[SceneTrial]:
+    """Return a training for each seed, by the recipe of `train --kind`."""
+    recipe = RECIPES[kind]
+    config = config_class(kind)(**recipe.model)
     return [
         SceneTrial(
-            f"{NAME} captioner, seed {seed}",
+            f"{NAME} {kind}, seed {seed}",
             task.english(200),
             config,
-            lasting(TrainingSettings(**recipe.settings, threads=1, seed=seed), scale * STEPS),
+            lasting(TrainingSettings(**{**recipe.settings, "threads": 1, "seed": seed}), scale * STEPS[kind]),
             judged,
         )
         for seed in SEEDS
