@@ -1,7 +1,7 @@
 """Say in words what a picture shows.
 
 examples:
-  {program} caption runs/scenes-captioner/step-00010000.safetensors --scene 0 1 2
+  {program} caption runs/scenes-captioner/step-00010000.safetensors --scene 0 1 2 --save pictures
   {program} caption runs/scenes-captioner/step-00010000.safetensors scene.png --beam 4
 
 MODEL is a checkpoint of `train --kind captioner`. Pictures are of any kind that Pillow reads, and are resized to the
@@ -11,7 +11,11 @@ language, English or German.
 """
 
 import argparse
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from ..data.scenes import caption_language
 from ..decoding import Describer
@@ -33,6 +37,8 @@ def add_options(parser: Parser) -> None:
     inputs = parser.add_argument("inputs", nargs="*", metavar="PICTURE", help="pictures' files")
     help_text = "numbers of scenes that no training has seen, which are drawn and judged"
     add_option(parser, "--scene", "N", whole_number(least=0), help_text, nargs="+")
+    help_text = "write the pictures of the scenes into this folder, scene-N.png"
+    add_option(parser, "--save", "FOLDER", path_name, help_text)
     beam = whole_number(most=MOST_BEAMS)
     add_option(parser, "--beam", "N", beam, "width of the search, 1 is greedy (default: 4)", default=4)
     add_backend_options(parser)
@@ -43,12 +49,16 @@ def run(args: argparse.Namespace) -> int:
     """Print each picture with its caption."""
     if bool(args.inputs) == (args.scene is not None):
         raise ValueError("name what to describe: pictures, or --scene, one of the two")
+    if args.save and args.inputs:
+        raise ValueError("--save goes with --scene: the pictures that you name are files already")
     backend = chosen_backend(args)
     with heavy_work():
         model, tokenizer, _ = open_model(args.model, backend)
         with about(args.model):
             describer = Describer(model, tokenizer)
             language = caption_language(tokenizer) if args.scene else "english"
+        if args.save:
+            save_scenes(Path(args.save), args.scene)
         inputs: list[Any] = args.inputs or [draw_scene("test", 0, number) for number in args.scene]
         for start in range(0, len(inputs), AT_ONCE):  # what is done is shown
             part = inputs[start : start + AT_ONCE]
@@ -59,6 +69,16 @@ def run(args: argparse.Namespace) -> int:
                 columns = [f"scene {args.scene[place]}", text, verdict(text, each, language)] if scene else [each, text]
                 print("\t".join(map(one_line, columns)), flush=True)
     return 0
+
+
+def save_scenes(folder: Path, numbers: Sequence[int]) -> None:
+    """Write the pictures of scenes into a folder."""
+    from PIL import Image  # here, because few commands need it
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in numbers:
+        pixels = 127.5 * (1 + draw(draw_scene("test", 0, number)).transpose(1, 2, 0))  # (height, width, 3)
+        Image.fromarray(pixels.round().astype(np.uint8)).save(folder / f"scene-{number}.png")
 
 
 def verdict(text: str, scene: Scene, language: Language = "english") -> str:

@@ -41,12 +41,14 @@ def test_scenes_and_files_of_pictures_are_described(command: Command, captioner:
     describer, scenes = Describer.from_checkpoint(captioner), [draw_scene("test", 0, number) for number in (7, 2)]
     first, second = describer.describe([draw(scene) for scene in scenes])
     assert first != second
-    status, out, _ = command("caption", captioner, "--scene", "7", "2")
+    status, out, _ = command("caption", captioner, "--scene", "7", "2", "--save", tmp_path / "new" / "pictures")
     wrong = "wrong: size, colour, shape, relation"
     assert (status, out) == (0, f"scene 7\t{first}\t{wrong}\nscene 2\t{second}\t{wrong}\n")
 
-    path, pixels = tmp_path / "scene.png", (127.5 * (draw(scenes[0]) + 1)).round()
-    Image.fromarray(np.kron(pixels, np.ones((1, 4, 4))).astype(np.uint8).transpose(1, 2, 0)).save(path)
+    path, pixels = tmp_path / "new" / "pictures" / "scene-7.png", (127.5 * (draw(scenes[0]) + 1)).round()
+    with Image.open(path) as image:
+        np.testing.assert_array_equal(np.asarray(image).transpose(2, 0, 1), pixels)
+        image.resize((128, 128), Image.Resampling.NEAREST).save(path)
     status, out, _ = command("caption", captioner, path, "--beam", "1")
     assert (status, out) == (0, f"{path}\t{describer.describe([pixels / np.float32(127.5) - 1], beam=1)[0]}\n")
 

@@ -186,6 +186,7 @@ RULES: dict[str, Fine] = {
     "length_penalty": real(0, 10),
     "translate.sentences": sentence,
     "out work": to_fill,
+    "save": lambda text: text != "" and _can_be_made(text),
     "output attention lens explore.out inside.out embed.out": to_write,
     "resume": named("run"),
     "data": named("text"),
