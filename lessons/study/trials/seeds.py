@@ -31,6 +31,12 @@ def mean_of_seeds(values: Sequence[float]) -> Interval:
     return Interval(value, value - half, value + half)
 
 
+def percentage_over_seeds(values: Sequence[float]) -> Interval:
+    """The mean of percentages over seeds, and its interval, cut off at 0 and 100; of one seed its number."""
+    found = mean_of_seeds(values) if len(values) > 1 else Interval(*[values[0]] * 3)
+    return Interval(found.value, max(found.low, 0.0), min(found.high, 100.0))
+
+
 def welch(ours: Sequence[float], theirs: Sequence[float]) -> Interval:
     """The difference of two means over seeds, at least two each, and its interval; their variances may differ.
 

@@ -9,7 +9,7 @@ from study.charts import finish
 from study.experiment import Findings
 from study.markdown import paragraph, picture, scientific, table, verbatim
 from study.trials.bootstrap import Interval
-from study.trials.seeds import mean_of_seeds
+from study.trials.seeds import mean_of_seeds, percentage_over_seeds
 
 from ...predictions import Outcome, prediction_blocks
 from .library import LONGEST, text_of
@@ -49,8 +49,7 @@ def written(findings: Findings, name: str, figure: str, temperature: str = WARM)
     """A figure of a model's texts over its seeds: the mean length, or a share in per cent, from 0 to 100."""
     if figure == "length":
         return over(findings, name, lambda run: run["writing"][temperature][figure])
-    found = over(findings, name, lambda run: 100 * run["writing"][temperature][figure])
-    return Interval(found.value, max(found.low, 0.0), min(found.high, 100.0))
+    return percentage_over_seeds([100 * run["writing"][temperature][figure] for run in findings["models"][name]])
 
 
 def bits(run: Run) -> float:

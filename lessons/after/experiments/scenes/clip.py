@@ -16,8 +16,7 @@ from minitransformer.grammar.captions import caption
 from minitransformer.grammar.scenes import Scene, draw
 from study.experiment import Context, Findings
 from study.markdown import paragraph, table
-from study.trials.bootstrap import Interval
-from study.trials.seeds import mean_of_seeds, welch
+from study.trials.seeds import percentage_over_seeds, welch
 from study.trials.trial import Answers
 
 from ...predictions import Outcome
@@ -73,15 +72,10 @@ def found_of(findings: Findings, split: str, way: int = 0) -> list[float]:
     return [run["found"][split][way] for run in findings["clips"]]
 
 
-def mean_over(values: Sequence[float]) -> Interval:
-    """The mean over seeds; of one seed its number."""
-    return mean_of_seeds(values) if len(values) > 1 else Interval(*[values[0]] * 3)
-
-
 def clip_outcomes(findings: Findings) -> dict[str, Outcome]:
     """The outcome of each prediction about CLIP."""
-    test, new = (mean_over(found_of(findings, split)) for split in (TEST, NEW_PAIRS))
-    back = mean_over(found_of(findings, TEST, len(FIRST)))
+    test, new = (percentage_over_seeds(found_of(findings, split)) for split in (TEST, NEW_PAIRS))
+    back = percentage_over_seeds(found_of(findings, TEST, len(FIRST)))
     gap = welch(found_of(findings, TEST), found_of(findings, NEW_PAIRS))
     return {
         "found": Outcome(f"{test.text()} %", found=test),
@@ -98,7 +92,7 @@ def clip_blocks(findings: Findings) -> list[str]:
     if diverged:
         return [f"{len(diverged)} trainings of CLIP diverged. The first: {diverged[0]}."]
     rows = [
-        [name, *(mean_over(found_of(findings, split, way)).text() for way in range(len(COLUMNS)))]
+        [name, *(percentage_over_seeds(found_of(findings, split, way)).text() for way in range(len(COLUMNS)))]
         for name, split in splits.items()
     ]
     titles = [f"the {way}: first, %" if first == 1 else f"among the first {first}, %" for way, first in COLUMNS]

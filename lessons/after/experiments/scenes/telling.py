@@ -14,10 +14,10 @@ from study.charts import finish
 from study.experiment import Findings
 from study.markdown import paragraph, picture, table
 from study.trials.bootstrap import Interval
-from study.trials.seeds import welch
+from study.trials.seeds import percentage_over_seeds, welch
 
 from ...predictions import Outcome, prediction_blocks
-from .clip import clip_blocks, clip_outcomes, mean_over
+from .clip import clip_blocks, clip_outcomes
 from .looking import NAMING, best_head
 from .plan import JUDGED, LOOKED_AT, NAME, NEW_PAIRS, TEST
 
@@ -29,8 +29,8 @@ Run = Mapping[str, Any]
 
 
 def over_seeds(findings: Findings, number: Callable[[Run], float]) -> Interval:
-    """The mean of a number over seeds."""
-    return mean_over([number(run) for run in findings["runs"]])
+    """The mean of a percentage over seeds."""
+    return percentage_over_seeds([number(run) for run in findings["runs"]])
 
 
 def share(findings: Findings, split: str, column: str, which: slice = ALL) -> Interval:
@@ -59,7 +59,7 @@ def judge(findings: Findings) -> dict[str, Outcome]:
     habit = share(findings, NEW_PAIRS, "shape")
     gap = welch(*([percent(run, split, "true") for run in findings["runs"]] for split in (TEST, NEW_PAIRS)))
     own, even = (over_seeds(findings, lambda run, name=name: looked(run, name)) for name in ("own", "even"))
-    ratio = over_seeds(findings, lambda run: looked(run, "own") / looked(run, "even"))
+    ratio = Interval(*(each / even.value for each in (own.value, own.low, own.high)))  # even is that of all seeds
     return {
         "true": Outcome(f"{true.text()} %", found=true),
         "relation": Outcome(
