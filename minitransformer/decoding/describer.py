@@ -17,6 +17,11 @@ PICTURES = 64
 """So many go through the model at once."""
 
 
+def start_of(config: Any, count: int) -> Start:
+    """Return the start of so many captions, which get neither padding nor another <s>."""
+    return Start(np.full(count, config.bos_id), np.full(count, config.max_length), (config.pad_id, config.bos_id))
+
+
 class Describer(FromCheckpoint):
     """Describes pictures in the model's language: `Describer.from_checkpoint(path).describe(["scene.png"])`.
 
@@ -42,8 +47,6 @@ class Describer(FromCheckpoint):
         for start in range(0, len(pictures), PICTURES):
             part = pictures[start : start + PICTURES]
             images = np.stack([self.processor.array(each, config) for each in part])
-            first, limits = (np.full(len(part), each) for each in (config.bos_id, config.max_length))
-            begin = Start(first, limits, (config.pad_id, config.bos_id))
-            found = beam_search(self.model, images, beam, length_penalty, start=begin)
+            found = beam_search(self.model, images, beam, length_penalty, start=start_of(config, len(part)))
             captions += [self.tokenizer.decode(best.ids) for (best,) in found]
         return captions

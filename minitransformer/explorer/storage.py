@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..decoding import Generator, Tokenizer, Translator, greedy_search
+from ..decoding.describer import start_of
 from ..decoding.search import Start, beam_search
 from ..decoding.tokenizer import without_text
 from ..models import GPT, Captioner
@@ -102,9 +103,7 @@ def _greedy(model: Any, tokenizer: Tokenizer, source: Any) -> list[int]:
         start = Start(first=np.array([source[-1]]), limits=np.array([limit]), forbidden=forbidden)
         found = beam_search(model, np.array([source[:-1]], np.int64), 1, 0.0, start=start)[0][0]
     elif isinstance(model, Captioner):
-        first, limits = (np.array([each]) for each in (model.config.bos_id, model.config.max_length))
-        start = Start(first, limits, (model.config.pad_id, model.config.bos_id))
-        found = beam_search(model, np.array([source]), 1, 0.0, start=start)[0][0]
+        found = beam_search(model, np.array([source]), 1, 0.0, start=start_of(model.config, 1))[0][0]
     else:
         (found,) = greedy_search(model, np.array([source]))
     end: Any = model.config.eos_id  # a model without this mark never ends

@@ -16,6 +16,7 @@ from tokenizers import AddedToken, Tokenizer
 from minitransformer.data import BPETokenizer
 from minitransformer.data.scenes import caption_tokenizer
 from minitransformer.decoding import Describer, Generator, Translator, beam_search, open_checkpoint
+from minitransformer.decoding.describer import start_of
 from minitransformer.decoding.search import Start
 from minitransformer.explorer import explore
 from minitransformer.explorer.pictures import example_pictures
@@ -164,8 +165,7 @@ def described(folder: Path) -> dict[str, Any]:
     pictures = example_pictures(6)
     images = np.stack([each.pixels for each in pictures])
     texts = Describer(model, tokenizer).describe(list(images))
-    begin = Start(np.array([config.bos_id]), np.array([config.max_length]), (config.pad_id, config.bos_id))
-    best = beam_search(model, images[1:2], 4, 0.6, start=begin)[0][0]
+    best = beam_search(model, images[1:2], 4, 0.6, start=start_of(config, 1))[0][0]
     written = [*best.ids, *[config.eos_id] * best.ended]
     maps = attention_maps(model, images[1:2], np.array([[config.bos_id, *written[:-1]]]))
     cross = maps["decoder.layers.1.cross_attention"][0]  # (H, T, patches)

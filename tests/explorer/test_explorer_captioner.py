@@ -8,7 +8,7 @@ import pytest
 from support.explorer_engine import Call, Result, bytes_tokenizer, needs_node, payload_of, relative_error, run_engine
 
 from minitransformer.decoding import beam_search
-from minitransformer.decoding.search import Start
+from minitransformer.decoding.describer import start_of
 from minitransformer.explorer.pictures import example_pictures
 from minitransformer.explorer.storage import StorageLoss, stored_as_int8
 from minitransformer.inside import attention_maps
@@ -71,8 +71,7 @@ def test_the_engine_computes_what_numpy_computes(storage: str, patch_size: int) 
             np.testing.assert_allclose(found, weights[number], rtol=0, atol=1e-5)
 
     for beams in (1, 3):
-        begin = Start(np.full(3, 1), np.full(3, 60), (0, 1))
-        expected = beam_search(exact, images, beams, 0.6, start=begin)
+        expected = beam_search(exact, images, beams, 0.6, start=start_of(exact.config, 3))
         assert len({tuple(best.ids) for (best,) in expected}) > 1, "captions differ"
         start = [{"source": source, "target": [1]} for source in sources]
         calls = [Call("search", [each, {"beams": beams}], ["result.hypotheses.0"]) for each in start]

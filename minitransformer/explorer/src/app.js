@@ -29,9 +29,9 @@ export class App {
 
   /** The state that the address names; a model without an encoder has one stack and one map, and none has all heads. */
   fromAddress() {
-    const { translates, describes, config } = this.engine;
+    const { hasEncoder, describes, config } = this.engine;
     const state = fromFragment(location.hash, this.initial);
-    const { map, stack } = translates ? state : this.initial;
+    const { map, stack } = hasEncoder ? state : this.initial;
     const display = state.display === "picture" && !describes ? this.initial.display : state.display;
     const { numHeads } = (config.encoder ?? config.decoder).attentions[0];
     return { ...state, map, stack, display, part: (state.part ?? 0) < numHeads ? state.part : null };
@@ -67,8 +67,8 @@ export class App {
 
   /** What stands in place of a figure while there is nothing to show. */
   nothing() {
-    const { translates, describes } = this.engine;
-    const asks = translates ? "Type a sentence above." : "Type the beginning of a text above.";
+    const { hasEncoder, describes } = this.engine;
+    const asks = hasEncoder ? "Type a sentence above." : "Type the beginning of a text above.";
     return h("p", { class: "nothing" }, describes ? "Choose a picture above." : asks);
   }
 }

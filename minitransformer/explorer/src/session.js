@@ -52,8 +52,8 @@ export class Writing {
     this.best = 0; // the node that `written` ends in
     this.done = false;
     const room = engine.config.maxLength - start.length;
-    const maxTokens = engine.translates ? null : Math.max(0, Math.min(tokensOf(engine), room));
-    if (choice.seed !== null && !engine.translates) {
+    const maxTokens = engine.hasEncoder ? null : Math.max(0, Math.min(tokensOf(engine), room));
+    if (choice.seed !== null && !engine.hasEncoder) {
       const { temperature, seed } = choice;
       this.steps = this.sampled(
         engine.sample(inputs, { temperature, topK: 40, seed, maxTokens, prefix, interventions }),
@@ -202,7 +202,7 @@ export class Session {
    * @returns {Read | null} null where there is nothing to read
    */
   begin(text) {
-    if (!this.engine.translates) {
+    if (!this.engine.hasEncoder) {
       const { ids, isCut } = this.engine.encodeTarget(text);
       return ids.length ? { source: null, start: ids, isCut } : null;
     }

@@ -72,11 +72,11 @@ export const LONGEST = 5000; // characters of a text in a link
  * @param {import("./engine/types.js").Engine} engine
  * @returns {State}
  */
-export function initialState({ translates, describes, config, payload }) {
+export function initialState({ hasEncoder, describes, config, payload }) {
   return {
     text: payload.examples[0] ?? "",
     view: "attention",
-    map: translates ? "cross" : "decoder",
+    map: hasEncoder ? "cross" : "decoder",
     layer: config.decoder.numLayers - 1,
     head: describes ? null : 0,
     display: describes ? "picture" : "lines",
@@ -87,8 +87,8 @@ export function initialState({ translates, describes, config, payload }) {
     row: 0,
     token: 0,
     measure: "size",
-    beams: translates ? 4 : 1,
-    penalty: translates ? 0.6 : 0,
+    beams: hasEncoder ? 4 : 1,
+    penalty: hasEncoder ? 0.6 : 0,
     temperature: 1,
     seed: null,
     prefix: "",

@@ -55,20 +55,30 @@ test("as one steps, the attention of each word is drawn over the picture", () =>
         assert.equal(seen.length, weights[2].length);
         seen.forEach((each, k) => assert.ok(Math.abs(each - 0.2 - (0.8 * weights[2][k]) / largest) < 1e-3));
         const best = weights[2].indexOf(largest);
-        assert.ok((await readout(page)).includes(`“${Math.floor(best / 8) + 1},${(best % 8) + 1}”`));
+        const [, row, column, weight] = /row (\d), column (\d) \(weight (0\.\d+)/.exec(await readout(page));
+        assert.deepEqual([+row, +column], [Math.floor(best / 8) + 1, (best % 8) + 1]);
+        assert.ok(Math.abs(weight - largest) < 1e-3);
       }
       await page.focus('[data-key="seen-0"]');
       await page.keyboard.press("ArrowDown");
       await page.keyboard.press("ArrowRight");
       assert.equal(await page.evaluate(() => document.activeElement.dataset.key), "seen-9");
-      assert.match(await readout(page), /looks at “2,2” with weight 0\.\d+ in the mean/);
+      assert.match(await readout(page), /“2,2”: weight 0\.\d+ in the mean/);
+      const formula = page.locator("#formula");
       await page.keyboard.press("Enter");
-      await page.locator("#formula").waitFor({ state: "visible" });
-      await page.keyboard.press("Escape");
-      await press(page, "Attention", "Encoder");
-      await press(page, "Head", "1");
+      assert.ok(!(await formula.isVisible())); // a mean has none
+      await page.getByLabel("Size of values").check();
+      assert.match(await readout(page), /\(relative size 0\.\d+ in the mean/);
+      for (const each of await page.$$eval("#figure rect.veil", (all) => all.map((rect) => rect.ariaLabel)))
+        assert.doesNotMatch(each, /weight/);
+      await page.getByLabel("Size of values").uncheck();
+      await press(page, "Attention", "Encoder"); // all heads would be 16,384 cells
       assert.equal(await page.locator("#figure rect.cell").count(), 64 * 64);
       assert.match(await page.getAttribute('[data-key="cell-0-0-63"]', "aria-label"), /“1,1” looks at “8,8”/);
+      await press(page, "Attention", "Cross");
+      await page.focus('[data-key="seen-9"]');
+      await page.keyboard.press("Enter");
+      await formula.waitFor({ state: "visible" });
     },
     { fragment: "#text=scene+1" },
   ));
@@ -85,6 +95,13 @@ test("the other views show pictures too", () =>
     assert.equal((await changed.first().textContent()).trim(), texts[1].trim());
     assert.equal(await page.getByText("Edit a word").count(), 0);
   }));
+
+test("a small log-probability is no zero with a sign", async () => {
+  globalThis.document = { createElement: () => ({ getContext: () => null }) }; // with which texts are measured
+  const { fixed } = await import("../../../minitransformer/explorer/src/views/dom.js");
+  const shown = [-0.0004, -1e-7, -0.005001, 0.0004, 0].map((each) => fixed(each));
+  assert.deepEqual(shown, ["−0.0004", "−1e−7", "−0.01", "0.00", "0.00"]);
+});
 
 test("a link that names no picture asks for one", () =>
   visit("captioner.html", async (page) => assert.match(await page.textContent("#figure"), /Choose a picture/), {

@@ -30,7 +30,7 @@ export function createEngine(payload) {
   const tokenizer =
     "pieces" in payload.tokenizer ? new Pretrained(payload.tokenizer) : new Tokenizer(payload.tokenizer);
   const model = buildModel(config, new Weights(payload));
-  const translates = config.encoder !== null;
+  const hasEncoder = config.encoder !== null;
   const { image } = config;
 
   /**
@@ -45,7 +45,7 @@ export function createEngine(payload) {
   return {
     payload,
     config,
-    translates,
+    hasEncoder,
     describes: image !== null,
     encodeSource: (text) => {
       if (image) {
@@ -57,7 +57,7 @@ export function createEngine(payload) {
     },
     encodeTarget: (text) => {
       const ids = tokenizer.encode(text);
-      if (translates) return cut([config.bosId ?? 0, ...ids], config.maxLength);
+      if (hasEncoder) return cut([config.bosId ?? 0, ...ids], config.maxLength);
       // Without a mark of its own, an empty prompt alone gets one. A text that begins with the mark gets no second one.
       const alone = [config.bosId, config.eosId].filter((id) => id !== null).slice(0, 1);
       const first = before.length || ids.length ? before : alone;

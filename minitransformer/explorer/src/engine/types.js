@@ -586,7 +586,7 @@
 /**
  * What `createEngine(payload)` of engine.js makes. Everything is synchronous, and equal arguments give equal results.
  *
- * translates      whether it is an encoder–decoder
+ * hasEncoder      whether it is an encoder–decoder
  * describes       whether it is one that reads pictures
  * encodeSource    text → ids for a Transformer's `source`, with </s>; a blank text has none. A picture's name → its
  *                 patches; another name has none
@@ -607,7 +607,7 @@
  * @typedef {object} Engine
  * @property {Payload} payload
  * @property {ModelConfig} config
- * @property {boolean} translates
+ * @property {boolean} hasEncoder
  * @property {boolean} describes
  * @property {(text: string) => { ids: Source, isCut: boolean }} encodeSource
  * @property {(text: string) => Encoded} encodeTarget

@@ -42,15 +42,15 @@ export function attentionView(app) {
   const counted = (/** @type {number} */ count) =>
     [...Array(count).keys()].map((value) => ({ value, text: String(value + 1) }));
   /** @type {MapName[]} */
-  const maps = engine.translates ? ["encoder", "decoder", "cross"] : ["decoder"];
+  const maps = engine.hasEncoder ? ["encoder", "decoder", "cross"] : ["decoder"];
   const panel = controls(
-    ...(engine.translates
+    ...(engine.hasEncoder
       ? [
           choice(
             "Attention",
             () => maps.map((value) => ({ value, text: NAMES[value] })),
             () => app.state.map,
-            (map) => app.set({ map }),
+            (map) => app.set({ map, head: engine.describes && map === "encoder" ? (headOf() ?? 0) : app.state.head }),
           ),
         ]
       : []),

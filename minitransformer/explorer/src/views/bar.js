@@ -95,7 +95,7 @@ export function sentenceBar(app) {
       { class: "entry" },
       ...(pictures
         ? [pictures.choices]
-        : [h("label", { for: "sentence" }, engine.translates ? `Sentence (${from})` : "Prompt"), input]),
+        : [h("label", { for: "sentence" }, engine.hasEncoder ? `Sentence (${from})` : "Prompt"), input]),
       h(
         "div",
         { class: "buttons" },
@@ -103,17 +103,17 @@ export function sentenceBar(app) {
         play,
         forward,
         again,
-        engine.translates ? null : draw,
+        engine.hasEncoder ? null : draw,
       ),
     ),
     note,
     h(
       "div",
       { class: "line" },
-      h("span", { class: "label" }, engine.translates ? from : "prompt"),
+      h("span", { class: "label" }, engine.hasEncoder ? from : "prompt"),
       pictures?.shown ?? source,
     ),
-    h("div", { class: "line" }, h("span", { class: "label" }, engine.translates ? to : "text"), written),
+    h("div", { class: "line" }, h("span", { class: "label" }, engine.hasEncoder ? to : "text"), written),
     output,
   );
 
@@ -171,7 +171,7 @@ export function sentenceBar(app) {
     if (document.activeElement !== input || input.value !== app.state.text) input.value = app.state.text;
     pictures?.update();
     const writing = session.original;
-    const begin = pictures ? "Describe" : engine.translates ? "Translate" : "Continue";
+    const begin = pictures ? "Describe" : engine.hasEncoder ? "Translate" : "Continue";
     play.textContent = timer ? "Pause" : writing?.done ? "Replay" : begin;
     play.disabled = forward.disabled = again.disabled = !writing;
     if (writing?.done) forward.disabled = true;
@@ -186,7 +186,7 @@ export function sentenceBar(app) {
           "data-key": `source-${i}`,
           title: `token ${reads[i].id}`,
           "aria-pressed": String(app.state.stack === "encoder" && app.state.row === i),
-          onclick: () => app.set({ view: "stack", stack: engine.translates ? "encoder" : "decoder", row: i }),
+          onclick: () => app.set({ view: "stack", stack: engine.hasEncoder ? "encoder" : "decoder", row: i }),
         }),
         () => null,
       ),

@@ -140,7 +140,7 @@ function draw(app, writing) {
     height,
     "The search as a tree",
     edges,
-    s("text", { x: 8, y: 26, class: "axis" }, app.engine.translates ? "<s>" : "…"),
+    s("text", { x: 8, y: 26, class: "axis" }, app.engine.hasEncoder ? "<s>" : "…"),
   );
   const rest =
     `Scores are log-probabilities divided by ((5 + length) / 6)^${fixed(app.state.penalty, 1)}. ` +
@@ -169,7 +169,7 @@ function draw(app, writing) {
       const tokens = app.engine.tokens(ids);
       const label = labelOf(tokens, tokens.length - 1);
       const shown = fitted(node.status === "ended" ? `${label} ✓` : label, WIDE - 32);
-      const [score, share] = [fixed(node.score), percent(Math.exp(node.tokenLogProb))];
+      const [score, share] = [fixed(node.score > -0.005 ? 0 : node.score), percent(Math.exp(node.tokenLogProb))];
       const group = s(
         "g",
         {

@@ -120,10 +120,12 @@ export function signed(value, digits = 2) {
 }
 
 /**
+ * Rounded; but a small negative number, as a log-probability, keeps its first digit: it would be a zero with a sign.
  * @param {number} value
  * @param {number} [digits]
  */
 export function fixed(value, digits = 2) {
   if (value === -Infinity) return "−∞";
-  return value.toFixed(digits).replace("-", "−");
+  const text = value.toFixed(digits);
+  return (Object.is(+text, -0) ? value.toPrecision(1) : text).replaceAll("-", "−");
 }

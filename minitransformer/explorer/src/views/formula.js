@@ -115,7 +115,7 @@ export function openFormula(app, trace, map, layer, number, q, k, tokens) {
         "The sum over all tokens is the head’s output",
         strip("output", row(head.output, q)),
         head.isOff && h("p", {}, "This head is switched off: zeros go on in place of its output."),
-        isPatched(patches, q) && h("p", {}, "This head is patched: the other sentence’s output goes on in its place."),
+        isPatched(patches, q) && h("p", {}, "This head is patched: the other run’s output goes on in its place."),
       ),
     ),
   );
@@ -179,7 +179,7 @@ function strip(name, vector) {
       s("title", {}, `${name}[${i}] = ${fixed(each, 4)}`),
     ),
   );
-  const numbers = vector.map((each) => fixed(each)).join("  ");
+  const numbers = vector.map((each) => fixed(Math.abs(each) < 0.005 ? 0 : each)).join("  ");
   return h(
     "div",
     { class: "strip" },

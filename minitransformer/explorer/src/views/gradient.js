@@ -71,7 +71,7 @@ export function gradientView(app) {
         "The gradient at each token",
         [
           ...(source ? [part("source", sources, source)] : []),
-          part(engine.translates ? "written before" : "text so far", reads, target),
+          part(engine.hasEncoder ? "written before" : "text so far", reads, target),
         ],
         app.state.measure === "size"
           ? {

@@ -22,7 +22,7 @@ import { labelOf } from "./tokens.js";
  */
 export function patchingPanel(app) {
   const { engine, session } = app;
-  const text = engine.describes ? "picture" : engine.translates ? "sentence" : "prompt";
+  const text = engine.describes ? "picture" : engine.hasEncoder ? "sentence" : "prompt";
   const { attentions } = engine.config.encoder ?? engine.config.decoder;
   /** @type {HTMLInputElement | HTMLSelectElement} */
   const input = engine.describes

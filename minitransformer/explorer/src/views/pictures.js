@@ -95,7 +95,8 @@ export function pictureChoice(app, chosen) {
 }
 
 /**
- * The picture with the attention of one word drawn over it, and small ones of all words; of several heads the mean.
+ * The picture with the attention of one word drawn over it, and small ones of all words; of several heads the mean,
+ * which has no formula.
  * @param {App} app
  * @param {Map2D[]} maps
  * @param {number[]} heads
@@ -124,11 +125,16 @@ export function drawPicture(app, maps, heads, available, explain, open) {
     `Where “${word}” looks`,
     s("image", { href, width: side, height: side, "image-rendering": "pixelated" }),
   );
+  const isMean = maps.length > 1;
+  const [most, measure] = state.sized ? ["takes most from", "relative size"] : ["looks most at", "weight"];
+  const [row, column] = placeOf(best, image).map((each) => each + 1);
+  const saysOf = (/** @type {number} */ k) =>
+    `${measure} ${fixed(weights[k], 3)}${isMean ? " in the mean of all heads" : ""}`;
   const figure = explained(
     svg,
-    `The brighter a patch, the more “${word}” looks at it: most at “${keys[best].label}”, row and column, with weight ` +
-      `${fixed(weights[best], 3)}${maps.length > 1 ? " in the mean of all heads" : ""}. Point at a patch, or move with ` +
-      "the arrow keys; a click opens the formula.",
+    `Writing “${word}”, the decoder ${most} the patch in row ${row}, column ${column} (${saysOf(best)}). ` +
+      `The brighter a patch, the larger its ${measure}. Point at a patch, or move with the arrow keys` +
+      (isMean ? "." : "; a click opens the formula."),
   );
   const cells = veils(weights).map((veil, k) => {
     const [y, x] = placeOf(k, image);
@@ -139,15 +145,11 @@ export function drawPicture(app, maps, heads, available, explain, open) {
       height: cell,
       "fill-opacity": veil,
       class: "veil",
-      role: "button",
+      role: isMean ? "img" : "button",
       "data-key": `seen-${k}`,
-      onclick: () => open(maps[0], heads[0], chosen, k),
+      onclick: !isMean && (() => open(maps[0], heads[0], chosen, k)),
     });
-    const says =
-      maps.length === 1
-        ? explain(maps[0], heads[0], chosen, k)
-        : `“${word}” looks at “${keys[k].label}” with weight ${fixed(weights[k], 3)} in the mean of all heads.`;
-    figure.explain(rect, says);
+    figure.explain(rect, isMean ? `Patch “${keys[k].label}”: ${saysOf(k)}.` : explain(maps[0], heads[0], chosen, k));
     return rect;
   });
   svg.append(...cells);

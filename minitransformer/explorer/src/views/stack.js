@@ -46,7 +46,7 @@ export function stackView(app) {
     (row) => app.set({ row }),
   );
   const panel = controls(
-    ...(engine.translates
+    ...(engine.hasEncoder
       ? [
           choice(
             "Stack",

@@ -63,13 +63,13 @@ export function whatIfView(app) {
       h(
         "label",
         { for: "prefix" },
-        `Force ${engine.translates ? `the beginning of the ${written}` : "what is written first"}`,
+        `Force ${engine.hasEncoder ? `the beginning of the ${written}` : "what is written first"}`,
       ),
     ),
     prefix,
     ...(engine.describes
       ? []
-      : [h("h3", {}, engine.translates ? "Edit a word of the sentence" : "Edit a word of the prompt"), edited]),
+      : [h("h3", {}, engine.hasEncoder ? "Edit a word of the sentence" : "Edit a word of the prompt"), edited]),
     patching.element,
   );
 
@@ -86,7 +86,7 @@ export function whatIfView(app) {
     const changed = app.session.changed(app.state);
     if (!changed) {
       const why = isChanged(app.state)
-        ? "The changed sentence is empty."
+        ? "The changed model reads nothing."
         : `Nothing has been changed yet: switch a part off below, force a beginning, ${editing}or patch.`;
       return replace(result, pair("Original", original.text, original.text), h("p", { class: "nothing" }, why));
     }
@@ -216,7 +216,7 @@ export function whatIfView(app) {
   function switchboard() {
     const { off } = app.state;
     /** @type {StackName[]} */
-    const stacks = engine.translates ? ["encoder", "decoder"] : ["decoder"];
+    const stacks = engine.hasEncoder ? ["encoder", "decoder"] : ["decoder"];
     const boards = stacks.map((stack) => {
       const { numLayers, block, attentions } = /** @type {import("../engine/types.js").StackConfig} */ (
         engine.config[stack]
@@ -262,8 +262,8 @@ export function whatIfView(app) {
     });
     const read = app.session.begin(app.state.edited ?? app.state.text);
     /** @type {StackName} */
-    const stack = engine.translates ? "encoder" : "decoder";
-    const tokens = engine.tokens((engine.translates ? read?.source : read?.start) ?? []);
+    const stack = engine.hasEncoder ? "encoder" : "decoder";
+    const tokens = engine.tokens((engine.hasEncoder ? read?.source : read?.start) ?? []);
     /** @type {(kind: "masked" | "unplaced", says: string) => HTMLElement[]} */
     const presses = (kind, says) =>
       tokens.map((_, position) =>
