@@ -55,11 +55,14 @@ def accuracy(model: Any, batches: Iterable[Any], map: Callable[..., Iterable[Any
 def recall(similarities: np.ndarray, count: int = 1) -> np.ndarray:
     """Return for each row of `(N, N)` 1 if its own column, that on the diagonal, is among the `count` largest, else 0.
 
-    Of equal ones any may come first, and a part counts: a model for which all are alike gets what chance gives.
+    Of equal ones any may come first, and a part counts: a model for which all are alike gets what chance gives. NaN is
+    larger than all, so that a broken model finds nothing. Raises `ValueError` for another shape.
     """
+    if similarities.ndim != 2 or len(set(similarities.shape)) != 1:
+        raise ValueError(f"similarities have shape {similarities.shape}, expected (N, N)")
     own = np.diagonal(similarities)[:, None]
-    larger, equal = (similarities > own).sum(1), (similarities == own).sum(1)
-    return np.clip((count - larger) / equal, 0, 1)
+    larger, equal = (~(similarities <= own)).sum(1), (similarities == own).sum(1)
+    return np.clip((count - larger) / np.maximum(equal, 1), 0, 1)
 
 
 @dataclass(frozen=True)

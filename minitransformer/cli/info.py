@@ -157,7 +157,9 @@ def checkpoint_rows(path: Path, checkpoint: Checkpoint) -> dict[str, Any]:
 def say_costs(config: Counted, num_parameters: int, length: int, bits: int | None = None) -> None:
     """Print FLOPs and, of models for which it is known, memory."""
     flops = flops_per_token(config, length)
-    rows = {"forward, a source token": flops.source, "forward, a target token": flops.target}
+    clip = isinstance(config, CLIPConfig)
+    source, target = ("a vector of a picture", "a token of a text") if clip else ("a source token", "a target token")
+    rows = {f"forward, {source}": flops.source, f"forward, {target}": flops.target}
     if not flops.source or not flops.target:
         rows = {"forward, a token": flops.source or flops.target}
     rows = {name: f"{count / 1e6:,.2f} MFLOP" for name, count in rows.items()}

@@ -69,7 +69,7 @@ class Plan:
     model   the model that is trained, if it is not a new one
     merge   write adapters into the weights of the folder that is made at the end
     objective  a reward or preferences, instead of data
-    tokenizer  the model's, which counts where there is no prepared data
+    tokenizer  the model's; used where no data is prepared
     """
 
     folder: Path

@@ -316,9 +316,10 @@ def material(
     processes: Processes = ALONE,
     tokenizer: Any = None,
 ) -> Material:
-    """Return the material of a model from the prepared data; images need none, and captions a tokenizer.
+    """Return the material of a model from the prepared data.
 
-    Processes share each validation. Raises ValueError for a tokenizer of other captions than the grammar's.
+    Images need no data; the language of their captions follows from the tokenizer. Processes share each validation.
+    Raises ValueError for a tokenizer of other captions than the grammar's.
     """
     learns = learned_from(config, data and data.choice)
     if learns in DESCRIBED:
@@ -363,10 +364,10 @@ def _true_captions(
 
 
 def _recall(valid: SceneDataset, model: Any, figures: Mapping[str, float]) -> dict[str, float]:
-    """Return the share of validation pictures whose own caption is the nearest of all, in percent."""
-    pictures, texts = zip(*((draw(scene), caption(scene, valid.language)) for scene in valid.scenes), strict=True)
-    matcher = Matcher(model, caption_tokenizer(valid.language))
-    return {"recall": 100 * float(recall(matcher.similarities(pictures, texts)).mean())}
+    """Return the share of validation pictures, of different captions, whose own is the nearest of all, in percent."""
+    different = {caption(scene, valid.language): scene for scene in valid.scenes}
+    pictures, matcher = [*map(draw, different.values())], Matcher(model, caption_tokenizer(valid.language))
+    return {"recall": 100 * float(recall(matcher.similarities(pictures, list(different))).mean())}
 
 
 def _bleu(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..grammar.captions import SIDES, Description, Language, caption, spell
 from ..grammar.scenes import COLOURS, HELD_OUT, RADII, SHAPES, SIDE, Pairs, Scene, draw, draw_scene
-from ..models import IGNORED, CLIPConfig
+from ..models import IGNORED
 from .batching import BOS_ID, EOS_ID, PAD_ID, check_special_ids, pad
 from .bpe import split_words
 from .rows import RowBatches, Rows
@@ -44,7 +44,7 @@ def caption_language(tokenizer: Any) -> Language:
     for language in CAPTION_LANGUAGES.values():
         if tokenizer == caption_tokenizer(language):
             return language
-    raise ValueError("the tokenizer is that of neither English nor German captions: no scene's caption can be judged")
+    raise ValueError("the captions of scenes are English or German, and the model's tokenizer is for neither")
 
 
 class Captioned(Rows):
@@ -61,8 +61,9 @@ class Captioned(Rows):
 class Matched(Rows):
     """Rows of pictures and of their captions between <s> and </s>: the targets are the pairs themselves.
 
-    Two scenes of a batch may have the same caption, and the loss then calls a right text wrong. Of 128 scenes of a
-    training 0.5 have such a twin on average (of 7,680), so that nothing is done about it; CLIP does nothing either.
+    Two scenes of a batch may have the same caption, and the loss then calls a right text wrong. Among 128 scenes of a
+    training 0.5 have such a twin on average, measured on 7,680, so that nothing is done about it; CLIP does nothing
+    either. A validation's recall, for which that would be a ceiling, takes scenes whose captions differ.
     """
 
     @property
@@ -111,7 +112,7 @@ class SceneDataset:
         """Return batches (pictures, target_in, target_out) of at most `tokens_per_batch` patches, but of one picture.
 
         For a CLIP they are (pictures, captions). Raises ValueError for a model of other pictures, of other special ids,
-        or with too few tokens for the captions.
+        or with too few tokens for the captions, and for a CLIP's batches of one pair.
         """
         expected, shape = (3, SIDE, SIDE), (config.channels, config.image_size, config.image_size)
         if shape != expected:
@@ -120,12 +121,17 @@ class SceneDataset:
         tokenizer = caption_tokenizer(self.language)
         if config.vocab_size < len(tokenizer):
             raise ValueError(f"the captions have {len(tokenizer)} tokens, but the model knows {config.vocab_size}")
+        two, compares = 2 * config.num_patches, config.model.compares_rows
+        if compares and tokens_per_batch < two:
+            raise ValueError(
+                f"tokens_per_batch is {tokens_per_batch}, expected {two} or more: a CLIP compares the pairs of a batch"
+            )
 
         def make(rows: NDArray[np.int64], epoch: int, rng: np.random.Generator) -> Rows:
             scenes = [self.scene(epoch * self.count + row) for row in rows.tolist()]
             ids = [tokenizer.encode(caption(scene, self.language)) for scene in scenes]
             pictures = np.stack([draw(scene) for scene in scenes])
-            if isinstance(config, CLIPConfig):
+            if compares:
                 return Matched((pictures, pad([[BOS_ID, *each, EOS_ID] for each in ids], PAD_ID)))
             target_in = pad([[BOS_ID, *each] for each in ids], PAD_ID)
             return Captioned((pictures, target_in, pad([[*each, EOS_ID] for each in ids], IGNORED)))

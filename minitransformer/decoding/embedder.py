@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..config import Config, choice, flag, whole
-from ..models import BERT, BERTConfig, Model, most_tokens
+from ..models import BERT, CLIP, BERTConfig, Model, most_tokens
 from ..system.progress import tqdm
 from .batches import padded_batches
 from .loading import FromCheckpoint
@@ -86,6 +86,8 @@ class Embedder(FromCheckpoint):
     """
 
     def __init__(self, model: Model[BERTConfig], tokenizer: Tokenizer, pooling: Pooling | None = None) -> None:
+        if isinstance(model, CLIP):
+            raise ValueError("a CLIP's vectors of texts are for pictures: `Matcher` compares the two in Python")
         if not isinstance(model, BERT):
             raise ValueError(f"a model of kind {model.config.kind!r} makes no vectors of texts: a BERT does")
         check_vocabulary(model.config, tokenizer)

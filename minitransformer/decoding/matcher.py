@@ -33,8 +33,9 @@ class Matcher(FromCheckpoint):
         self.model, self.tokenizer, self.processor = model, tokenizer, processor_of(model)
 
     def similarities(self, pictures: Sequence[Any], texts: Sequence[str]) -> np.ndarray:
-        """Return the cosine of each picture and each text, `(pictures, texts)`."""
-        return self.pictures(pictures) @ self.texts(texts).T
+        """Return the cosine of each picture and each text, `(pictures, texts)`; equal texts have equal ones."""
+        vectors, places = self._different(texts)
+        return (self.pictures(pictures) @ vectors.T)[:, places]
 
     def pictures(self, pictures: Sequence[Any]) -> np.ndarray:
         """Return vectors of length 1, `(N, E)`, of paths of files or arrays `(channels, height, width)`.
@@ -46,10 +47,22 @@ class Matcher(FromCheckpoint):
         return self._in_parts(pictures, lambda part: encode(np.stack([self.processor.array(x, config) for x in part])))
 
     def texts(self, texts: Sequence[str]) -> np.ndarray:
-        """Return vectors of length 1, `(N, E)`. Raises `ValueError` for a text that is too long for the model."""
+        """Return vectors of length 1, `(N, E)`. Raises `ValueError` for a text that is too long for the model, and
+        `TypeError` for one str.
+        """
+        vectors, places = self._different(texts)
+        return vectors[places]
+
+    def _different(self, texts: Sequence[str]) -> tuple[np.ndarray, list[int]]:
+        """Return the vectors of the different texts, `(D, E)`, and the place of each text among them."""
+        if isinstance(texts, str):
+            raise TypeError("texts must be a sequence of texts, not one str")
         encode, ids_of = self.model.encode_texts, self.tokenizer.encode
-        return self._in_parts(texts, lambda part: encode(pad([[BOS_ID, *ids_of(text), EOS_ID] for text in part])))
+        places = {text: place for place, text in enumerate(dict.fromkeys(texts))}
+        ids = [[BOS_ID, *ids_of(text), EOS_ID] for text in places]
+        return self._in_parts(ids, lambda part: encode(pad(part))), [places[text] for text in texts]
 
     def _in_parts(self, given: Sequence[Any], encode: Callable[[Sequence[Any]], Array]) -> np.ndarray:
         parts = (given[start : start + AT_ONCE] for start in range(0, len(given), AT_ONCE))
-        return np.concatenate([self.model.ops.to_numpy(encode(part)) for part in parts])
+        none = np.zeros((0, self.model.config.embedding), self.model.dtype)
+        return np.concatenate([none, *(self.model.ops.to_numpy(encode(part)) for part in parts)])

@@ -66,7 +66,7 @@ def read(model: Any, tokenizer: Tokenizer, text: str, max_tokens: int | None = N
         raise ValueError("the text is blank: there is nothing to look at")
     if not isinstance(model, GPT | BERT | EncoderDecoder) or isinstance(model, Captioner):
         raise ValueError(
-            f"a page shows what a model does with a text, and one of kind {model.config.kind!r} reads none"
+            f"a page shows what a model does with a text, and one of kind {model.config.kind!r} is for pictures"
         )
     config: Any = model.config
     longest = min(MOST_TOKENS, most_tokens(config))

@@ -132,7 +132,7 @@ def stack_of(model: Any, name: str | None = None) -> Stack:
     """Return a stack of blocks by its name, or the one that the logits are read from. Raises ValueError without one."""
     stack = getattr(model, name or ("decoder" if hasattr(model, "decoder") else "encoder"), None)
     if not isinstance(stack, Stack):
-        what = f"{name or 'stack'} of blocks"
+        what = f"{name} of blocks" if name else "stack of blocks that gives logits"
         raise ValueError(f"a {model.config.kind} model has no layers to look into: it has no {what}")
     return stack
 

@@ -26,7 +26,13 @@ from ..layers.feed_forward import Activation, activation_field
 from ..ops import Array, Ops, without_spurious_warnings
 from ..ops.initialize import constant
 from .config import TextConfig, count_patches, head_width, require_below
-from .contrastive import FIRST_LOG_SCALE, contrastive_loss_backward, contrastive_loss_forward, unit_rows
+from .contrastive import (
+    FIRST_LOG_SCALE,
+    MOST_LOG_SCALE,
+    contrastive_loss_backward,
+    contrastive_loss_forward,
+    unit_rows,
+)
 from .model import Model
 
 
@@ -35,8 +41,8 @@ class CLIPConfig(TextConfig):
     """The hyper-parameters of a CLIP: pre-norm blocks in both encoders, learned positions of patches and of words.
 
     An image is square, of `image_size` pixels a side; a text has at most `max_length` tokens, with <s> and </s>. Paper:
-    the encoder of texts is narrower than that of pictures; here both have the same sizes. Its GELU is x · σ(1.702 x).
-    Raises `ValueError` or `TypeError` for values that give no model.
+    the encoder of texts is narrower than that of pictures; here both have the same sizes. The paper's GELU is
+    x · σ(1.702 x). Raises `ValueError` or `TypeError` for values that give no model.
     """
 
     kind: ClassVar[str] = "clip"
@@ -62,6 +68,8 @@ class CLIPConfig(TextConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_below(self, "pad_id", "bos_id", "eos_id")
+        same = self.bos_id == self.eos_id
+        require(not same, f"bos_id and eos_id are both {self.eos_id}: a text would end where it begins")
         _ = self.picture_encoder, self.text_encoder  # each part checks itself
 
     @property
@@ -119,21 +127,22 @@ class CLIP(Model[CLIPConfig]):
 
     @without_spurious_warnings
     def forward(self, images: Array, ids: Array, dropout: DropoutStream | None = None) -> tuple[tuple, tuple]:
-        """Return the vectors of images `(B, E)` and those of texts `(B, E)`, of any length, and the cache.
+        """Return the vectors of images `(B, E)` and those of texts `(B, E)`, not yet of length 1, and the cache.
 
         Raises `ValueError` for images of another shape than the configuration's, for too many tokens, and for a text
         without </s>.
         """
         context = Context(dropout=dropout)
         (a, picture_cache), (b, text_cache) = self._pictures(images, context), self._texts(ids, context)
-        return (a, b), (picture_cache, text_cache)
+        return (a, b), (picture_cache, text_cache, a.shape, b.shape)
 
     @without_spurious_warnings
     def backward(self, dvectors: tuple[Array, Array], cache: tuple) -> None:
         """dvectors, two of `(B, E)`: add into the gradient of every parameter but the scale's."""
-        picture_cache, text_cache = cache
-        self._pictures_backward(dvectors[0], picture_cache)
-        self._texts_backward(dvectors[1], text_cache)
+        picture_cache, text_cache, *shapes = cache
+        da, db = map(self._received, dvectors, shapes)
+        self._pictures_backward(da, picture_cache)
+        self._texts_backward(db, text_cache)
 
     @without_spurious_warnings
     def loss(
@@ -146,7 +155,9 @@ class CLIP(Model[CLIPConfig]):
     ) -> tuple[Array, tuple]:
         """Return the contrastive loss of images and their texts: row i of one belongs to row i of the other."""
         (a, b), cache = self.forward(images, ids, dropout)
-        loss, loss_cache = contrastive_loss_forward(a, b, self.log_scale.value, label_smoothing, self.ops)
+        # Paper: a scale above 100 is set to 100 (§2.5); here it is read as 100, and has no gradient.
+        log_scale = self.log_scale.value.clip(max=MOST_LOG_SCALE)
+        loss, loss_cache = contrastive_loss_forward(a, b, log_scale, label_smoothing, self.ops)
         return loss, (cache, loss_cache)
 
     @without_spurious_warnings
@@ -154,18 +165,18 @@ class CLIP(Model[CLIPConfig]):
         """Add `dloss` times the loss's gradient into the gradient of every parameter."""
         cache, loss_cache = cache
         da, db, dlog_scale = contrastive_loss_backward(dloss, loss_cache)
-        self.log_scale.add_grad(dlog_scale)
+        self.log_scale.add_grad(dlog_scale * (self.log_scale.value <= MOST_LOG_SCALE))
         self.backward((da, db), cache)
 
     @without_spurious_warnings
     def encode_pictures(self, images: Array) -> Array:
         """Images → vectors of length 1, `(B, E)`: their products with those of texts are cosines."""
-        return unit_rows(self._pictures(images, Context(keep=False))[0])[0]
+        return unit_rows(self.ops.cast(self._pictures(images, Context(keep=False))[0], self.dtype))[0]
 
     @without_spurious_warnings
     def encode_texts(self, ids: Array) -> Array:
         """ids `(B, T)` → vectors of length 1, `(B, E)`."""
-        return unit_rows(self._texts(ids, Context(keep=False))[0])[0]
+        return unit_rows(self.ops.cast(self._texts(ids, Context(keep=False))[0], self.dtype))[0]
 
     def _pictures(self, images: Any, context: Context) -> tuple[Array, tuple]:
         hidden, cache = self.picture_encoder.forward(self._images(images), context)  # (B, 1 + patches, C)

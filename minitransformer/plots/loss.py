@@ -29,6 +29,7 @@ SCORES = (
     Score("bits_per_byte", "bits per byte", "{:.3f}", min, 0.1),
     Score("accuracy", "accuracy, percent", "{:.1f}", max, 1.0),
     Score("true_captions", "captions exactly true, percent", "{:.1f}", max, 1.0),
+    Score("recall", "captions found, percent", "{:.1f}", max, 1.0),
     Score("validation_reward", "reward", "{:.3f}", max, 0.01),
     Score("validation_agreement", "better text wins", "{:.3f}", max, 0.1),
 )

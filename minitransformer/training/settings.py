@@ -76,7 +76,9 @@ class TrainingSettings(Config):
         for name in ("threads", "shards", "accumulate"):
             value = getattr(self, name)
             if value not in (None, 1):
-                raise ValueError(f"{name} is {value}, expected 1: the loss compares all pairs of a batch")
+                raise ValueError(
+                    f"{name} is {value}, expected 1: the loss compares all pairs of a batch, so --{name} 1"
+                )
 
     def check_continues(self, earlier: "TrainingSettings") -> None:
         """Raise ValueError, naming them, if settings differ that a resumed training must keep from `earlier`."""

@@ -18,6 +18,7 @@ FIGURES = {
     "bits_per_byte": "bits per byte",
     "accuracy": "accuracy in percent",
     "true_captions": "captions exactly true in percent",
+    "recall": "pictures that find their caption in percent",
     "validation_reward": "reward",
     "validation_kl": "divergence from the start",
     "validation_entropy": "entropy",

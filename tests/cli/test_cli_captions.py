@@ -12,10 +12,10 @@ from minitransformer.cli.caption import verdict
 from minitransformer.cli.recipes import material
 from minitransformer.data import BPETokenizer
 from minitransformer.data.scenes import CAPTION_LANGUAGES, SceneDataset, caption_tokenizer
-from minitransformer.decoding import Describer
+from minitransformer.decoding import Describer, Matcher
 from minitransformer.grammar.captions import Language, caption
 from minitransformer.grammar.scenes import draw, draw_scene
-from minitransformer.models import CaptionerConfig, GPTConfig, ModelConfig, build_model
+from minitransformer.models import CaptionerConfig, CLIPConfig, GPTConfig, ModelConfig, build_model
 from minitransformer.training import TrainingSettings
 from minitransformer.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 
@@ -91,16 +91,31 @@ def test_captions_are_true_in_the_language_that_was_learned_alone(
             refuse(command, "train", "--resume", folder, "--target", other, says=f"has target {target}, not {other}")
 
 
+def test_a_clip_is_validated_among_different_captions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that finds the caption of every picture finds all, although some validation scenes have the same."""
+    model = build_model(CLIPConfig(len(caption_tokenizer()), **SHAPE))
+    data: Any = material(model.config, None, TrainingSettings(), tokenizer=caption_tokenizer())
+    captions = {draw(scene).tobytes(): caption(scene) for scene in data.valid.scenes}
+    assert len(set(captions.values())) < len(captions)
+
+    def similarities(_: Matcher, pictures: list[Any], texts: list[str]) -> np.ndarray:
+        return np.array([[float(captions[each.tobytes()] == text) for text in texts] for each in pictures])
+
+    monkeypatch.setattr(Matcher, "similarities", similarities)
+    assert data.figures(model, {}) == {"recall": 100.0}
+
+
 def test_a_model_with_words_of_its_own_describes_files_and_no_scenes(command: Command, tmp_path: Path) -> None:
     tokenizer = BPETokenizer("ab", [("a", "b")])
     path = saved(tmp_path / "own", CaptionerConfig(len(tokenizer), **SHAPE), tokenizer)
-    refuse(command, "caption", path, "--scene", "1", says="that of neither English nor German captions")
+    refuse(command, "caption", path, "--scene", "1", says="English or German, and the model's tokenizer is for neither")
     Image.new("RGB", (32, 32)).save(tmp_path / "grey.png")
     assert command("caption", path, tmp_path / "grey.png")[0] == 0
 
 
 def test_what_a_captioner_and_its_command_are_not_for(command: Command, captioner: Path, tmp_path: Path) -> None:
     gpt = saved(tmp_path / "gpt", GPTConfig(len(caption_tokenizer()), **SHAPE))
+    clip = saved(tmp_path / "clip", CLIPConfig(len(caption_tokenizer()), **SHAPE))
     train = ["train", "--out", tmp_path / "out"]
     for arguments, says in (
         (["caption", captioner], "name what to describe: pictures, or --scene, one of the two"),
@@ -109,7 +124,7 @@ def test_what_a_captioner_and_its_command_are_not_for(command: Command, captione
         (["caption", captioner, gpt], "gpt is not an image that can be read"),
         (["translate", captioner, "A dog."], "describes pictures, and does not translate: `caption` asks it"),
         (["generate", captioner, "A dog"], "does not continue texts; `caption` shows what it writes"),
-        (["inside", captioner, "A dog.", "--out", tmp_path / "page.html"], "one of kind 'captioner' reads none"),
+        (["inside", captioner, "A dog.", "--out", tmp_path / "page.html"], "one of kind 'captioner' is for pictures"),
         (
             ["explore", captioner, "--out", tmp_path / "page.html", "--examples", __file__],
             "describes pictures: it has no",
@@ -122,9 +137,11 @@ def test_what_a_captioner_and_its_command_are_not_for(command: Command, captione
         ([*train, "--kind", "captioner", "--vocab-size", "9"], "--kind captioner reads scenes that it draws"),
         (
             [*train, "--kind", "clip", "--threads", "2"],
-            "threads is 2, expected 1: the loss compares all pairs of a batch",
+            "threads is 2, expected 1: the loss compares all pairs of a batch, so --threads 1",
         ),
         ([*train, "--kind", "clip", "--accumulate", "3"], "accumulate is 3, expected 1: the loss compares all pairs"),
+        ([*train, "--kind", "clip", "--tokens-per-batch", "31"], "tokens_per_batch is 31, expected 32 or more"),
+        (["embed", clip, "A dog."], "a CLIP's vectors of texts are for pictures: `Matcher` compares the two in Python"),
         ([*train, "--kind", "captioner", "--patch-size", "5"], "patch_size is 5 and does not divide image_size, 32"),
     ):
         refuse(command, *arguments, says=says)

@@ -35,10 +35,11 @@ from minitransformer.decoding import Filler, Generator, Sampling, SpanFiller, be
 from minitransformer.evaluation import accuracy, text_nats
 from minitransformer.inside import logit_lens
 from minitransformer.layers import ByteCache
-from minitransformer.models import BERTConfig, GPTConfig, RecurrentConfig, T5Config, ViTConfig, build_model
+from minitransformer.models import BERTConfig, CLIPConfig, GPTConfig, RecurrentConfig, T5Config, ViTConfig, build_model
 from minitransformer.plots import plot_logit_lens
+from minitransformer.plots.loss import SCORES
 from minitransformer.pretrained import save
-from minitransformer.training import TrainingSettings, read_log
+from minitransformer.training import TrainingSettings, read_log, terminal
 from minitransformer.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from minitransformer.training.parallel.processes import ALONE, Processes
 
@@ -71,7 +72,7 @@ def test_a_kind_trains_and_resumes_with_the_same_bits(
     # A cooldown depends on the number of steps, which here is two and then four.
     start = ["train", "--kind", kind, *data, *TINY, "--seed", "3", "--cooldown", "0"]
     whole, halves = tmp_path / "whole", tmp_path / "halves"
-    status, out, _ = command(*start, "--steps", "4", "--out", whole)
+    status, out, said = command(*start, "--steps", "4", "--out", whole)
     assert status == 0
     assert f" {TRIES[kind]} " in out.splitlines()[-1]
     assert command(*start, "--steps", "2", "--out", halves)[0] == 0
@@ -83,7 +84,10 @@ def test_a_kind_trains_and_resumes_with_the_same_bits(
     for name, array in a.parameters.items():
         np.testing.assert_array_equal(array, b.parameters[name])
     records = read_log(whole / "log.jsonl")
-    assert all(FIGURES[kind] in record for record in records[1::2] if kind in FIGURES)
+    if kind in FIGURES:
+        assert all(FIGURES[kind] in record for record in records[1::2])
+        assert f"{terminal.FIGURES[FIGURES[kind]]} {records[1][FIGURES[kind]]:.2f}" in said
+        assert FIGURES[kind] in [score.key for score in SCORES]
     assert (whole / "loss.png").exists()
 
 
@@ -205,6 +209,7 @@ def models(tmp_path_factory: pytest.TempPathFactory, text: Path) -> Path:
         "bert": BERTConfig(331, **SHAPE, max_length=32, mask_id=330, init_std=0.3),
         "classes": BERTConfig(331, **SHAPE, max_length=32, head="classes", num_classes=3),
         "vit": ViTConfig(10, 8, 2, 1, **SHAPE),
+        "clip": CLIPConfig(330, **SHAPE),
         "t5": T5Config(430, **SHAPE, d_k=8, max_length=32, bos_id=1, eos_id=2),
     }
     for name, config in configs.items():
@@ -334,11 +339,12 @@ def test_a_t5_fills_gaps_of_any_length(command: Command, models: Path) -> None:
 
 
 def test_info_of_every_kind(command: Command, models: Path) -> None:
-    for name in ("gpt", "bert", "vit", "t5", "gpt2"):
+    for name in ("gpt", "bert", "vit", "clip", "t5", "gpt2"):
         status, out, _ = command("info", models / name)
         assert status == 0
         total, costs = out.split("\n  all ")[1].split("\n", maxsplit=1)
-        assert re.search(r"^  forward, a (source )?token +[0-9.]+ MFLOP$", costs, re.MULTILINE)
+        read = "vector of a picture" if name == "clip" else "(source )?token"
+        assert re.search(rf"^  forward, a {read} +[0-9.]+ MFLOP$", costs, re.MULTILINE)
         assert int(total.replace(",", "")) == load_checkpoint(models / name.removesuffix("2")).model().parameters.count
     assert "330 tokens" in out
 

@@ -63,6 +63,13 @@ def test_two_processes_write_what_one_does(trained: Run, tmp_path: Path, command
     assert returned(with_processes(2, said, options, joins=False)) == [(status, out), (0, "")]
 
 
+def test_a_clip_trains_with_the_advice_of_its_refusal(tmp_path: Path) -> None:
+    """The default of eight shards is refused."""
+    tiny = ["--d-model", "16", "--num-heads", "2", "--d-ff", "16", "--num-layers", "1", "--tokens-per-batch", "64"]
+    train = ["train", "--kind", "clip", *tiny, "--steps", "1", "--shards", "1", "--out", str(tmp_path / "two")]
+    assert [status for status, _ in returned(with_processes(2, said, train, joins=False))] == [0, 0]
+
+
 def said(rank: int, arguments: list[str]) -> tuple[int, str]:
     """The status of a command in one of several processes, and its standard output."""
     with redirect_stdout(StringIO()) as out:

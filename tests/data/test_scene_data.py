@@ -13,7 +13,7 @@ from minitransformer.grammar.scenes import HELD_OUT, draw
 from minitransformer.models import IGNORED, CLIPConfig
 
 SIZES = {"pad_id": PAD_ID, "bos_id": BOS_ID, "eos_id": EOS_ID, "vocab_size": len(caption_tokenizer())}
-CONFIG = SimpleNamespace(channels=3, image_size=32, num_patches=64, **SIZES)
+CONFIG = SimpleNamespace(channels=3, image_size=32, num_patches=64, model=SimpleNamespace(compares_rows=False), **SIZES)
 TRAIN = SceneDataset("train", 12)
 
 
@@ -48,6 +48,8 @@ def test_a_clip_reads_whole_captions_and_a_pair_is_one_target():
     np.testing.assert_array_equal(ids[:, 0], np.full(5, BOS_ID))
     np.testing.assert_array_equal(ids[:, 1:], np.where(captioned.targets == IGNORED, PAD_ID, captioned.targets))
     assert matched.num_targets == matched.num_sentences == 5
+    with pytest.raises(ValueError, match="tokens_per_batch is 127, expected 128 or more: a CLIP compares the pairs"):
+        TRAIN.batches(127, 0, config)
 
 
 def test_no_scene_comes_twice_and_those_that_validate_do_not_change():

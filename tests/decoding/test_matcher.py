@@ -41,6 +41,19 @@ def test_what_matches_nothing_is_refused() -> None:
         Matcher(build_model(CaptionerConfig(len(caption_tokenizer()), **SHAPE)), caption_tokenizer())
     with pytest.raises(ValueError, match="ids has 32 tokens, more than the model's max_length of 24"):
         Matcher(build_model(CONFIG), caption_tokenizer()).texts(["red" + " red" * 29])
+    with pytest.raises(TypeError, match="texts must be a sequence of texts, not one str"):
+        Matcher(build_model(CONFIG), caption_tokenizer()).similarities([], "red")
+
+
+def test_equal_texts_have_the_same_cosines_and_nothing_has_none() -> None:
+    """Among others their vectors would be rounded otherwise."""
+    scenes, own = SceneDataset("test", 9).scenes, Matcher(build_model(CONFIG), caption_tokenizer())
+    texts = [caption(scenes[place]) for place in (0, 1, 2, 3, 1, 4, 5, 1, 6, 7, 8, 1)]
+    equal = own.similarities([draw(scene) for scene in scenes], texts)[:, [1, 4, 7, 11]]
+    assert (equal == equal[:, :1]).all()
+    assert (own.texts(texts)[[1, 4, 7, 11]] == own.texts(texts)[1]).all()
+    assert own.similarities([], texts).shape == (0, 12)
+    assert (own.texts([]).shape, own.pictures([]).shape) == ((0, 8), (0, 8))
 
 
 def test_a_row_is_found_if_few_columns_are_nearer_and_ties_count_in_part() -> None:
@@ -48,3 +61,6 @@ def test_a_row_is_found_if_few_columns_are_nearer_and_ties_count_in_part() -> No
     np.testing.assert_allclose(recall(similarities), [1, 0, 1 / 4, 1 / 3])
     np.testing.assert_allclose(recall(similarities, 2), [1, 0, 1 / 2, 2 / 3])
     np.testing.assert_allclose(recall(similarities, 3), [1, 1, 3 / 4, 1])
+    np.testing.assert_array_equal(recall(np.full((3, 3), np.nan), 3), np.zeros(3))  # a broken model finds nothing
+    with pytest.raises(ValueError, match=r"similarities have shape \(3, 4\), expected \(N, N\)"):
+        recall(similarities[:3])

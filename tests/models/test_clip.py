@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 import transformers
 from support.model_cases import moved
 from support.prove import Proof
@@ -18,12 +19,12 @@ from minitransformer.training import Trainer, TrainingSettings
 
 TOLERANCE = 1e-9
 SIZES: dict[str, Any] = {"d_model": 6, "num_heads": 2, "d_ff": 7, "num_layers": 2, "embedding": 5, "max_length": 8}
-CONFIG = CLIPConfig(11, image_size=6, patch_size=2, channels=2, **SIZES, eos_id=10)
+CONFIG = CLIPConfig(11, image_size=6, patch_size=2, channels=2, **SIZES, eos_id=9)
 CONFIGS = {
     "plain": CONFIG,
     "large patches": replace(CONFIG, patch_size=3, channels=1, num_layers=1, embedding=9, activation="relu"),
 }
-IDS = np.array([[1, 3, 4, 10, 0, 0], [1, 5, 6, 7, 8, 10], [1, 9, 10, 10, 3, 0]])
+IDS = np.array([[1, 3, 4, 9, 0, 0], [1, 5, 6, 7, 8, 9], [1, 10, 9, 9, 3, 0]])  # no id of an end is the largest
 
 
 def images_of(config: CLIPConfig) -> np.ndarray:
@@ -110,6 +111,24 @@ def test_vectors_loss_and_every_gradient_are_those_of_transformers(name: str, pr
     assert error(gradients["patches.projection.bias"], of_patches) <= TOLERANCE
 
 
+@pytest.mark.parametrize(("log_scale", "dtype"), [(4.6, "float64"), (4.7, "float64"), (100.0, "float32")])
+def test_the_scale_is_cut_off_at_a_hundred(log_scale: float, dtype: str) -> None:
+    model, images = moved(CONFIG, dtype), images_of(CONFIG)
+    model.log_scale.data[...] = log_scale
+    loss, cache = model.loss(images, IDS)
+    model.loss_backward(1.0, cache)
+    scale = torch.tensor(log_scale, dtype=torch.float64, requires_grad=True)
+    cosines = torch.tensor(model.encode_pictures(images) @ model.encode_texts(IDS).T).double()
+    logits, own = scale.exp().clamp(max=100) * cosines, torch.arange(3)
+    expected = (F.cross_entropy(logits, own) + F.cross_entropy(logits.T, own)) / 2
+    expected.backward()
+    assert scale.grad is not None
+    tolerance = {"float64": TOLERANCE, "float32": 1e-4}[dtype]
+    assert error(loss, expected.detach()) <= tolerance
+    assert error(model.log_scale.grad, scale.grad) <= tolerance
+    assert np.isfinite(model.parameters.grad).all()
+
+
 def test_a_text_is_all_up_to_its_end_and_nothing_after_it() -> None:
     model = moved(CONFIG)
     whole = model.encode_texts(IDS)
@@ -119,7 +138,7 @@ def test_a_text_is_all_up_to_its_end_and_nothing_after_it() -> None:
         for place in range(IDS.shape[1]):
             other = IDS.copy()
             other[row, place] = 2
-            if other[row, place:].max() < CONFIG.eos_id and place < length:
+            if CONFIG.eos_id not in other[row]:
                 continue  # its end itself is gone
             same = error(model.encode_texts(other), whole) <= 1e-12
             assert same == (place >= length), (row, place)
@@ -129,12 +148,17 @@ def test_what_is_no_pair_is_refused() -> None:
     model, images = build_model(CONFIG), images_of(CONFIG)
     with pytest.raises(ValueError, match=r"images have shape \(3, 1, 6, 6\), expected \(B, 2, 6, 6\)"):
         model.encode_pictures(images[:, :1])
-    with pytest.raises(ValueError, match="ids has a text without eos_id, 10, at its end"):
+    with pytest.raises(ValueError, match="ids has a text without eos_id, 9, at its end"):
         model.encode_texts(IDS[:, :3])
     with pytest.raises(ValueError, match="ids has 12 tokens, more than the model's max_length of 8"):
         model.encode_texts(np.tile(IDS, 2))
     with pytest.raises(ValueError, match=r"a and b have shapes \(2, 5\) and \(3, 5\)"):
         model.loss(images[:2], IDS)
+    vectors, cache = build_model(CONFIG).forward(images, IDS)
+    with pytest.raises(ValueError, match=r"dy has shape \(2, 5\), expected its output's \(3, 5\)"):
+        model.backward((vectors[0], vectors[1][:2]), cache)
+    with pytest.raises(ValueError, match="bos_id and eos_id are both 2: a text would end where it begins"):
+        replace(CONFIG, bos_id=2, eos_id=2)
     with pytest.raises(ValueError, match="eos_id is 11, expected an id below the vocabulary"):
         replace(CONFIG, eos_id=11)
     with pytest.raises(ValueError, match="patch_size is 4 and does not divide image_size, 6"):
@@ -145,5 +169,5 @@ def test_what_is_no_pair_is_refused() -> None:
 def test_a_batch_whose_pairs_are_all_compared_is_not_divided(given: dict[str, int]) -> None:
     name, value = list(given.items())[-1]
     data: Any = SimpleNamespace(batches=lambda *given: None)
-    with pytest.raises(ValueError, match=f"{name} is {value}, expected 1: the loss compares all pairs of a batch"):
+    with pytest.raises(ValueError, match=f"{name} is {value}, expected 1: .* all pairs of a batch, so --{name} 1"):
         Trainer(build_model(CONFIG), data, TrainingSettings(**given))

@@ -11,7 +11,9 @@ from support.spies import Spies
 import kernels
 from minitransformer.gradcheck import error
 from minitransformer.models import (
+    CLIP,
     GPT,
+    CLIPConfig,
     EncoderDecoder,
     GPTConfig,
     Model,
@@ -26,11 +28,12 @@ from minitransformer.textbook import textbook_ops
 
 BATCH = ragged([4, 2], [3, 4])
 IMAGES = np.random.default_rng(0).standard_normal((2, 1, 4, 4))
+TEXTS = np.array([[1, 5, 2], [1, 2, 0]])
 OPTIONS = {"post-norm": {"norm_first": False, "dropout": 0.3}, "pre-norm": {"norm_first": True, "dropout": 0.3}}
 
 
 def run_loss(model: Model) -> float:
-    batches = {GPT: (BATCH.source, BATCH.source), ViT: (IMAGES, np.array([0, 2]))}
+    batches = {GPT: (BATCH.source, BATCH.source), ViT: (IMAGES, np.array([0, 2])), CLIP: (IMAGES, TEXTS)}
     loss, cache = model.loss(*batches.get(type(model), BATCH), 0.1, STREAM)
     model.loss_backward(1.0, cache)
     return loss
@@ -136,12 +139,13 @@ FAMILY: dict[str, ModelConfig] = {
     "gpt, linear attention": GPTConfig(11, **SMALL, attention="linear", attention_dropout=0.0),
     "llama": GPTConfig.llama(11, **SMALL),
     "vit": ViTConfig(3, image_size=4, patch_size=2, channels=1, **SMALL),
+    "clip": CLIPConfig(11, image_size=4, patch_size=2, channels=1, **SMALL),
 }
 USERS = {
     "layernorm": "pre-norm, learned", "tanh": "tanh", "sigmoid": "lstm", "additive_attention": "tanh, attention",
     "conv1d": "convolutional", "gelu": "gpt", "silu": "gpt, silu", "gated": "llama", "rmsnorm": "llama",
     "rope": "llama", "add_rmsnorm": "gpt, post-norm with rmsnorm", "linear_attention": "gpt, linear attention",
-    "patches": "vit", "cross_entropy": "vit",
+    "patches": "vit", "cross_entropy": "clip",
 }  # fmt: skip
 """For an op that the paper's model has no need of, a model that does."""
 MODEL_OF = {op: (MODELS | FAMILY)[USERS.get(op, "post-norm")] for op, _ in numpy_ops.pairs()}

@@ -14,7 +14,15 @@ import kernels
 from minitransformer.gradcheck import error
 from minitransformer.inside import Recording, attention_maps, record
 from minitransformer.layers import Block, attention
-from minitransformer.models import BERTConfig, GPTConfig, ModelConfig, RecurrentConfig, ViTConfig, build_model
+from minitransformer.models import (
+    BERTConfig,
+    CLIPConfig,
+    GPTConfig,
+    ModelConfig,
+    RecurrentConfig,
+    ViTConfig,
+    build_model,
+)
 from minitransformer.probe import Call, probe
 
 LENGTH = 2 * attention.BLOCK + 9
@@ -117,6 +125,8 @@ def test_a_lens_holds_the_logits_of_one_layer_at_a_time() -> None:
 def test_what_has_no_layers_or_no_softmax_says_so() -> None:
     with pytest.raises(ValueError, match="a recurrent model has no layers to look into: it has no stack of blocks"):
         record(build_model(RecurrentConfig(vocab_size=9, d_model=8)), [[3]], [[1]])
+    with pytest.raises(ValueError, match=r"a clip model .*: it has no stack of blocks that gives logits"):
+        record(build_model(CLIPConfig(9, d_model=8)))
     linear = build_model(
         GPTConfig(9, d_model=8, num_heads=2, d_ff=8, num_layers=1, attention="linear", attention_dropout=0)
     )
