@@ -62,7 +62,7 @@ HOSTILE: dict[Any, list[Any]] = {
 
 MAY_BE_0 = {"window", "summary", "global_tokens", "steps", "seed", "pad_id", "bos_id", "eos_id", "mask_id"}
 MAY_BE_0 |= {"token_types", "first_position", "d_ff"}
-RATES = {"dropout", "attention_dropout", "label_smoothing", "beta1", "beta2"}
+RATES = {"dropout", "attention_dropout", "label_smoothing", "cooldown", "beta1", "beta2"}
 
 
 @every_config
