@@ -12,6 +12,7 @@ from after.experiments import scenes
 from after.experiments.scenes import clip, plan
 from after.experiments.scenes.looking import cross_maps, looks, patches_of, words_of
 from after.experiments.scenes.plan import NEW_PAIRS, TEST
+from after.experiments.scenes.telling import percentages
 from after.predictions import is_right
 from after.task import Texts
 from minitransformer.cli.recipes import Recipe
@@ -62,14 +63,14 @@ def test_a_model_that_looks_everywhere_alike_looks_evenly() -> None:
 
 
 def made_up_run(true: float, new: float, own: float, diverged: str | None = None) -> dict[str, Any]:
-    verdicts = {
-        split: [[float(n < 100 * share)] * 4 + [float(n < 90 * share)] for n in range(100)]
+    right = {
+        split: percentages(np.array([[n < 100 * share] * 4 + [n < 90 * share] for n in range(100)]))
         for split, share in ((TEST, true), (NEW_PAIRS, new))
     }
     part = {"own": [[0.2, own]], "others": [[0.2, 0.1]], "even": 0.1, "others even": 0.15}
     curve = [{"step": step, "loss": 1.0, "perplexity": 2.0, "seconds": 1.0} for step in (1, 2)]
     example = {"scene": 1, "words": ["red", "ring"], "maps": [[1 / 64] * 64] * 2}
-    run = {"verdicts": verdicts, "looks": dict.fromkeys(("size", "colour", "shape"), part), "example": example}
+    run = {"right": right, "looks": dict.fromkeys(("size", "colour", "shape"), part), "example": example}
     return {
         "steps": 10,
         "scenes": 320,
@@ -159,7 +160,7 @@ def test_it_runs_from_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     runner = Runner(tmp_path, workers=1, say=lambda line: None)
     runner.run(scenes.trials(TASK, 1.0))
     found = json.loads(json.dumps(scenes.find(Context(TASK, 1.0, runner))))
-    assert [len(run["verdicts"][NEW_PAIRS]) for run in found["runs"]] == [4, 4]
+    assert [np.shape(run["right"][NEW_PAIRS]["three"]) for run in found["runs"]] == [(5,), (5,)]
     assert [run["steps"] for run in found["runs"]] == [4, 4]
     assert [np.shape(run["found"][NEW_PAIRS]) for run in found["clips"]] == [(4,), (4,)]
     assert np.shape(found["runs"][0]["looks"]["shape"]["own"]) == (2, 2)

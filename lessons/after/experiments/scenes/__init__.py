@@ -12,7 +12,7 @@ from ...task import Texts
 from .clip import Finding, clip_runs
 from .looking import example, looks
 from .plan import LOOKED_AT, NAME, NEW_PAIRS, TEST, Describing, SceneTrial, trials_of
-from .telling import draw, judge, report
+from .telling import draw, judge, percentages, report
 
 __all__ = ["ALONE", "MINUTES", "NAME", "TITLE", "draw", "find", "judge", "report", "trials"]
 
@@ -38,7 +38,7 @@ def find(context: Context[Texts]) -> Findings:
         taken = ("steps", "flops", "seconds", "parameters", "diverged", "curve")
         run: dict[str, Any] = {name: getattr(result, name) for name in taken} | {"scenes": trial.scenes}
         if result.diverged is None:
-            run |= {"verdicts": {name: each.statistics.tolist() for name, each in result.evaluations.items()}}
+            run |= {"right": {name: percentages(each.statistics) for name, each in result.evaluations.items()}}
             path = context.runner.model_path(trial)
             model = load_checkpoint(path, with_optimizer=False).model(context.runner.ops, context.runner.dtype)
             run |= {"looks": looks(model, LOOKED_AT)}

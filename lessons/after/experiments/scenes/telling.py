@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from minitransformer.data.scenes import SceneDataset
 from minitransformer.grammar.captions import PARTS
@@ -22,7 +23,7 @@ from .looking import NAMING, best_head
 from .plan import JUDGED, LOOKED_AT, NAME, NEW_PAIRS, TEST
 
 COLUMNS = ("true", *PARTS)
-ALL, TWO, THREE = slice(None), slice(0, None, 2), slice(1, None, 2)
+SCENES = {"all": slice(None), "two": slice(0, None, 2), "three": slice(1, None, 2)}
 """The places of all scenes in a split, and of those of two things and of three."""
 
 Run = Mapping[str, Any]
@@ -33,14 +34,14 @@ def over_seeds(findings: Findings, number: Callable[[Run], float]) -> Interval:
     return percentage_over_seeds([number(run) for run in findings["runs"]])
 
 
-def share(findings: Findings, split: str, column: str, which: slice = ALL) -> Interval:
+def percentages(verdicts: NDArray[np.float64]) -> dict[str, list[float]]:
+    """Return the percentages of captions that are right in each of `COLUMNS`, from `(N, 5)`, for each of `SCENES`."""
+    return {name: (100 * verdicts[places].mean(0)).tolist() for name, places in SCENES.items()}
+
+
+def share(findings: Findings, split: str, column: str, which: str = "all") -> Interval:
     """The percentage of captions of a split that are right in a part, or in all: `true`."""
-    return over_seeds(findings, lambda run: percent(run, split, column, which))
-
-
-def percent(run: Run, split: str, column: str, which: slice = ALL) -> float:
-    """Return one run's share of captions, in per cent, of which this part is right."""
-    return 100 * float(np.mean(np.array(run["verdicts"][split])[which, COLUMNS.index(column)]))
+    return over_seeds(findings, lambda run: run["right"][split][which][COLUMNS.index(column)])
 
 
 def looked(run: Run, name: str, part: str | None = None) -> float:
@@ -57,7 +58,7 @@ def judge(findings: Findings) -> dict[str, Outcome]:
     true, new = (share(findings, split, "true") for split in (TEST, NEW_PAIRS))
     parts = {part: share(findings, TEST, part).value for part in PARTS}
     habit = share(findings, NEW_PAIRS, "shape")
-    gap = welch(*([percent(run, split, "true") for run in findings["runs"]] for split in (TEST, NEW_PAIRS)))
+    gap = welch(*([run["right"][split]["all"][0] for run in findings["runs"]] for split in (TEST, NEW_PAIRS)))
     own, even = (over_seeds(findings, lambda run, name=name: looked(run, name)) for name in ("own", "even"))
     ratio = Interval(*(each / even.value for each in (own.value, own.low, own.high)))  # even is that of all seeds
     return {
@@ -82,10 +83,10 @@ def report(findings: Findings) -> list[str]:
     if diverged:
         return [f"{len(diverged)} training runs diverged: nothing can be compared. The first: {diverged[0]}."]
     asked = {
-        "new scenes": (TEST, ALL),
-        "of two things": (TEST, TWO),
-        "of three": (TEST, THREE),
-        "with a pair that no training shows": (NEW_PAIRS, ALL),
+        "new scenes": (TEST, "all"),
+        "of two things": (TEST, "two"),
+        "of three": (TEST, "three"),
+        "with a pair that no training shows": (NEW_PAIRS, "all"),
     }
     rows = [
         [name, *(share(findings, split, each, which).text() for each in COLUMNS)]
