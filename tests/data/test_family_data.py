@@ -20,6 +20,7 @@ from minitransformer.data.scenes import SceneDataset
 from minitransformer.data.spans import SENTINELS, SpanText, corrupt, gaps, lengths, row_length
 from minitransformer.data.text import TextDataset
 from minitransformer.data.tokenizer import FIRST_BYTE, BPETokenizer
+from minitransformer.models import Captioner
 
 WORDS = 400
 MASK = WORDS
@@ -51,7 +52,10 @@ DATASETS = {
     "spans": (SpanText(a_text()), a_config()),
     "labelled": (LabelledText(a_text(), np.arange(50) % 2), a_config()),
     "images": (the_images(), IMAGES),
-    "scenes": (SceneDataset("train", 14), a_config(channels=3, image_size=32, num_patches=10, vocab_size=400)),
+    "scenes": (
+        SceneDataset("train", 14),
+        a_config(channels=3, image_size=32, num_patches=10, vocab_size=400, model=Captioner),
+    ),
 }
 
 
