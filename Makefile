@@ -8,7 +8,7 @@ help:
 	@echo 'make explorer  write runs/explorer.html: the course'\''s translator, seen at work in a browser'
 	@echo 'make page      build the page of the explorer from its sources, with Node'
 	@echo 'make paper     the paper'\''s tables and figures in miniature (an hour; ARGS="table1 --minutes 3" for a part)'
-	@echo 'make after     what came after the paper, measured (four and a quarter hours; ARGS="decoding inside" for a part)'
+	@echo 'make after     what came after the paper, measured (four and a half hours; ARGS="decoding inside" for a part)'
 	@echo 'make lessons   set up Jupyter and open lesson 00'
 	@echo 'make notebooks rebuild the course'\''s executed notebooks from their sources (ARGS="00 01" for some)'
 	@echo 'make site      build/site: the course, the reports and the explorer as a web site, with Node'
