@@ -268,9 +268,8 @@ for name, chosen in (("seen pairs", ~fitted[2]), ("seen and new pairs", slice(No
 # The shape is not lost: one linear map finds it in both kinds of pairs, most of the time. But a map that has learned
 # from seen pairs alone uses the colour too, as the captioner does, and on new pairs that is fatal. Nothing in the loss
 # asks for "colour and shape are two things". The model has learned the pairs that there are. With more colours and
-# shapes each colour says less about the shape. With six of each, and one pair in six held out, three larger captioners
-# describe 8 % of such scenes exactly, and 93 % of the others
-# ([the report](after/after.md#pictures-and-words)): better, but far from well.
+# shapes each colour says less about the shape. With six of each, larger captioners describe 8 % of such scenes exactly,
+# and 93 % of the others ([the report](after/after.md#pictures-and-words)): better, but far from well.
 #
 # ## Two towers
 #
@@ -665,10 +664,8 @@ for size, steps in ((4, 200), (4, 3200), (16, 200), (64, 200), (256, 200)):
 # ## Where next
 #
 # `python -m minitransformer train --kind captioner` trains on whole scenes, with two or three things at free places,
-# six colours and six shapes, in English or German (`--target de`), and `caption MODEL --scene 1` describes one. `--kind
-# clip` trains two towers of Transformers on the same scenes. They find 74 % of the captions of new pairs among 1,000,
-# and 72 % of the others ([the report](after/after.md#pictures-and-words)): no word is guessed from the words before it,
-# so no habit misleads. Open questions: our captioner reads pictures with one block; which parts of the caption get
-# better with two? If half of the pairs are held out instead of a quarter, or one alone, what becomes of the new ones?
-# And what if every caption came in two languages? There are more [ideas for projects](ideas.md). [Lesson
-# 18](18_your_transformer.ipynb) is the one to come back to: everything in one file of your own.
+# six colours and six shapes, in English or (`--target de`) German, and `caption MODEL --scene 1` describes one. Open
+# questions: our captioner reads pictures with one block; which parts of the caption get better with two? If half of the
+# pairs are held out instead of a quarter, or one alone, what becomes of the new ones? And what if every caption came in
+# two languages? There are more [ideas for projects](ideas.md). [Lesson 18](18_your_transformer.ipynb) is the one to
+# come back to: everything in one file of your own.
