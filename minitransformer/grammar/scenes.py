@@ -142,8 +142,7 @@ def draw_scene(split: str, seed: int, number: int, held_out: Pairs = HELD_OUT) -
 
     Things are sorted by `naming_order`. Those of one scene, wherever they lie, are those of no scene in another split.
     No scene of "train", "valid" or "test" has a pair of a colour and a shape in `held_out`; each of "new pairs" has one
-    or more. Raises ValueError for an unknown split, a negative number, and "new pairs" where nothing is held
-    out.
+    or more. Raises ValueError for an unknown split, a negative number, and "new pairs" where nothing is held out.
     """
     if split not in SPLITS:
         raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")

@@ -121,7 +121,7 @@ def test_a_run_that_diverged_is_told(tmp_path: Path) -> None:
     assert {outcome.right for outcome in scenes.judge(found).values()} == {None}
     scenes.draw(found, tmp_path)
     assert not list(tmp_path.iterdir())
-    found = found_for(made_up_run(0.9, 0.9, 0.5))
+    found = found_for(*[made_up_run(0.9, 0.9, 0.5)] * 2)
     found["clips"][0] |= {"diverged": "the loss is inf", "found": {}}
     assert "1 trainings of CLIP diverged. The first: the loss is inf." in scenes.report(found)
     assert {outcome.right for outcome in scenes.judge(found).values()} == {None}

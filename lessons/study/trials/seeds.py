@@ -32,8 +32,8 @@ def mean_of_seeds(values: Sequence[float]) -> Interval:
 
 
 def percentage_over_seeds(values: Sequence[float]) -> Interval:
-    """The mean of percentages over seeds, and its interval, cut off at 0 and 100; of one seed its number."""
-    found = mean_of_seeds(values) if len(values) > 1 else Interval(*[values[0]] * 3)
+    """The mean of percentages over seeds, at least two, and its interval, cut off at 0 and 100."""
+    found = mean_of_seeds(values)
     return Interval(found.value, max(found.low, 0.0), min(found.high, 100.0))
 
 
