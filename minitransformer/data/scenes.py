@@ -47,6 +47,13 @@ def caption_language(tokenizer: Any) -> Language:
     raise ValueError("the captions of scenes are English or German, and the model's tokenizer is for neither")
 
 
+def check_pictures(config: Any) -> None:
+    """Raise ValueError for the configuration of a model that takes other pictures than those of scenes."""
+    expected, shape = (3, SIDE, SIDE), (config.channels, config.image_size, config.image_size)
+    if shape != expected:
+        raise ValueError(f"the pictures have shape {expected}, but the model takes {shape}")
+
+
 class Captioned(Rows):
     """Rows of pictures, captions that begin with <s>, and captions that end with </s>: these are the targets."""
 
@@ -114,9 +121,7 @@ class SceneDataset:
         For a CLIP they are (pictures, captions). Raises ValueError for a model of other pictures, of other special ids,
         or with too few tokens for the captions, and for a CLIP's batches of one pair.
         """
-        expected, shape = (3, SIDE, SIDE), (config.channels, config.image_size, config.image_size)
-        if shape != expected:
-            raise ValueError(f"the pictures have shape {expected}, but the model takes {shape}")
+        check_pictures(config)
         check_special_ids(config.pad_id, config.bos_id, config.eos_id)
         tokenizer = caption_tokenizer(self.language)
         if config.vocab_size < len(tokenizer):

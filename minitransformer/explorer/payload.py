@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from ..data.scenes import check_pictures
 from ..decoding import Describer, Generator, Tokenizer, Translator
 from ..decoding.tokenizer import without_text
-from ..grammar.scenes import SIDE
 from ..layers import AttentionConfig, BiasConfig, StackConfig
 from ..models import GPT, Captioner, CaptionerConfig, Transformer, most_tokens
 from ..ops.rope import bucket_of
@@ -55,18 +55,13 @@ def check_model(model: Any, tokenizer: Tokenizer, int8: bool = False) -> None:
     user: Any = Generator if isinstance(model, GPT) else Describer if isinstance(model, Captioner) else Translator
     _ = user(model, tokenizer)  # they belong together
     if isinstance(model, Captioner):
-        _check_pictures(model.config)
+        check_pictures(model.config)
+        if model.config.num_patches > LONGEST:
+            raise ValueError(
+                f"the model reads {model.config.num_patches} patches: the explorer shows {LONGEST} at most"
+            )
     if not np.isfinite(model.ops.to_numpy(model.parameters.data)).all():
         raise ValueError("the model's parameters are not finite: there is nothing to see")
-
-
-def _check_pictures(config: CaptionerConfig) -> None:
-    """Raise `ValueError` for a captioner of other pictures than scenes, or of too many patches."""
-    expected, shape = (3, SIDE, SIDE), (config.channels, config.image_size, config.image_size)
-    if shape != expected:
-        raise ValueError(f"the page's pictures have shape {expected}, but the model takes {shape}")
-    if config.num_patches > LONGEST:
-        raise ValueError(f"the model reads {config.num_patches} patches: the explorer shows {LONGEST} at most")
 
 
 def payload(

@@ -82,7 +82,7 @@ def test_the_engine_computes_what_numpy_computes(storage: str, patch_size: int) 
 
 def test_captioners_that_the_page_cannot_show_are_refused() -> None:
     cases: list[tuple[dict[str, Any], str]] = [
-        ({"image_size": 16}, "the page's pictures have shape (3, 32, 32), but the model takes (3, 16, 16)"),
+        ({"image_size": 16}, "the pictures have shape (3, 32, 32), but the model takes (3, 16, 16)"),
         ({"patch_size": 1}, "the model reads 1024 patches: the explorer shows 256 at most"),
     ]
     for options, says in cases:
