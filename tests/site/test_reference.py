@@ -12,7 +12,7 @@ from support.public_names import public_names
 import kernels
 import kernels.functional
 from course import cheat_sheet
-from minitransformer import layers, models, ops, pretrained
+from minitransformer import decoding, layers, models, ops, pretrained
 from minitransformer.ops import numpy_ops
 from minitransformer.textbook import paper
 
@@ -39,7 +39,7 @@ def documented(package: str) -> list[str]:
     return names
 
 
-@pytest.mark.parametrize("package", [ops, layers, models, pretrained, kernels, kernels.functional])
+@pytest.mark.parametrize("package", [ops, layers, models, pretrained, decoding, kernels, kernels.functional])
 def test_every_public_name_is_in_the_reference_once(package: ModuleType):
     names = documented(package.__name__)
     assert len(names) == len(set(names))
