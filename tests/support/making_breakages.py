@@ -1,10 +1,12 @@
 """Mistakes made in a copy of the code, on which tests run that must refuse them."""
 
 import ast
+import faulthandler
 import multiprocessing
 import os
 import re
 import shutil
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +19,8 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("minitransformer", "kernels", "tests", "lessons/after", "lessons/course", "lessons/paper", "lessons/study")
 LIBRARIES = ["numpy", "torch", "triton.language", "pytest", "safetensors"]
 """What most proofs import, and what takes longer to import than a proof takes."""
+HANGS = 900.0
+"""After so many seconds a proof hangs; most take ten."""
 
 
 class Workshop:
@@ -56,7 +60,10 @@ class Workshop:
         """Runs the quick tests under `targets` on the copy; returns pytest's exit code."""
         process = self._processes.Process(target=_run_proof, args=(self.folder, self.output, targets))
         process.start()
-        process.join()
+        process.join(HANGS)
+        if process.pid and process.is_alive():
+            os.kill(process.pid, signal.SIGABRT)  # the stack of what hangs comes into the output
+            process.join()
         return process.exitcode
 
 
@@ -131,6 +138,7 @@ def _run_proof(folder: Path, output: Path, targets: tuple[str, ...]) -> None:
     with output.open("wb") as file:
         for descriptor in (1, 2):
             os.dup2(file.fileno(), descriptor)
+    faulthandler.enable()  # pytest does so for its own time
     sys.path[:] = [str(folder), *(path for path in sys.path if not _is_ours(path))]
     for name in [name for name, module in sys.modules.items() if _is_ours(getattr(module, "__file__", None) or "/")]:
         del sys.modules[name]
