@@ -846,7 +846,8 @@ print(f"preferences: error {error(objectives.preference_loss_backward(1.0, cache
 # A line break stands as ¶ in a line, and four spaces after it as →. Let the model write before and after, with
 # `python -m minitransformer generate MODEL "def"`. The judge is the function `parses` in
 # [`library.py`](after/experiments/code/library.py), a dozen lines. Before you train with `--kl 0`, write down what it
-# forgets. `make after ARGS=code` does all of this with three seeds, and compares the GPT with gzip and xz.
+# forgets. `make after ARGS=code` does all of this with three seeds, and compares the GPT with gzip and xz ([the
+# figures](after/after.md#python-that-a-gpt-writes)).
 #
 # ## Common mistakes, and what they look like
 #
