@@ -145,7 +145,8 @@ def _run_proof(folder: Path, output: Path, targets: tuple[str, ...]) -> None:
     os.chdir(folder)
     os.environ["PYTHONPATH"] = str(folder)
     options = ["-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", "--hypothesis-profile=breakages"]
-    sys.exit(pytest.main([*options, *targets]))
+    own = f"--basetemp={folder.parent / 'temporary'}"  # else those that run at once clear away each other's
+    sys.exit(pytest.main([*options, own, *targets]))
 
 
 def _is_ours(path: str) -> bool:
