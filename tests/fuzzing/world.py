@@ -16,7 +16,7 @@ from support.cli_runs import SMALL, make_demo_small, quick_picture, write_corpus
 
 from minitransformer import RecurrentConfig, RecurrentTranslator, check, load_checkpoint, plots, save_checkpoint
 from minitransformer.cli import demo, main
-from minitransformer.data import BPETokenizer
+from minitransformer.data import BPETokenizer, multi30k
 from minitransformer.data.preparation import CorpusChoice
 from minitransformer.data.scenes import caption_tokenizer
 from minitransformer.models import BERTConfig, CaptionerConfig, CLIPConfig, GPTConfig, ViTConfig, build_model
@@ -110,6 +110,7 @@ def warm_up() -> None:
     check.run_checks = lambda report: []
     for name in experiments.EXPERIMENTS:
         experiments.EXPERIMENTS[name] = _small_experiment(name)  # type: ignore[assignment]
+    multi30k._fetch = _offline
     command.STUDY.out = Path("report")  # where it writes unless told otherwise: not beside its code
     Runner._run_side_by_side = _interrupted  # type: ignore[method-assign]
 
@@ -131,3 +132,7 @@ def _small_experiment(name: str) -> SimpleNamespace:
 
 def _interrupted(*_: object) -> None:
     raise Interrupted
+
+
+def _offline(*_: object) -> bytes:
+    raise OSError("there is no network")
