@@ -11,16 +11,16 @@ language, English or German.
 """
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..data.scenes import caption_language
-from ..decoding import Describer
+from ..decoding import Describer, with_tokenizer
 from ..grammar.captions import PARTS, Language, judge
 from ..grammar.scenes import Scene, draw, draw_scene
+from ..system.atomic import atomic_write
 from .backend import add_backend_options, chosen_backend
 from .common import MOST_BEAMS, Parser, add_option, heavy_work, one_line, path_name, whole_number
 from .model_argument import about, open_model
@@ -53,13 +53,14 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError("--save goes with --scene: the pictures that you name are files already")
     backend = chosen_backend(args)
     with heavy_work():
-        model, tokenizer, _ = open_model(args.model, backend)
+        model, tokenizer, _ = with_tokenizer(args.model, open_model(args.model, backend))
         with about(args.model):
             describer = Describer(model, tokenizer)
             language = caption_language(tokenizer) if args.scene else "english"
-        if args.save:
-            save_scenes(Path(args.save), args.scene)
         inputs: list[Any] = args.inputs or [draw_scene("test", 0, number) for number in args.scene]
+        if args.save:
+            for number, scene in zip(args.scene, inputs, strict=True):
+                save_scene(scene, Path(args.save) / f"scene-{number}.png")
         for start in range(0, len(inputs), AT_ONCE):  # what is done is shown
             part = inputs[start : start + AT_ONCE]
             pictures = [draw(each) if isinstance(each, Scene) else each for each in part]
@@ -71,14 +72,13 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def save_scenes(folder: Path, numbers: Sequence[int]) -> None:
-    """Write the pictures of scenes into a folder."""
+def save_scene(scene: Scene, path: Path) -> None:
+    """Write the picture of a scene as a PNG file."""
     from PIL import Image  # here, because few commands need it
 
-    folder.mkdir(parents=True, exist_ok=True)
-    for number in numbers:
-        pixels = 127.5 * (1 + draw(draw_scene("test", 0, number)).transpose(1, 2, 0))  # (height, width, 3)
-        Image.fromarray(pixels.round().astype(np.uint8)).save(folder / f"scene-{number}.png")
+    pixels = 127.5 * (1 + draw(scene).transpose(1, 2, 0))  # (height, width, 3)
+    with atomic_write(path) as file:
+        Image.fromarray(pixels.round().astype(np.uint8)).save(file, "PNG")
 
 
 def verdict(text: str, scene: Scene, language: Language = "english") -> str:

@@ -1,5 +1,6 @@
 """`caption` at the command line, and what other commands say of a captioner."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -116,12 +117,15 @@ def test_a_model_with_words_of_its_own_describes_files_and_no_scenes(command: Co
 def test_what_a_captioner_and_its_command_are_not_for(command: Command, captioner: Path, tmp_path: Path) -> None:
     gpt = saved(tmp_path / "gpt", GPTConfig(len(caption_tokenizer()), **SHAPE))
     clip = saved(tmp_path / "clip", CLIPConfig(len(caption_tokenizer()), **SHAPE))
+    mute = tmp_path / "mute"
+    save_checkpoint(mute, replace(load_checkpoint(captioner), tokenizer=None))
     train = ["train", "--out", tmp_path / "out"]
     for arguments, says in (
         (["caption", captioner], "name what to describe: pictures, or --scene, one of the two"),
         (["caption", captioner, "a.png", "--scene", "1"], "name what to describe"),
         (["caption", gpt, "--scene", "1"], "kind 'gpt', which describes no pictures: a captioner does"),
         (["caption", captioner, gpt], "gpt is not an image that can be read"),
+        (["caption", mute, "--scene", "1"], "mute holds no tokenizer: it can't read or write text"),
         (["translate", captioner, "A dog."], "describes pictures, and does not translate: `caption` asks it"),
         (["generate", captioner, "A dog"], "does not continue texts; `caption` shows what it writes"),
         (["inside", captioner, "A dog.", "--out", tmp_path / "page.html"], "one of kind 'captioner' is for pictures"),
