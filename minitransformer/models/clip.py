@@ -155,7 +155,7 @@ class CLIP(Model[CLIPConfig]):
     ) -> tuple[Array, tuple]:
         """Return the contrastive loss of images and their texts: row i of one belongs to row i of the other."""
         (a, b), cache = self.forward(images, ids, dropout)
-        # Paper: a scale above 100 is set to 100 (§2.5); here it is read as 100, and has no gradient.
+        # Paper: a scale above 100 is set to 100 (§2.5). Here it is read as 100, and its gradient can only lower it.
         log_scale = self.log_scale.value.clip(max=MOST_LOG_SCALE)
         loss, loss_cache = contrastive_loss_forward(a, b, log_scale, label_smoothing, self.ops)
         return loss, (cache, loss_cache)
@@ -165,7 +165,7 @@ class CLIP(Model[CLIPConfig]):
         """Add `dloss` times the loss's gradient into the gradient of every parameter."""
         cache, loss_cache = cache
         da, db, dlog_scale = contrastive_loss_backward(dloss, loss_cache)
-        self.log_scale.add_grad(dlog_scale * (self.log_scale.value <= MOST_LOG_SCALE))
+        self.log_scale.add_grad(dlog_scale * ((self.log_scale.value <= MOST_LOG_SCALE) | (dlog_scale > 0)))
         self.backward((da, db), cache)
 
     @without_spurious_warnings

@@ -214,6 +214,7 @@ a text's vector taken at its first place, which has seen no word | CLIP._texts: 
 pictures mapped by the projection of texts
     CLIP._pictures: self.picture_projection.forward → self.text_projection.forward
 a scale that is never learned | CLIP.loss_backward: self.log_scale.add_grad(dlog_scale * → (dlog_scale *
+a scale that never falls again once it is above 100 | CLIP.loss_backward: (dlog_scale > 0) → False
 [models/contrastive.py: models/test_contrastive]
 the second direction's gradient not turned back | contrastive_loss_backward: dcolumns.T → dcolumns
 a gradient that would change a vector's length | _unit_backward: - (du * u).sum(-1, keepdims=True) * u →
