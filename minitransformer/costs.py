@@ -72,8 +72,9 @@ def flops_per_token(config: Counted, length: int) -> Flops:
 
     BERT's masked head adds 2·C·(C + V) for each token, that of tokens' classes 2·C·classes. What happens once a text
     is divided by its tokens: BERT's pooler and classes, 2·C·(C + classes); ViT's patches and classes, for images, whose
-    `length` is their own. A captioner's source tokens are patches: 2·C·channels·size² more for each. A CLIP's are its
-    pictures' vectors, and its target tokens those of its texts; each picture and each text has a projection.
+    `length` is their own. A captioner's source tokens are patches: 2·C·channels·size² more for each. A CLIP's are
+    its pictures' patches and class tokens, and its target tokens those of its texts; each picture and each text has a
+    projection.
 
     Masks save nothing: the products are computed in full and then masked. The saving by a window or a sparse pattern on
     long sequences is left out.

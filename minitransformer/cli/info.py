@@ -158,12 +158,13 @@ def say_costs(config: Counted, num_parameters: int, length: int, bits: int | Non
     """Print FLOPs and, of models for which it is known, memory."""
     flops = flops_per_token(config, length)
     clip = isinstance(config, CLIPConfig)
-    source, target = ("a vector of a picture", "a token of a text") if clip else ("a source token", "a target token")
+    source, target = ("a patch of a picture", "a token of a text") if clip else ("a source token", "a target token")
     rows = {f"forward, {source}": flops.source, f"forward, {target}": flops.target}
     if not flops.source or not flops.target:
         rows = {"forward, a token": flops.source or flops.target}
     rows = {name: f"{count / 1e6:,.2f} MFLOP" for name, count in rows.items()}
-    rows["training, a token"] = f"{flops.training / 1e6:,.2f} MFLOP"
+    if not clip:  # a picture has more patches than its text has tokens
+        rows["training, a token"] = f"{flops.training / 1e6:,.2f} MFLOP"
     if isinstance(config, TransformerConfig):
         training = training_bytes(config, num_parameters, BATCH_TOKENS, length, THREADS)
         rows[f"memory to train ({BATCH_TOKENS} tokens a batch, {THREADS} threads)"] = f"about {as_bytes(training)}"

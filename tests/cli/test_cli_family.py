@@ -343,7 +343,8 @@ def test_info_of_every_kind(command: Command, models: Path) -> None:
         status, out, _ = command("info", models / name)
         assert status == 0
         total, costs = out.split("\n  all ")[1].split("\n", maxsplit=1)
-        read = "vector of a picture" if name == "clip" else "(source )?token"
+        read = "patch of a picture" if name == "clip" else "(source )?token"
+        assert ("  training, a token" in costs) == (name != "clip")
         assert re.search(rf"^  forward, a {read} +[0-9.]+ MFLOP$", costs, re.MULTILINE)
         assert int(total.replace(",", "")) == load_checkpoint(models / name.removesuffix("2")).model().parameters.count
     assert "330 tokens" in out
