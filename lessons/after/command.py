@@ -22,8 +22,8 @@ HEAD = [
     """),
     paragraph("""
         The predictions were written down before an experiment ran for its results (`predictions.json`, whose history
-        shows when; decoding, the look inside, rewards and code had been tried for a moment, to see that the code works;
-        the recipes of scenes come from trials, which their predictions name; one prediction says itself that it was
+        shows when; decoding, the look inside and rewards had been tried for a moment, to see that the code works; the
+        predictions for code and scenes come from trials, which they name; one prediction says itself that it was
         written later). Each section says which predictions were wrong. The rules of these verdicts became stricter
         after the first results had been seen: brackets cover seeds too, and a prediction is right only if the whole
         bracket lies in its range, and wrong only if all of it lies outside. By the first rules 20 of the 49 predictions

@@ -24,7 +24,7 @@ from ..data.spans import SENTINELS, SpanText
 from ..data.text import Marked, TextDataset
 from ..decoding import Describer, Matcher, Translator
 from ..evaluation import accuracy, evaluate, recall
-from ..grammar.captions import caption, judge
+from ..grammar.captions import judge
 from ..grammar.scenes import draw
 from ..models import DEFAULT_KIND, KINDS, GPTConfig, ModelConfig, StacksConfig, TranslationConfig
 from ..training import Dataset, TrainingSettings
@@ -365,7 +365,7 @@ def _true_captions(
 
 def _recall(valid: SceneDataset, model: Any, figures: Mapping[str, float]) -> dict[str, float]:
     """Return the share of validation pictures, of different captions, whose own is the nearest of all, in percent."""
-    different = {caption(scene, valid.language): scene for scene in valid.scenes}
+    different = valid.different()
     pictures, matcher = [*map(draw, different.values())], Matcher(model, caption_tokenizer(valid.language))
     return {"recall": 100 * float(recall(matcher.similarities(pictures, list(different))).mean())}
 

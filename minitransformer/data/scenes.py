@@ -105,6 +105,15 @@ class SceneDataset:
         """The scenes of the first epoch."""
         return [self.scene(number) for number in range(self.count)]
 
+    def different(self, count: int | None = None) -> dict[str, Scene]:
+        """Return the first scenes whose captions are all different, by their captions: `count`, or the epoch's."""
+        found = dict[str, Scene]()
+        for scene in self.scenes if count is None else map(self.scene, itertools.count()):
+            found.setdefault(caption(scene, self.language), scene)
+            if len(found) == count:
+                break
+        return found
+
     def checksum(self) -> int:
         """Return the CRC-32 of the choice of scenes and of the first pictures and captions."""
         scenes = [self.scene(number) for number in range(min(self.count, 100))]

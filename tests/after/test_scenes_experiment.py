@@ -127,10 +127,14 @@ def test_a_run_that_diverged_is_told(tmp_path: Path) -> None:
     assert {outcome.right for outcome in scenes.judge(found).values()} == {None}
 
 
-def test_the_scenes_of_a_search_are_the_first_of_their_captions() -> None:
-    every = SceneDataset(TEST, 400)
-    first = {caption(scene): number for number, scene in reversed([*enumerate(every.scenes)])}
-    assert clip.different(TEST, 300) == [every.scene(number) for number in sorted(first.values())[:300]]
+def test_the_last_batch_of_an_epoch_holds_fewer_scenes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "SCENES", 300)
+    trial = plan.trials_of("clip", (), TASK, 20 / 1200)[0]
+    batches = SceneDataset("train", 300).batches(trial.settings.tokens_per_batch, None, trial.config)
+    rows = [batch.num_sentences for epoch in range(7) for batch in batches.epoch(epoch)]
+    assert rows[:3] == [128, 128, 44]
+    assert trial.settings.steps == 20
+    assert trial.scenes == sum(rows[:20])
 
 
 def test_a_search_is_told_in_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +156,6 @@ def test_it_runs_from_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     matching = {"vocab_size": len(caption_tokenizer()), "patch_size": 8, **SHAPE}
     monkeypatch.setitem(plan.RECIPES, "clip", Recipe(("matches",), matching, settings | {"threads": 1}))
     monkeypatch.setattr(plan, "SEEDS", (0, 1))
-    monkeypatch.setattr(plan, "STEPS", {"captioner": 4, "clip": 4})
     monkeypatch.setattr(clip, "JUDGED", 4)
     monkeypatch.setattr(clip.Finding.__init__, "__defaults__", (4, False))
     monkeypatch.setattr(plan.Describing.__init__, "__defaults__", (4, False))

@@ -81,3 +81,13 @@ def test_other_scenes_have_another_checksum():
 def test_a_model_of_other_pictures_or_tokens_is_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         TRAIN.batches(64, 0, SimpleNamespace(**vars(CONFIG) | changes))
+
+
+def test_different_scenes_are_the_first_of_their_captions():
+    every = SceneDataset("test", 400)
+    first = {caption(scene): scene for scene in reversed(every.scenes)}
+    found = every.different()
+    assert len(found) < 400
+    assert found == first
+    assert [*found] == [*dict.fromkeys(map(caption, every.scenes))]
+    assert [*SceneDataset("test", 1).different(300)] == [*found][:300]

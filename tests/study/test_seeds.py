@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from study.trials.seeds import loss_difference, loss_of, loss_rise, mean_of_seeds, student_t, welch
+from study.trials.seeds import loss_difference, loss_of, loss_rise, mean_of_seeds, percentage_drop, student_t, welch
 
 
 @pytest.mark.parametrize(
@@ -66,3 +66,12 @@ def test_a_rise_is_that_of_each_seed_with_the_rows_of_both_sides() -> None:
     same = [rows(2.0, 100, 0.5)] * 2, [rows(2.5, 50, 0.5)] * 2
     expected = 1.96 * 0.5 * math.sqrt(1 / 100 + 1 / 50)
     assert loss_rise(*same).high - loss_rise(*same).value == pytest.approx(expected, rel=0.25)
+
+
+def test_a_fall_of_percentages_is_that_of_each_seed_with_the_rows_of_both_sides() -> None:
+    alike = percentage_drop([50.0, 70.0], [40.0, 60.0], 10**12)
+    assert (alike.low, alike.value, alike.high) == pytest.approx((10, 10, 10), abs=1e-3)
+    apart = percentage_drop([100.0, 100.0], [0.0, 20.0], 10**12)
+    assert apart.high - apart.value == pytest.approx(student_t(1) * 10, rel=1e-6)  # 20/√2 is their deviation, over √2
+    same = percentage_drop([80.0, 80.0], [50.0, 50.0], 400)
+    assert same.value - same.low == pytest.approx(1.96 * math.sqrt(100 * 100 / 400 * (0.8 * 0.2 + 0.5 * 0.5)), rel=1e-4)

@@ -12,6 +12,7 @@ a trial that does not wait for what it needs | Runner._first_ready: undone.isdis
 [study/trials/seeds.py: study/test_seeds]
 an interval of rows alone | loss_difference: math.hypot → min
 a rise with the interval of seeds alone | loss_rise: math.hypot(*halves) → halves[0]
+a fall with the interval of seeds alone | percentage_drop: , *halves) → )
 the variance of a seed for that of the mean | welch: / len(values) for → for
 [after/predictions.py: after/test_predictions]
 right as soon as a part of the interval is in the range

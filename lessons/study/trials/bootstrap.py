@@ -32,6 +32,11 @@ class Interval:
         return f"{value} ({low} to {high})".replace("-", "−")
 
     @property
+    def of_percentage(self) -> "Interval":
+        """The interval of a percentage: cut off at 0 and 100."""
+        return Interval(self.value, max(self.low, 0.0), min(self.high, 100.0))
+
+    @property
     def excludes_zero(self) -> bool:
         """True if zero is outside the interval, so that a difference is more than chance."""
         return self.low > 0 or self.high < 0

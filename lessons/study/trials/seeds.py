@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from functools import cache
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,8 +34,7 @@ def mean_of_seeds(values: Sequence[float]) -> Interval:
 
 def percentage_over_seeds(values: Sequence[float]) -> Interval:
     """The mean of percentages over seeds, at least two, and its interval, cut off at 0 and 100."""
-    found = mean_of_seeds(values)
-    return Interval(found.value, max(found.low, 0.0), min(found.high, 100.0))
+    return mean_of_seeds(values).of_percentage
 
 
 def welch(ours: Sequence[float], theirs: Sequence[float]) -> Interval:
@@ -78,6 +78,20 @@ def loss_rise(before: Sequence[NDArray[np.float64]], after: Sequence[NDArray[np.
         halves.append((of_rows.high - of_rows.low) / 2)
     half = math.hypot(*halves)
     return Interval(value, value - half, value + half)
+
+
+def percentage_drop(before: Sequence[float], after: Sequence[float], rows: int) -> Interval:
+    """Return how far percentages fall from some rows to as many others, over the same seeds, with the interval.
+
+    The half-widths of Student's interval over the seeds' falls, and of a share of `rows` on either side, are added as
+    independent ones. The latter is that of a single model, z·√(p(1 − p)/N): of a mean over seeds it is at most as wide.
+    """
+    of_seeds = mean_of_seeds([a - b for a, b in zip(before, after, strict=True)])
+    parts = [float(np.mean(side)) / 100 for side in (before, after)]
+    z = NormalDist().inv_cdf((1 + CONFIDENCE / 100) / 2)
+    halves = [100 * z * math.sqrt(part * (1 - part) / rows) for part in parts]
+    half = math.hypot(of_seeds.high - of_seeds.value, *halves)
+    return Interval(of_seeds.value, of_seeds.value - half, of_seeds.value + half)
 
 
 def loss_of(likelihood: NDArray[np.float64]) -> float:

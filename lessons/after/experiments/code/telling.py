@@ -74,12 +74,13 @@ def judge(findings: Findings) -> dict[str, Outcome]:
 
     packed, read = findings["packed"]["xz"]["after"], over(findings, BASE, bits)
     forgotten = against_base(findings, FREE, lambda run, base: bits(run) - bits(base))
+    uncompiled = over(findings, BASE, lambda run: 100 * (warm(run, "parses") - warm(run, "compiles")))
     return {
         "bits": Outcome(read.text(3), found=read),
         "xz": per_cent(over(findings, BASE, lambda run: 100 * bits(run) / packed)),
         "parses": per_cent(written(findings, BASE, "parses")),
         "cooler": per_cent(written(findings, BASE, "parses", COOL)),
-        "compiles": per_cent(over(findings, BASE, lambda run: 100 * (warm(run, "parses") - warm(run, "compiles")))),
+        "compiles": Outcome(f"{uncompiled.text(1)} points", found=uncompiled),
         "copied": per_cent(written(findings, BASE, "copied")),
         "held": per_cent(written(findings, HELD, "parses")),
         "free": per_cent(written(findings, FREE, "parses")),

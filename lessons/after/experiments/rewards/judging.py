@@ -33,9 +33,8 @@ def over_seeds(runs: Sequence[Run], number: Callable[[Run], float]) -> Interval:
 
 
 def part_over_seeds(runs: Sequence[Run], number: Callable[[Run], float]) -> Interval:
-    """Return a number in per cent, whose interval ends at 100."""
-    found = over_seeds(runs, number)
-    return Interval(found.value, found.low, min(found.high, 100.0))
+    """Return a number in per cent, whose interval is cut off at 0 and 100."""
+    return over_seeds(runs, number).of_percentage
 
 
 def share(run: Run) -> float:

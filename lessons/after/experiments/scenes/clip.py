@@ -1,6 +1,5 @@
 """CLIP on the same scenes: a training for each seed, judged by what it finds among a thousand. Source: Radford 2021."""
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter
@@ -12,11 +11,10 @@ from minitransformer.data.preparation import PreparedData
 from minitransformer.data.scenes import SceneDataset, caption_tokenizer
 from minitransformer.decoding import Matcher
 from minitransformer.evaluation import recall
-from minitransformer.grammar.captions import caption
-from minitransformer.grammar.scenes import Scene, draw
+from minitransformer.grammar.scenes import draw
 from study.experiment import Context, Findings
 from study.markdown import paragraph, table
-from study.trials.seeds import percentage_over_seeds, welch
+from study.trials.seeds import percentage_drop, percentage_over_seeds
 from study.trials.trial import Answers
 
 from ...predictions import Outcome
@@ -29,16 +27,6 @@ FIRST = 1, 5
 COLUMNS = [(way, first) for way in ("text of a picture", "picture of a text") for first in FIRST]
 
 
-def different(split: str, count: int) -> list[Scene]:
-    """Return the first scenes of a split whose captions are all different: among them one is right."""
-    found, dataset = dict[str, Scene](), SceneDataset(split, 1)
-    for scene in map(dataset.scene, itertools.count()):
-        found.setdefault(caption(scene), scene)
-        if len(found) == count:
-            break
-    return list(found.values())
-
-
 @dataclass(frozen=True)
 class Finding:
     """A CLIP finds the captions of scenes among all of theirs, and the scenes. Statistics: 1 if found, in `COLUMNS`."""
@@ -49,9 +37,8 @@ class Finding:
 
     def answer(self, model: Any, data: PreparedData) -> Answers:
         """Compare all pictures with all captions."""
-        start, scenes = perf_counter(), different(self.name, self.count)
-        captions = [caption(scene) for scene in scenes]
-        cosines = Matcher(model, caption_tokenizer()).similarities([draw(scene) for scene in scenes], captions)
+        start, scenes = perf_counter(), SceneDataset(self.name, 1).different(self.count)
+        cosines = Matcher(model, caption_tokenizer()).similarities([*map(draw, scenes.values())], list(scenes))
         found = np.stack([recall(each, first) for each in (cosines, cosines.T) for first in FIRST], axis=1)
         return Answers(np.zeros((self.count, 2)), found, perf_counter() - start)
 
@@ -76,7 +63,7 @@ def clip_outcomes(findings: Findings) -> dict[str, Outcome]:
     """The outcome of each prediction about CLIP."""
     test, new = (percentage_over_seeds(found_of(findings, split)) for split in (TEST, NEW_PAIRS))
     back = percentage_over_seeds(found_of(findings, TEST, len(FIRST)))
-    gap = welch(found_of(findings, TEST), found_of(findings, NEW_PAIRS))
+    gap = percentage_drop(found_of(findings, TEST), found_of(findings, NEW_PAIRS), JUDGED)
     return {
         "found": Outcome(f"{test.text()} %", found=test),
         "found back": Outcome(f"{back.text()} %", found=back),

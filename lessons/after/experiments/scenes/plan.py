@@ -3,6 +3,7 @@
 A CLIP is trained with the same seeds, and judged in `clip`.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ import numpy as np
 from minitransformer.cli.recipes import RECIPES, config_class
 from minitransformer.costs import flops_per_token
 from minitransformer.data.preparation import PreparedData
-from minitransformer.data.scenes import SceneDataset, caption_tokenizer, scenes
+from minitransformer.data.scenes import SCENES, SceneDataset, caption_tokenizer, scenes
 from minitransformer.decoding import Describer
 from minitransformer.grammar.captions import caption, judge
 from minitransformer.grammar.scenes import draw
@@ -29,14 +30,11 @@ NAME = "scenes"
 
 SEEDS = (0, 1, 2)
 
-STEPS = {"captioner": 10_000, "clip": 1200}
-"""The steps of a training of each kind at scale 1."""
-
 TEST, NEW_PAIRS = "test", "new pairs"
 JUDGED, LOOKED_AT = 1000, 200
 """Scenes of each split whose captions are judged, and scenes of the test in which attention is measured."""
 
-WORDS = 15.5
+WORDS = 16.7
 """The mean number of tokens of a caption, with the end mark: operations are planned with it."""
 
 
@@ -65,8 +63,10 @@ class SceneTrial(Trial):
 
     @property
     def scenes(self) -> int:
-        """The number of scenes of all steps."""
-        return self.settings.steps * (self.settings.tokens_per_batch // self.config.num_patches)
+        """The number of scenes of all steps; the last batch of an epoch holds the rest."""
+        batch = self.settings.tokens_per_batch // self.config.num_patches
+        epochs, steps = divmod(self.settings.steps, math.ceil(SCENES / batch))
+        return epochs * SCENES + steps * batch
 
     @property
     def weight(self) -> float:  # type: ignore[override]
@@ -82,13 +82,13 @@ class SceneTrial(Trial):
 def trials_of(kind: str, judged: tuple[Evaluation, ...], task: Texts, scale: float) -> list[SceneTrial]:
     """Return a training for each seed, by the recipe of `train --kind`."""
     recipe = RECIPES[kind]
-    config = config_class(kind)(**recipe.model)
+    config, steps = config_class(kind)(**recipe.model), scale * recipe.settings["steps"]
     return [
         SceneTrial(
             f"{NAME} {kind}, seed {seed}",
             task.english(200),
             config,
-            lasting(TrainingSettings(**{**recipe.settings, "threads": 1, "seed": seed}), scale * STEPS[kind]),
+            lasting(TrainingSettings(**{**recipe.settings, "threads": 1, "seed": seed}), steps),
             judged,
         )
         for seed in SEEDS

@@ -15,7 +15,7 @@ from study.charts import finish
 from study.experiment import Findings
 from study.markdown import paragraph, picture, table
 from study.trials.bootstrap import Interval
-from study.trials.seeds import percentage_over_seeds, welch
+from study.trials.seeds import mean_of_seeds, percentage_drop, percentage_over_seeds
 
 from ...predictions import Outcome, prediction_blocks
 from .clip import clip_blocks, clip_outcomes
@@ -56,20 +56,23 @@ def judge(findings: Findings) -> dict[str, Outcome]:
     if any(run["diverged"] for run in (*findings["runs"], *findings["clips"])):
         return {name: Outcome("a training diverged") for name in findings["predictions"]}
     true, new = (share(findings, split, "true") for split in (TEST, NEW_PAIRS))
-    parts = {part: share(findings, TEST, part).value for part in PARTS}
+    wrong = {part: 100 - share(findings, TEST, part).value for part in PARTS}
+    rights = [run["right"][TEST]["all"] for run in findings["runs"]]
+    behind = mean_of_seeds([min(others) - relation for _, *others, relation in rights])  # in the order of COLUMNS
     habit = share(findings, NEW_PAIRS, "shape")
-    gap = welch(*([run["right"][split]["all"][0] for run in findings["runs"]] for split in (TEST, NEW_PAIRS)))
+    before, after = ([run["right"][split]["all"][0] for run in findings["runs"]] for split in (TEST, NEW_PAIRS))
+    gap = percentage_drop(before, after, JUDGED)
     own, even = (over_seeds(findings, lambda run, name=name: looked(run, name)) for name in ("own", "even"))
     ratio = Interval(*(each / even.value for each in (own.value, own.low, own.high)))  # even is that of all seeds
     return {
         "true": Outcome(f"{true.text()} %", found=true),
         "relation": Outcome(
-            ", ".join(f"{part} {value:.1f} %" for part, value in parts.items()),
-            min(parts, key=parts.__getitem__) == "relation",
+            "wrong: " + ", ".join(f"{part} {value:.1f} %" for part, value in wrong.items()),
+            behind.low > 0 if behind.excludes_zero else None,
         ),
         "new pairs": Outcome(f"{new.text()} %", found=new),
         "habit": Outcome(f"{habit.text()} %", found=habit),
-        "gap": Outcome(f"{gap.text(sign=True)} points", gap.low > 0 or (None if gap.high > 0 else False)),
+        "gap": Outcome(f"{gap.text(sign=True)} points", gap.low > 0 if gap.excludes_zero else None),
         "looks": Outcome(f"{own.text()} %", found=own),
         "uniform": Outcome(f"{ratio.text()} times {even.value:.1f} %", found=ratio),
         **clip_outcomes(findings),
@@ -101,7 +104,8 @@ def report(findings: Findings) -> list[str]:
             A captioner reads a picture of 32 × 32 pixels as 64 patches, and its decoder writes what it shows. Each of
             {len(runs)} seeds saw {runs[0]["scenes"]:,} scenes, whose captions name big things first and then from left
             to right. A caption is true if a parser finds that all its words are right, in any order of the things.
-            {JUDGED:,} new scenes and {JUDGED:,} with a new pair:
+            {JUDGED:,} new scenes and {JUDGED:,} with a new pair, the same for all seeds: the brackets cover seeds, and
+            only those of a difference between the two cover the choice of scenes too.
         """),
         table(["scenes", "exactly true, %", *(f"{part} right, %" for part in PARTS)], rows),
         paragraph(f"""
