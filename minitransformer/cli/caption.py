@@ -5,9 +5,9 @@ examples:
   {program} caption runs/scenes-captioner/step-00010000.safetensors scene.png --beam 4
 
 MODEL is a checkpoint of `train --kind captioner`. Pictures are of any kind that Pillow reads, and are resized to the
-size that the model knows; it has seen nothing but coloured shapes on grey. Each line is an input and its caption,
-separated by a tab. With --scene, `true` follows, or the parts of the caption that are not: it is judged in the model's
-language, English or German.
+size that the model knows; it has seen nothing but coloured shapes on grey, and transparent parts become grey. Each line
+is an input and its caption, separated by a tab. With --scene, `true` follows, or the parts of the caption that are not:
+it is judged in the model's language, English or German.
 """
 
 import argparse
@@ -34,7 +34,7 @@ HELP = "describe pictures of coloured shapes with a captioner"
 def add_options(parser: Parser) -> None:
     """Declare the options of `caption`."""
     add_option(parser, "model", "MODEL", path_name, "a checkpoint of `train --kind captioner`")
-    inputs = parser.add_argument("inputs", nargs="*", metavar="PICTURE", help="pictures' files")
+    inputs = parser.add_argument("inputs", nargs="*", type=path_name, metavar="PICTURE", help="pictures' files")
     help_text = "numbers of scenes that no training has seen, which are drawn and judged"
     add_option(parser, "--scene", "N", whole_number(least=0), help_text, nargs="+")
     help_text = "write the pictures of the scenes into this folder, scene-N.png"

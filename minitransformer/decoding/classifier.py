@@ -70,7 +70,7 @@ class Classifier:
         if self.processor is not None:
             for start in range(0, len(inputs), PICTURES):
                 part = slice(start, start + PICTURES)
-                logits[part] = self._forward(np.stack([self.processor.array(each, config) for each in inputs[part]]))
+                logits[part] = self._forward(self.processor.arrays(inputs[part], config))
         else:
             encoded = [encode_between_marks(config, self.tokenizer, text) for text in inputs]
             for batch, ids, mask in padded_batches(encoded, config.pad_id, 2048):

@@ -7,7 +7,7 @@ turned as its camera says (EXIF), and is read as RGB, or as grey for a model of 
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any
@@ -20,6 +20,9 @@ from ..models import Model
 
 BOX, BILINEAR, BICUBIC = 4, 2, 3
 """Pillow's numbers of ways to resize."""
+
+GREY = 128
+"""The grey, of 255, that shows through the transparent parts of pictures of scenes."""
 
 LARGEST = 10_000
 """In pixels: a longer side of a resized picture is refused, before it takes memory."""
@@ -40,7 +43,8 @@ class ImageProcessor:
 
     size: the height and width to which a picture is resized, or one number for its shorter side, `None`: it is not;
     resample: Pillow's number of the way; crop: height and width of what is kept of the middle; factor, mean and std: as
-    above, with a mean and a deviation for each channel.
+    above, with a mean and a deviation for each channel; ground: the grey, of 255, that shows through transparent parts,
+    `None`: these have the colours that their pixels hold, often black.
     """
 
     size: tuple[int, ...] | None
@@ -49,12 +53,17 @@ class ImageProcessor:
     factor: float = 1 / 255
     mean: tuple[float, ...] = (0.5, 0.5, 0.5)
     std: tuple[float, ...] = (0.5, 0.5, 0.5)
+    ground: int | None = None
 
     def __call__(self, picture: Any) -> NDArray[np.float32]:
         """Return a picture of Pillow's as an array `(channels, height, width)`."""
-        from PIL import ImageOps
+        from PIL import Image, ImageOps
 
-        picture = ImageOps.exif_transpose(picture).convert("L" if len(self.mean) == 1 else "RGB")
+        picture = ImageOps.exif_transpose(picture)
+        if self.ground is not None and picture.has_transparency_data:
+            ground = Image.new("RGBA", picture.size, (self.ground,) * 3)
+            picture = Image.alpha_composite(ground, picture.convert("RGBA"))
+        picture = picture.convert("L" if len(self.mean) == 1 else "RGB")
         if self.size is not None:
             width, height = self._resized(*picture.size)
             picture = picture.resize((width, height), self.resample)
@@ -67,21 +76,40 @@ class ImageProcessor:
 
     def read(self, path: str | PathLike[str]) -> NDArray[np.float32]:
         """Return the picture in a file as an array. Raises OSError, or ValueError for a file that holds no picture."""
-        from PIL import Image
+        from PIL import Image, UnidentifiedImageError
 
         with open(path, "rb") as file:
             try:
                 with Image.open(file) as picture:
+                    if picture.mode[0] in "IF":  # Pillow would cut off at 255
+                        raise ValueError(f"a channel has more than 8 bits (Pillow's mode {picture.mode})")
                     return self(picture)
+            except UnidentifiedImageError:
+                raise ValueError(f"{path} is not an image that can be read") from None
             except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
                 raise ValueError(f"{path} is not an image that can be read: {error}") from None
 
-    def array(self, picture: Any, config: Any) -> NDArray[np.floating]:
-        """Return an array as it is, and the picture in a file as one. Raises `ValueError` unless the model takes it."""
-        pixels = picture if isinstance(picture, np.ndarray) else self.read(picture)
-        side, (height, width) = config.image_size, pixels.shape[-2:]
-        fits = (height, width) == (side, side)
-        require(fits, f"{picture} becomes {height} × {width} pixels, but the model takes {side} × {side}")
+    def arrays(self, pictures: Sequence[Any], config: Any) -> NDArray[np.floating]:
+        """Return pictures `(N, channels, height, width)`, of which each is an array already or the path of a file.
+
+        Raises `ValueError` for one that the model does not take, and `TypeError` for one str.
+        """
+        if isinstance(pictures, str):
+            raise TypeError("pictures must be a sequence of pictures, not one str")
+        return np.stack([self._array(picture, config) for picture in pictures])
+
+    def _array(self, picture: Any, config: Any) -> NDArray[np.floating]:
+        shape = (config.channels, config.image_size, config.image_size)
+        if isinstance(picture, np.ndarray):
+            floating = np.issubdtype(picture.dtype, np.floating)
+            fits = picture.shape == shape and floating and bool(np.isfinite(picture).all())
+            found = f"shape {picture.shape} and dtype {picture.dtype}"
+            require(fits, f"the array of a picture has {found}, expected {shape} of finite floating-point numbers")
+            return picture
+        pixels = self.read(picture)
+        height, width = pixels.shape[1:]
+        fits = (height, width) == shape[1:]
+        require(fits, f"{picture} becomes {height} × {width} pixels, but the model takes {shape[1]} × {shape[2]}")
         return pixels
 
     def _resized(self, width: int, height: int) -> tuple[int, int]:
@@ -95,17 +123,18 @@ class ImageProcessor:
         return (short, long) if width <= height else (long, short)
 
 
-def processor_of(model: Model[Any]) -> ImageProcessor:
+def processor_of(model: Model[Any], ground: int | None = None) -> ImageProcessor:
     """Return what the folder of a loaded model says in `preprocessor_config.json`.
 
     Without such a file, as in a checkpoint, pixels go from −1, black, to 1, and a picture that is larger by a whole
-    factor is averaged. Raises `ValueError`, naming it, for an option that is not supported.
+    factor is averaged, on a `ground` if there is one. Raises `ValueError`, naming it, for an option that is not
+    supported.
     """
     config = model.config
     values = getattr(model.origin, "beside", {}).get("preprocessor_config.json")
     if values is None:
         even = (0.5,) * config.channels
-        return ImageProcessor((config.image_size,) * 2, mean=even, std=even)
+        return ImageProcessor((config.image_size,) * 2, mean=even, std=even, ground=ground)
     try:
         return _processor(values, config)
     except (AttributeError, KeyError, TypeError) as error:

@@ -9,7 +9,7 @@ from ..data.batching import BOS_ID, EOS_ID, check_special_ids, pad
 from ..data.tokenizer import BPETokenizer
 from ..models import CLIP
 from ..ops import Array
-from .images import processor_of
+from .images import GREY, processor_of
 from .loading import FromCheckpoint
 from .tokenizer import check_vocabulary
 
@@ -30,7 +30,7 @@ class Matcher(FromCheckpoint):
             )
         check_vocabulary(model.config, tokenizer, exactly=True)
         check_special_ids(model.config.pad_id, model.config.bos_id, model.config.eos_id)
-        self.model, self.tokenizer, self.processor = model, tokenizer, processor_of(model)
+        self.model, self.tokenizer, self.processor = model, tokenizer, processor_of(model, GREY)
 
     def similarities(self, pictures: Sequence[Any], texts: Sequence[str]) -> np.ndarray:
         """Return the cosine of each picture and each text, `(pictures, texts)`; equal texts have equal ones."""
@@ -38,13 +38,13 @@ class Matcher(FromCheckpoint):
         return (self.pictures(pictures) @ vectors.T)[:, places]
 
     def pictures(self, pictures: Sequence[Any]) -> np.ndarray:
-        """Return vectors of length 1, `(N, E)`, of paths of files or arrays `(channels, height, width)`.
+        """Return vectors of length 1, `(N, E)`, of paths of files or arrays `(channels, height, width)`, −1 to 1.
 
         Raises `OSError` for a file that can't be read, `ValueError` for one that holds no picture and for an array of
-        another size than the model's.
+        another size than the model's, or of integers, and `TypeError` for one str.
         """
         config, encode = self.model.config, self.model.encode_pictures
-        return self._in_parts(pictures, lambda part: encode(np.stack([self.processor.array(x, config) for x in part])))
+        return self._in_parts(pictures, lambda part: encode(self.processor.arrays(part, config)))
 
     def texts(self, texts: Sequence[str]) -> np.ndarray:
         """Return vectors of length 1, `(N, E)`. Raises `ValueError` for a text that is too long for the model, and

@@ -152,6 +152,8 @@ def beam_search(
     limits = _longest_outputs(model, source, max_extra) if start is None else start.limits
     forbidden = start.forbidden if start else (model.config.pad_id, model.config.bos_id)
     _check_length_penalty(length_penalty)
+    if num_beams < 1:
+        raise ValueError(f"num_beams is {num_beams}, expected 1 or more")
     if not 1 <= n_best <= num_beams:
         raise ValueError(f"n_best is {n_best}, expected 1 to num_beams, which is {num_beams}")
     if not len(source):

@@ -54,6 +54,39 @@ def test_scenes_and_files_of_pictures_are_described(command: Command, captioner:
     assert (status, out) == (0, f"{path}\t{describer.describe([pixels / np.float32(127.5) - 1], beam=1)[0]}\n")
 
 
+def test_what_is_transparent_is_grey_and_16_bits_are_refused(command: Command, captioner: Path, tmp_path: Path) -> None:
+    pixels = (127.5 * (draw(draw_scene("test", 0, 7)) + 1)).round().astype(np.uint8).transpose(1, 2, 0)
+    ground = (pixels == 128).all(axis=2, keepdims=True)
+    rgba = np.concatenate([np.where(ground, 0, pixels), np.where(ground, 0, 255)], axis=2).astype(np.uint8)
+    for name, array in (("ground", pixels), ("clear", rgba), ("deep", pixels[..., 0].astype(np.uint16) * 257)):
+        Image.fromarray(array).save(tmp_path / f"{name}.png")
+    processor = Describer.from_checkpoint(captioner).processor
+    np.testing.assert_array_equal(processor.read(tmp_path / "clear.png"), processor.read(tmp_path / "ground.png"))
+    said = "deep.png is not an image that can be read: a channel has more than 8 bits (Pillow's mode I;16)"
+    refuse(command, "caption", captioner, tmp_path / "deep.png", says=said)
+
+
+@pytest.mark.parametrize(
+    ("picture", "says"),
+    [
+        (np.zeros((3, 31, 32)), r"shape \(3, 31, 32\) and dtype float64, expected \(3, 32, 32\) of finite"),
+        (np.zeros((3, 32, 32), np.uint8), "dtype uint8, expected"),
+        (np.full((3, 32, 32), np.nan), "expected .* of finite floating-point numbers"),
+    ],
+)
+def test_arrays_that_are_no_pictures(captioner: Path, picture: np.ndarray, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        Describer.from_checkpoint(captioner).describe([picture])
+
+
+def test_one_name_is_no_sequence_of_pictures_and_a_beam_is_at_least_one(captioner: Path) -> None:
+    describer = Describer.from_checkpoint(captioner)
+    with pytest.raises(TypeError, match="a sequence of pictures, not one str"):
+        describer.describe("scene.png")
+    with pytest.raises(ValueError, match="num_beams is 0, expected 1 or more"):
+        describer.describe([np.zeros((3, 32, 32))], beam=0)
+
+
 def test_a_true_caption_is_called_so_and_a_wrong_part_is_named() -> None:
     scene = draw_scene("test", 0, 1)
     text, size = caption(scene), scene.things[0].size
