@@ -74,9 +74,11 @@ def composition_scores(
          "value": `‖W_OV′ W_OV‖ / (‖W_OV′‖ ‖W_OV‖)`, what it moves
 
     with Frobenius norms, W of the later head and W′ of the earlier one: between 0 and 1, for random matrices about
-    1/√C. Rows are later heads. Raises as `qk_circuit`, and `ValueError` unless `earlier` is before `later`.
-    Source: Elhage et al. 2021, "Composition of attention heads".
+    1/√C. Rows are later heads. Raises as `qk_circuit`, and `ValueError` for another way, and unless `earlier` is before
+    `later`. Source: Elhage et al. 2021, "Composition of attention heads".
     """
+    if way not in ("query", "key", "value"):
+        raise ValueError(f"way is {way!r}, expected 'query', 'key' or 'value'")
     if not 0 <= earlier < later:
         raise ValueError(f"earlier is {earlier} and later is {later}: a head reads what earlier layers have written")
     heads = range(stack_of(model, stack).layers[0].self_attention.num_heads)

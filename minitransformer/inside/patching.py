@@ -3,7 +3,7 @@
 head = Site("self_attention", layer=1, head=3)
 patch(model, {head: 0.0}, ids)                               # the head is switched off
 other = record(model, other_ids)
-patch(model, {head: head.of(other)}, ids)                    # it says what it said in the other run
+patch(model, {head: other}, ids)                             # it says what it said in the other run
 sites = grid(other, "stream", by="position")                 # (L + 1, T) of them
 effects(model, sites, other, logit_difference(7, 9), ids)    # what patching each of them changes
 estimated_effects(model, sites, other, logit_difference(7, 9), ids)    # all at once, by one backward
@@ -60,8 +60,8 @@ def _of_part(stream: Stream, site: Site) -> np.ndarray:
 def patch(model: Any, values: Mapping[Site, Any], *inputs: Any, **options: Any) -> np.ndarray:
     """Run a model with other values at some sites; return its logits, in host memory.
 
-    values   by site, what broadcasts to `site.of` a recording of this run: another run's (`site.of(other)`), a mean
-             over texts, or 0.0, which switches the site off
+    values   by site, the recording of another run, whose value it gets, or what broadcasts to `site.of` a recording
+             of this run: a mean over texts, or 0.0, which switches the site off
     inputs   and options are those of `model.forward`
 
     All that comes after a site is computed anew from its value. Works on every backend, and changes nothing in the
@@ -79,11 +79,11 @@ def patch(model: Any, values: Mapping[Site, Any], *inputs: Any, **options: Any) 
         new[...] = x
         for site in sites:
             view = _view(seen, site, new)
+            given = np.asarray(_value(site, values[site]))
             try:
-                value = np.broadcast_to(np.asarray(values[site]), tuple(view.shape))
+                value = np.broadcast_to(given, tuple(view.shape))
             except ValueError:
-                given = np.shape(values[site])
-                raise ValueError(f"the value of {site} has shape {given}, expected {tuple(view.shape)}") from None
+                raise ValueError(f"the value of {site} has shape {given.shape}, expected {tuple(view.shape)}") from None
             view[...] = model.ops.asarray(value, x.dtype)
         return new
 
@@ -96,8 +96,10 @@ def grid(recording: Recording, part: str, by: Literal["position", "head"], stack
     """Return the sites of a part, `(layers, T)` or, by head, `(layers, H)`: those of a heat map.
 
     The stream has a row more: its first one is what enters the first block. Raises `ValueError` for the stream by head,
-    and for a part that the model does not have.
+    for a part that the model does not have, and for another `by`.
     """
+    if by not in ("position", "head"):
+        raise ValueError(f"by is {by!r}, expected 'position' or 'head'")
     seen = recording.stream(stack)
     known = seen.heads if by == "head" else {"stream", *seen.contributions}
     if part not in known:
@@ -135,11 +137,11 @@ def effects(
     other: the run that values are from, or a number for all of them, such as 0.0. The model runs once for each site.
     """
     sites = np.asarray(sites, object)
-    before, _ = measure(patch(model, {}, *inputs, **options))
+    before, _ = _measured(measure, patch(model, {}, *inputs, **options))
     found = np.zeros(sites.shape)
     for place in np.ndindex(sites.shape):
         site = sites[place]
-        found[place] = measure(patch(model, {site: _value(site, other)}, *inputs, **options))[0] - before
+        found[place] = _measured(measure, patch(model, {site: other}, *inputs, **options))[0] - before
     return found
 
 
@@ -160,7 +162,7 @@ def estimated_effects(
             gradients[layer] = []
             _keep_gradients(layer, isinstance(layer, Linear), gradients[layer])
     logits, cache = seen.forward(*inputs, **options)
-    seen.backward(measure(model.ops.to_numpy(logits))[1], cache)
+    seen.backward(_measured(measure, model.ops.to_numpy(logits))[1], cache)
     found = np.zeros(sites.shape)
     for place in np.ndindex(sites.shape):
         site = sites[place]
@@ -170,8 +172,16 @@ def estimated_effects(
     return found
 
 
-def _value(site: Site, other: Recording | float) -> Any:
+def _value(site: Site, other: Any) -> Any:
     return site.of(other) if isinstance(other, Recording) else other
+
+
+def _measured(measure: Measure, logits: np.ndarray) -> tuple[float, np.ndarray]:
+    """Return the number of a measure and its gradient. Raises TypeError for a measure that returns anything else."""
+    found = measure(logits)
+    if not (isinstance(found, tuple) and len(found) == 2 and not np.ndim(found[0])):
+        raise TypeError("a measure returns one number and its gradient, such as logit_difference does")
+    return found
 
 
 def _place(model: Any, site: Site) -> tuple[Layer, int]:

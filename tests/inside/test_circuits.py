@@ -150,6 +150,7 @@ def test_what_has_no_circuit_says_so() -> None:
             "a gpt model has no layers to look into: it has no encoder of blocks",
         ),
         (lambda: composition_scores(model, "key", 0, 0), "earlier is 0 and later is 0"),
+        (lambda: composition_scores(model, "keys", 1, 0), "way is 'keys', expected 'query', 'key' or 'value'"),  # type: ignore[arg-type]
         (lambda: qk_circuit(linear, 0, 0), "linear attention has no scores"),
         (lambda: induction_scores(linear, [[1, 1]]), "a gpt model has no attention maps"),
         (lambda: induction_scores(model, [[1, 2, 3]]), "no token comes twice"),

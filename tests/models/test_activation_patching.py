@@ -60,6 +60,7 @@ def test_a_head_and_a_position_are_their_own_and_no_other() -> None:
         added = whole.of(own) + change.reshape(2, T, 8) @ block.self_attention.output.weight.value
         head = Site("self_attention", n, head=2, position=3)
         found = patch(model, {head: head.of(other)}, IDS)
+        np.testing.assert_array_equal(patch(model, {head: other}, IDS), found)
         assert error(found, patch(model, {whole: added}, IDS)) <= 1e-12
         assert abs(found[:, 3] - own.logits[:, 3]).max() > 1e-4
         np.testing.assert_array_equal(found[:, :3], own.logits[:, :3])  # causal: nothing before it knows
@@ -184,6 +185,12 @@ def test_what_can_t_be_patched_says_so() -> None:
         patch(model, {Site("stream", 1): np.zeros((3, 8))}, IDS)
     with pytest.raises(ValueError, match="part is 'stream', expected 'self_attention' by head"):
         grid(own, "stream", by="head")
+    with pytest.raises(ValueError, match="by is 'place', expected 'position' or 'head'"):
+        grid(own, "stream", by="place")  # type: ignore[arg-type]
+    for measure in (lambda logits: logits.mean(), lambda logits: logits[:, -1, 0]):
+        for changes in (effects, estimated_effects):
+            with pytest.raises(TypeError, match="a measure returns one number and its gradient"):
+                changes(model, [Site("stream", 0)], own, measure, IDS)
     recurrent = build_model(RecurrentConfig(vocab_size=9, d_model=8))
     with pytest.raises(ValueError, match="a recurrent model has no layers to look into: it has no stack of blocks"):
         patch(recurrent, {Site("stream", 0): 0.0}, [[3]], [[1]])
