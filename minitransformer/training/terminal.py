@@ -1,5 +1,6 @@
 """A training at a terminal: the progress bar on standard error, and a clean stop on Ctrl-C."""
 
+import os
 import signal
 import sys
 import threading
@@ -28,11 +29,14 @@ FIGURES = {
 }
 """The figures of a validation, as a user reads them."""
 
+STOPPING = b"\nstopping after this step; another Ctrl-C stops at once, without what came after the last checkpoint\n"
+
 
 @contextmanager
-def stop_request() -> Iterator[SimpleNamespace]:
+def stop_request(speaks: bool = False) -> Iterator[SimpleNamespace]:
     """Yield an object whose `requested` the first SIGINT (Ctrl-C) or SIGTERM sets; a second one acts as usual.
 
+    One that speaks says so on standard error, since the step that is under way ends first.
     A signal that was ignored, as SIGINT is for a shell's background jobs, stays ignored. Outside the main thread,
     where Python allows no handlers, nothing changes.
     """
@@ -41,6 +45,8 @@ def stop_request() -> Iterator[SimpleNamespace]:
     def request(number: int, frame: FrameType | None) -> None:
         stop.requested = True
         signal.signal(number, previous[number])
+        if speaks:
+            os.write(2, STOPPING)  # a handler may run within a write to sys.stderr, which can't be entered twice
 
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):

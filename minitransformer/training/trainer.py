@@ -221,7 +221,7 @@ class Trainer:
         earlier = log.seconds
         reason = "finished" if self.step >= settings.steps else None
         with (
-            stop_request() as stop,
+            stop_request(self.progress) as stop,
             DataParallel(self.model, settings.threads, settings.shards, self.processes) as workers,
             progress_bar(self.step, settings.steps, self.progress) as bar,
         ):

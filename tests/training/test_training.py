@@ -248,6 +248,13 @@ def test_a_signal_is_kept_until_asked_for_and_the_second_acts():
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+def test_the_first_signal_is_answered(capfd: pytest.CaptureFixture[str]) -> None:
+    for speaks in (False, True):
+        with stop_request(speaks):
+            signal.raise_signal(signal.SIGTERM)
+        assert ("stopping after this step; another Ctrl-C" in capfd.readouterr().err) == speaks
+
+
 def test_an_ignored_signal_stays_ignored():
     previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
