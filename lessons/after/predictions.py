@@ -78,7 +78,7 @@ def prediction_blocks(predictions: Predictions, outcomes: Mapping[str, Outcome])
     )
     coarse = sum(is_too_coarse(each, outcomes[name]) for name, each in predictions.items())
     if coarse:
-        said += f". In {coarse} of the last the bracket is wider than the predicted range, and could not lie inside"
+        said += f". In {coarse} of these the bracket is wider than the predicted range, and could not lie inside"
     return [
         f"**Predicted before, and what came**: {said}.",
         table(["predicted", "because", "came", "verdict"], rows, left=4),

@@ -98,4 +98,7 @@ def _is_accepted(line: str, flags: int) -> bool:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text("".join(f"{line}\n" for line, _ in functions()), encoding="utf-8", newline="\n")
+    if len(sys.argv) != 2:
+        sys.exit("usage: python library.py FILE")
+    with open(sys.argv[1], "w", encoding="utf-8", newline="\n") as file:
+        file.writelines(f"{line}\n" for line, _ in functions())

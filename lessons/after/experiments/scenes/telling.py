@@ -72,7 +72,7 @@ def judge(findings: Findings) -> dict[str, Outcome]:
         ),
         "new pairs": Outcome(f"{new.text()} %", found=new),
         "habit": Outcome(f"{habit.text()} %", found=habit),
-        "gap": Outcome(f"{gap.text(sign=True)} points", gap.low > 0 if gap.excludes_zero else None),
+        "gap": Outcome(f"exactly true: {gap.text()} points fewer", gap.low > 0 if gap.excludes_zero else None),
         "looks": Outcome(f"{own.text()} %", found=own),
         "uniform": Outcome(f"{ratio.text()} times {even.value:.1f} %", found=ratio),
         **clip_outcomes(findings),
