@@ -831,8 +831,8 @@ print(f"preferences: error {error(objectives.preference_loss_backward(1.0, cache
 # ## Python, and a judge that every machine has (optional)
 #
 # Python's parser says whether a text is Python, and does not run it. And where Python is, there is a text to learn
-# from: its own library. These commands write its shorter functions to a file, one a line, train a GPT on them, and go
-# on with `ast.parse` as the judge. Nothing is downloaded, and it takes tens of minutes.
+# from: its own library. These commands, in the repository's folder, write its shorter functions to a file, one a line,
+# train a GPT on them, and go on with `ast.parse` as the judge. Nothing is downloaded, and it takes tens of minutes.
 #
 # ```bash
 # python lessons/after/experiments/code/library.py functions.txt

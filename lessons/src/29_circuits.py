@@ -137,7 +137,8 @@ pictures.draw_scores(history.steps, curves, history.known)
 # models: a bump in the loss early in training, and at the same time induction heads, and the ability to use what stands
 # in the context.
 #
-# Here are the two heads with the highest scores, on a row of 20 tokens that come twice:
+# Here are the head that looks most at the token before, and the one that looks most at what came after the same token,
+# on a row of 20 tokens that come twice:
 
 # %% tags=["picture"]
 pictures.draw_maps(
@@ -268,7 +269,7 @@ for name, sites in {"nothing": [], **{f"head {n + 1}.{h + 1}": [Site("self_atten
 # ## Patching: one place from another run
 #
 # Take two rows that differ in *one token*, the clearest of 8 random pairs. Both end with `A`. In the *other* one an
-# `A` stands earlier too, before `B`. In our *own* row another token does: nothing says that `B` will come.
+# `A` stands earlier too, before `B`. In our *own* row another token stands there, and nothing says that `B` will come.
 
 # %%
 pair = copying.Pair(model)
@@ -325,7 +326,8 @@ pictures.draw_patches({"patched": shares, "the gradient's estimate": estimates},
 # %% [markdown]
 # Read the upper table from above. Its first and last rows can't be otherwise: the rows differ in one token, and the
 # result is read at the end. The middle one is the finding: after layer 1 the difference lies *one place further*. That
-# is the path that we guessed. (Which head carried it? Patch `Site("self_attention", 0, head=FIRST)`.)
+# is the path that we guessed. (Which head carried it? With `head = inside.Site("self_attention", 0, head=FIRST)` the
+# logits of `inside.patch(model, {head: other}, pair.own)` say how much one head does.)
 #
 # The lower table is **attribution patching**: the gradient of the result at every place, by one backward, times the
 # difference of the two runs. It is the first term of a series, so it is right for small changes (the package's tests

@@ -13,7 +13,7 @@
 # | in the package | [`captioner.py`](../minitransformer/models/captioner.py), `models/contrastive.py` |
 #
 # The decoder of lesson [08](08_model.ipynb) writes a German sentence. At each word it asks the *memory*, the encoder's
-# vectors of the English words. But it never sees those words. It sees 20 vectors, or 36. **What would it write if they
+# vectors of the English words. But it never sees those words. It sees a list of vectors. **What would it write if they
 # came from a picture?** The paper ends with this plan: it wants "to extend the Transformer to problems involving input
 # and output modalities other than text", to "images, audio and video".
 
@@ -49,8 +49,9 @@ print(f"captions that training may show: {kinds**2 * 3:,}")
 # %% [markdown]
 # Photographs would need millions of examples and people who describe them. Our [pictures](course/lesson_30/corners.py)
 # are drawn by a program, so their captions are known exactly, and every word of a model's caption is either right or
-# wrong. Two things lie on grey ground. Each has a size, a colour and a shape, and the caption also says on which side
-# of the second thing the first one lies, by the larger distance. The left (else the upper) one is named first.
+# wrong. Two things lie on grey ground. Each has a size, a colour and a shape, and the caption also says where the first
+# one lies, seen from the second: left or right, or above or below, along the axis on which they are further apart. The
+# left (else the upper) one is named first.
 #
 # ## A memory is a list of vectors
 #
@@ -192,8 +193,9 @@ maps, _, _ = looked_at(weights.mean(axis=0), pixels_of(shown.things[0]), PATCH) 
 drawn.draw_looks(pictures([shown])[0], words, maps)
 
 # %% [markdown]
-# That is one picture. Here are a hundred: the share of each word's attention (the mean of the four heads) on the thing
-# that it names, on the other thing, and by chance.
+# Each map is scaled by its own largest number, so that even an empty map has a bright spot. Believe numbers, and not a
+# single picture. Here are a hundred: the share of each word's attention (the mean of the four heads) on the thing that
+# it names, on the other thing, and by chance.
 
 # %%
 found = np.zeros((2, 3, 3))  # by thing and word: on its own thing, on the other one, by chance
@@ -373,7 +375,8 @@ contrastive_loss_backward = check(contrastive_loss_backward)
 
 # %% [markdown] tags=["help"]
 # Compute the forward again up to the logits. You need u, v, and the lengths of both. Then take the three steps in their
-# order. Which of the two softmaxes is `np.exp(log_softmax(logits, 0))`? How many one-hots go off?
+# order. Which of the two softmaxes is `np.exp(log_softmax(logits, 0))`? How many one-hot
+# matrices are subtracted?
 #
 # ---
 #
@@ -617,9 +620,9 @@ for size, steps in ((4, 200), (4, 3200), (16, 200), (64, 200), (256, 200)):
 
 # %% [markdown]
 # (Batch × steps.) With four captions and 200 steps the model has learned little. But it has also seen few pictures:
-# with as many as in 200 steps of 64 it finds about as much. CLIP took 32,768. That is why contrastive training on many
-# GPUs gathers the *vectors* of all of them (an all-gather, lesson [26](26_many_processes.ipynb)), and not only the
-# gradients.
+# with as many as in 200 steps of 64 it finds about as much. So here a larger batch gains nothing but more pictures.
+# CLIP took 32,768 all the same, on many GPUs. Each GPU then needs the *vectors* of all the others (an all-gather,
+# lesson [26](26_many_processes.ipynb)), and not only the sum of the gradients.
 #
 # ## Common mistakes, and what they look like
 #
@@ -633,8 +636,8 @@ for size, steps in ((4, 200), (4, 3200), (16, 200), (64, 200), (256, 200)):
 # * **The scale itself as a parameter**, and not its logarithm: one large step makes it negative, and the most unlike
 #   text wins.
 # * **One direction alone.** Pictures find texts, and texts find the few pictures that are near everything.
-# * **The same text twice in a batch.** The loss pushes a picture away from its own caption. Larger batches have more of
-#   it; so have ours.
+# * **The same text twice in a batch.** The loss pushes a picture away from its own caption. The larger the batch,
+#   the more such pairs it holds.
 # * **Recall with `>=` or with `argmax`.** See above.
 #
 # ## What changed since 2017 (optional)

@@ -54,7 +54,7 @@ def test_an_interval_must_be_in_the_range_or_outside_it(low: float, high: float,
 def test_a_bracket_wider_than_the_range_is_said_to_be(low: float, high: float, coarse: bool) -> None:
     outcomes = {"a number": Outcome("", found=Interval(low, low, high)), "an ordering": Outcome("")}
     said, _ = prediction_blocks(TWO, outcomes)
-    assert ("In 1 of the last the bracket is wider than the predicted range" in said) is coarse
+    assert ("In 1 of these the bracket is wider than the predicted range" in said) is coarse
 
 
 def test_a_prediction_without_an_outcome_is_refused() -> None:

@@ -69,8 +69,8 @@ def softmax(attempt: Attempt) -> None:
     far = attempt(np.array([[0.0, 2000.0, 0.0, 0.0]]))
     require(
         np.allclose(far, [[0, 1, 0, 0]]),
-        "with one score 2000 above the others it is wrong, or NaN: what goes off before exp must be the maximum "
-        "itself, not the mean, and nothing is cut",
+        "with one score 2000 above the others it is wrong, or NaN: what you subtract before exp must be the "
+        "maximum itself, not the mean, and nothing is cut",
     )
     apart = attempt(np.stack([x[0], x[1] + 1000]))
     require(

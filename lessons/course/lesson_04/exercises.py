@@ -428,8 +428,8 @@ def masked_softmax(attempt: Attempt) -> None:
     far = scores + 2000 * np.eye(4)
     require(
         np.allclose(attempt(far, triangle), np.eye(4)),
-        "with one allowed score 2000 above the others it is wrong, or NaN: what goes off before the exponential must "
-        "be the maximum itself, not the mean or one of the scores",
+        "with one allowed score 2000 above the others it is wrong, or NaN: what you subtract before the exponential "
+        "must be the maximum itself, not the mean or one of the scores",
     )
     empty = triangle.copy()
     empty[2] = False

@@ -150,7 +150,7 @@ def distillation_backward(attempt: Attempt) -> None:
     moved = found(T, 0.3, z=logits + apart, v=teacher - apart)
     require(
         np.isfinite(moved).all() and np.allclose(moved, mixed),
-        "with 4000 on the logits of one row alone it changes, or is NaN: each row's own maximum goes off before exp",
+        "with 4000 on the logits of one row alone it changes, or is NaN: subtract each row's own maximum before exp",
     )
     one = logits.copy()
     one[1] += rng.standard_normal(V)

@@ -65,7 +65,7 @@ def score_function_gradient(attempt: Attempt) -> None:
     )
     require(
         np.isfinite(given).all() and np.allclose(given, right),
-        "with 4000 on the logits of some positions alone it changes, or is NaN: each row's own maximum goes off",
+        "with 4000 on the logits of some positions alone it changes, or is NaN: subtract each row's own maximum",
     )
     numbers = np.array([1, 0, 2, 0])
     require_close(

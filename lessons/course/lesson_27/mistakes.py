@@ -145,7 +145,7 @@ def scaled(r: np.ndarray, plain: np.ndarray) -> dict[str, np.ndarray]:
         "takes mean and deviation over the groups: a group is a row": (r - r.mean(axis=0)) / r.std(axis=0),
         "divides by the deviation of the others, and must by that of all of the group": centred / others,
         "subtracts the group's median, and must subtract the mean": (r - np.median(r, axis=1, keepdims=True)) / std,
-        "divides by the root mean square of the rewards: the mean goes off first": (
+        "divides by the root mean square of the rewards: subtract the mean first": (
             centred / np.sqrt((r**2).mean(axis=1, keepdims=True))
         ),
         "squares the advantages": centred * np.abs(centred) / std**2,

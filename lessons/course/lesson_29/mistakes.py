@@ -139,10 +139,10 @@ def terms(terms: Floats, gamma: Floats, beta: Floats, w: Floats, eps: float) -> 
         "have the scale of the stream before the last term": scaled(
             1 / np.sqrt((x - terms[-1]).var(axis=-1, keepdims=True) + eps)
         ),
-        "have the stream's mean taken off each term: its own goes off": (
+        "have the stream's mean taken off each term: subtract its own": (
             ((terms - x.mean(axis=-1, keepdims=True)) * scale * gamma) @ w
         ),
-        "have equal parts of the stream's mean taken off: each term's own goes off": (
+        "have equal parts of the stream's mean taken off: subtract each term's own": (
             ((terms - x.mean(axis=-1, keepdims=True) / N) * scale * gamma) @ w
         ),
         "have the mean over the terms taken off": ((terms - terms.mean(axis=0)) * scale * gamma) @ w,
@@ -152,7 +152,7 @@ def terms(terms: Floats, gamma: Floats, beta: Floats, w: Floats, eps: float) -> 
         "have one mean of all channels and positions taken off": (
             ((terms - terms.mean(axis=(1, 2), keepdims=True)) * scale * gamma) @ w
         ),
-        "have the mean taken off after gamma: it goes off before": (
+        "have the mean taken off after gamma: subtract it before": (
             (terms * gamma - (terms * gamma).mean(axis=-1, keepdims=True)) * scale
         )
         @ w,

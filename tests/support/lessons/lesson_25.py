@@ -72,7 +72,7 @@ a hot right token | hard = softmax(logits) → hard = softmax(logits / temperatu
 no dloss | dloss / N * → 1 / N * | with dloss = −2.5
 the sign | returns -answer | has the wrong sign everywhere
 overflow | np.exp(x - x.max(axis=-1, keepdims=True)) → np.exp(x) | take the maximum of each row off
-one maximum for all | x.max(axis=-1, keepdims=True) → x.max() | each row's own maximum goes off
+one maximum for all | x.max(axis=-1, keepdims=True) → x.max() | subtract each row's own maximum
 logits matched | returns dloss / N * ((1 - share) * hard + share * (logits - teacher_logits))
     is the difference of the logits
 two gradients | returns answer, -answer | nothing goes back to the teacher

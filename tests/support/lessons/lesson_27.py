@@ -142,7 +142,7 @@ the shortest text | returns answer * (np.arange(ids.shape[1]) < counted.sum(axis
     as the shortest has
 overflow | logits - logits.max(axis=-1, keepdims=True) → logits | with 4000 on all logits
 one maximum for all | logits - logits.max(axis=-1, keepdims=True) → logits - logits.max()
-    each row's own maximum goes off
+    subtract each row's own maximum
 float32 inside | logits - logits.max(axis=-1, keepdims=True) → np.float32(logits - logits.max(axis=-1, keepdims=True))
     is right to about
 a table | returns answer.reshape(-1, V) | it returns shape (16, 6)
@@ -227,7 +227,7 @@ the median, divided
     with divided=True it subtracts the group's median
 the root mean square
     std = rewards.std(axis=1, keepdims=True) → std = np.sqrt((rewards**2).mean(axis=1, keepdims=True))
-    the mean goes off first
+    subtract the mean first
 squared | returns answer * abs(answer) | squares the advantages
 cut off | returns np.clip(answer, -1, 1) | cuts advantages off at 1
 good texts alone | returns np.maximum(answer, 0) | worse than the mean: they
