@@ -299,7 +299,7 @@ EVERYTHING = "attention with a pattern and everything", "attention with slopes a
 """With all these options the products of dkey and dvalue wait in Triton 3.6, whatever the tile: nine were tried."""
 
 
-@pytest.mark.slow(minutes=15)
+@pytest.mark.slow(minutes=5)
 def test_hoppers_default_tiles_suit_an_older_triton_too():
     """It makes other machine code of the same tiles: tuning leaves out those whose products wait."""
     from kernels.attention.tiles import TABLES
@@ -309,7 +309,7 @@ def test_hoppers_default_tiles_suit_an_older_triton_too():
     folder = Path(os.environ[OTHER_TRITON]).resolve()
     (found,) = distributions(name="triton", path=[str(folder)])
     assert found.version.startswith("3.6.")
-    rows = compiled("cuda:90", packages=str(folder))
+    rows = compiled("cuda:90", "attention", packages=str(folder))
     check_every_tile(rows)
     check_exponentials_in_flight(rows)
     defaults = {(f"attention_{name.split()[0]}_kernel", tiles[0]) for (name, _), tiles in TABLES["hopper"].items()}
