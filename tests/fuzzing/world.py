@@ -106,7 +106,8 @@ def warm_up() -> None:
     text_width("a line, so that the fonts are known", 10)
     plots.plot_loss = quick_picture
     make_demo_small(setattr)
-    trainer.stop_request = lambda: contextlib.nullcontext(SimpleNamespace(requested=True))  # Ctrl-C in every first step
+    stopped = SimpleNamespace(requested=True)  # Ctrl-C in every first step
+    trainer.stop_request = lambda speaks=False: contextlib.nullcontext(stopped)
     check.run_checks = lambda report: []
     for name in experiments.EXPERIMENTS:
         experiments.EXPERIMENTS[name] = _small_experiment(name)  # type: ignore[assignment]
