@@ -193,9 +193,9 @@ maps, _, _ = looked_at(weights.mean(axis=0), pixels_of(shown.things[0]), PATCH) 
 drawn.draw_looks(pictures([shown])[0], words, maps)
 
 # %% [markdown]
-# Each map is scaled by its own largest number, so that even an empty map has a bright spot. Believe numbers, and not a
-# single picture. Here are a hundred: the share of each word's attention (the mean of the four heads) on the thing that
-# it names, on the other thing, and by chance.
+# Each map is scaled by its own largest number, so that even an empty map has a bright spot. Numbers say more. Here are
+# a hundred pictures: the share of each word's attention (the mean of the four heads) on the thing that it names, on the
+# other thing, and by chance.
 
 # %%
 found = np.zeros((2, 3, 3))  # by thing and word: on its own thing, on the other one, by chance
@@ -375,8 +375,8 @@ contrastive_loss_backward = check(contrastive_loss_backward)
 
 # %% [markdown] tags=["help"]
 # Compute the forward again up to the logits. You need u, v, and the lengths of both. Then take the three steps in their
-# order. Which of the two softmaxes is `np.exp(log_softmax(logits, 0))`? How many one-hot
-# matrices are subtracted?
+# order. Which of the two softmaxes is `np.exp(log_softmax(logits, 0))`? How many one-hot matrices
+# are subtracted?
 #
 # ---
 #
